@@ -11,6 +11,9 @@ use crate::sink::Sink;
 /// So many events may be acknowledged that have not arrived.
 const AHEAD: usize = 100;
 
+/// What it shows to senders that ask for a token.
+pub(crate) const TOKEN: &str = "a-token-for-emitters-alone";
+
 pub(crate) struct Emitter {
     emitting: Arc<Emitting>,
     threads: Vec<JoinHandle<Vec<String>>>,
@@ -68,7 +71,8 @@ impl Emitting {
             self.sink.wait_for(ahead * self.subscribers);
             let body = r#"{"type": "video.trending", "key": "v1", "data": {"views": 1200000}}"#;
             let head = "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
-            write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len())?;
+            let length = body.len();
+            write!(stream, "{head}authorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n{body}")?;
             let (mut status, mut line, mut length) = (String::new(), String::from("-"), 0);
             if reader.read_line(&mut status)? == 0 {
                 return Ok(());

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;
+mod compose;
 mod emitter;
 mod failover;
 mod judge;

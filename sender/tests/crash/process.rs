@@ -256,9 +256,15 @@ impl Serving {
         mut command: Command,
         address: &str,
         options: &[&str],
-        mut tell: impl FnMut(&str) + Send + 'static,
+        tell: impl FnMut(&str) + Send + 'static,
     ) -> Self {
-        command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]).args(options);
+        command.args(["serve", "--listen", address]).args(options);
+        Self::launch(command, tell)
+    }
+
+    /// Starts one by a command to serve, and waits until it listens.
+    pub(crate) fn launch(mut command: Command, mut tell: impl FnMut(&str) + Send + 'static) -> Self {
+        command.args(["--allow-private-targets", "--log-json"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -293,6 +299,11 @@ impl Serving {
 
     pub(crate) fn stop_in_order(mut self) {
         self.signal("TERM");
-        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+        assert_eq!(self.ended(), Some(0));
+    }
+
+    /// Waits until it has ended: its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
     }
 }

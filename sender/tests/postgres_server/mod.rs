@@ -35,21 +35,27 @@ pub(crate) struct Private {
 impl Private {
     /// Starts one, if PostgreSQL's programs are there.
     pub(crate) fn start(fsync: Fsync) -> Option<Self> {
-        Self::start_with(fsync, None)
+        Self::start_with(fsync, None, None)
+    }
+
+    /// Starts a standby of this one, which follows without being waited for.
+    pub(crate) fn start_standby(&self) -> Self {
+        let standby = Self::start_with(Fsync::On, None, Some(&self.folder));
+        standby.expect("the programs are there")
     }
 
     /// Starts one that is reached over TLS alone, at a port of this machine, with a key and a certificate as PEM.
     pub(crate) fn start_over_tls(port: u16, key_and_certificate: &str) -> Option<Self> {
-        Self::start_with(Fsync::Off, Some((port, key_and_certificate)))
+        Self::start_with(Fsync::Off, Some((port, key_and_certificate)), None)
     }
 
-    fn start_with(fsync: Fsync, tls: Option<(u16, &str)>) -> Option<Self> {
+    fn start_with(fsync: Fsync, tls: Option<(u16, &str)>, first: Option<&Path>) -> Option<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, SCRIPT]).arg(match fsync {
             Fsync::On => "on",
             Fsync::Off => "off",
         });
-        command.args(tls.map(|(port, _)| port.to_string()));
+        command.arg(tls.map(|(port, _)| port.to_string()).unwrap_or_default()).args(first);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut keeper = command.spawn().unwrap();
         let mut orders = keeper.stdin.take().unwrap();
@@ -86,7 +92,9 @@ impl Private {
         let told = self.told.lock().unwrap();
         loop {
             let line = told.recv_timeout(FOREVER).expect("the server says that it is ready");
-            if line.contains("is ready to accept connections") {
+            if line.contains("is ready to accept connections")
+                || line.contains("to accept read-only connections")
+            {
                 return;
             }
             // Processes of one that was killed may still be ending; what they say of it is no news.
@@ -138,8 +146,14 @@ impl Drop for Private {
 
 /// The address of a server whose socket is in a folder.
 pub(crate) fn address_in(folder: &Path, schema: &str) -> String {
-    let host = folder.display().to_string().replace('/', "%2F");
-    format!("postgresql://hookproof@{host}/postgres?options=-csearch_path%3D{schema}")
+    address_in_any(&[folder], schema)
+}
+
+/// The same of several servers.
+pub(crate) fn address_in_any(folders: &[&Path], schema: &str) -> String {
+    let hosts: Vec<_> =
+        folders.iter().map(|folder| folder.display().to_string().replace('/', "%2F")).collect();
+    format!("postgresql://hookproof@{}/postgres?options=-csearch_path%3D{schema}", hosts.join(","))
 }
 
 /// A schema that nobody else uses, on the server that all tests of a binary share; nothing, where there is none, which is
@@ -195,6 +209,28 @@ pub(crate) fn none(test: &str) {
     let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
     assert!(!demands.split(',').any(|demand| demand == "postgres"), "{test}: no PostgreSQL");
     eprintln!("{test}: skipped: neither PostgreSQL's programs nor HOOKPROOF_POSTGRES");
+}
+
+/// Has a command carried out by a user without rights, where root would: the servers refuse to run as root.
+pub(crate) fn unprivileged(program: &Path) -> Command {
+    let script =
+        "[ \"$(id -u)\" != 0 ] || set -- setpriv --reuid=nobody --regid=\"$(id -g nobody)\" --clear-groups \"$@\"
+        exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(program);
+    command
+}
+
+/// PgBouncer, where it is installed; Debian has it where only root looks.
+pub(crate) fn pooler(test: &str) -> Option<PathBuf> {
+    let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+    let found = folders.split(':').map(|folder| Path::new(folder).join("pgbouncer")).find(|one| one.exists());
+    let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
+    if found.is_none() {
+        assert!(!demands.split(',').any(|demand| demand == "pgbouncer"), "{test}: no PgBouncer");
+        eprintln!("{test}: skipped: no PgBouncer");
+    }
+    found
 }
 
 /// Carries out statements as any other program would.

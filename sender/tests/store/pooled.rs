@@ -4,14 +4,14 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::{Command as StoreCommand, StoreError};
 use tempfile::TempDir;
 
 use crate::postgres::Schema;
-use crate::postgres_server::{Fsync, Private, none, query};
+use crate::postgres_server::{Fsync, Private, none, pooler, query, unprivileged};
 use crate::world::{WIDE, World};
 
 /// A pooler of one's own, which ends with this.
@@ -19,11 +19,6 @@ struct Pooler {
     folder: TempDir,
     process: Child,
 }
-
-/// As root it would refuse to run.
-const SCRIPT: &str =
-    "[ \"$(id -u)\" != 0 ] || set -- setpriv --reuid=nobody --regid=\"$(id -g nobody)\" --clear-groups \"$@\"
-    exec \"$@\"";
 
 impl Pooler {
     /// One before that server, which lends out its sessions in that mode.
@@ -73,9 +68,9 @@ fn launch(program: &Path, server: &Private, folder: &Path, mode: &str) -> Child 
     );
     let file = folder.join("pgbouncer.ini");
     std::fs::write(&file, settings).unwrap();
-    let mut command = Command::new("sh");
-    command.args(["-c", SCRIPT, "sh"]).arg(program).arg("-q").arg(&file);
-    let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = unprivileged(program);
+    let mut process =
+        command.arg("-q").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while UnixStream::connect(socket(folder)).is_err() {
         assert_eq!(process.try_wait().unwrap(), None, "the pooler has ended");
         std::thread::yield_now();
@@ -83,20 +78,8 @@ fn launch(program: &Path, server: &Private, folder: &Path, mode: &str) -> Child 
     process
 }
 
-/// The program, where it is installed; Debian has it where only root looks.
-fn program(test: &str) -> Option<PathBuf> {
-    let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
-    let found = folders.split(':').map(|folder| Path::new(folder).join("pgbouncer")).find(|one| one.exists());
-    let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
-    if found.is_none() {
-        assert!(!demands.split(',').any(|demand| demand == "pgbouncer"), "{test}: no PgBouncer");
-        eprintln!("{test}: skipped: no PgBouncer");
-    }
-    found
-}
-
 fn server(test: &str) -> Option<(PathBuf, Private)> {
-    let program = program(test)?;
+    let program = pooler(test)?;
     let server = Private::start(Fsync::Off);
     if server.is_none() {
         none(test);

@@ -1,0 +1,157 @@
+//! Stands in for a container: a process of its own, with a folder and an address of this machine of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+
+const SCRIPT: &str = include_str!("container.sh");
+/// What services are called in this file, in the order of their addresses.
+const NAMES: [&str; 6] = ["first", "second", "pool", "node-a", "node-b", "node-c"];
+
+/// The machine on which they are.
+pub(crate) struct Machine {
+    folder: TempDir,
+    programs: PathBuf,
+}
+
+/// What PostgreSQL has for its servers and who asks them.
+const PROGRAMS: [&str; 6] = ["initdb", "postgres", "pg_ctl", "pg_basebackup", "psql", "pg_isready"];
+
+impl Machine {
+    /// This one, if PostgreSQL's programs are there.
+    pub(crate) fn new() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().map_while(Result::ok);
+        let mut folders =
+            std::env::split_paths(&path).chain(debian.map(|version| version.path().join("bin")));
+        let programs = folders.find(|folder| PROGRAMS.iter().all(|program| folder.join(program).exists()))?;
+        let folder = tempfile::tempdir().unwrap();
+        open_to_all(folder.path());
+        Some(Self { folder, programs })
+    }
+
+    /// The address of a service. No other process of tests has it.
+    pub(crate) fn address(&self, service: &str) -> Ipv4Addr {
+        let number = NAMES.iter().position(|name| *name == service).expect("it is a service");
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        Ipv4Addr::new(127, 100 + u8::try_from(number).unwrap(), high, low.max(1))
+    }
+
+    /// A text with addresses in place of what services, and all that they listen on, are called.
+    pub(crate) fn located(&self, service: &str, text: &str) -> String {
+        let mut text = text.to_owned();
+        let own = self.address(service).to_string();
+        for of_all in ["127.0.0.1", "0.0.0.0"] {
+            text = text.replace(of_all, &own);
+        }
+        text = text.replace("listen_addr = *", &format!("listen_addr = {own}"));
+        for name in NAMES {
+            let there = self.address(name).to_string();
+            for before in ["-h ", "host=", "@", ","] {
+                text = text.replace(&format!("{before}{name}"), &format!("{before}{there}"));
+            }
+        }
+        text
+    }
+
+    /// The folder of a service, with PostgreSQL's programs as it has them.
+    pub(crate) fn folder(&self, service: &str) -> PathBuf {
+        let folder = self.folder.path().join(service);
+        if !folder.exists() {
+            let programs = folder.join("bin");
+            fs::create_dir_all(&programs).unwrap();
+            open_to_all(&folder);
+            // In the image it listens everywhere, which is one address there.
+            let server = format!(
+                "#!/bin/sh\nexec {}/postgres -c listen_addresses={} -c unix_socket_directories={} \"$@\"\n",
+                self.programs.display(),
+                self.address(service),
+                folder.display()
+            );
+            executable(&programs.join("postgres"), &server);
+        }
+        folder
+    }
+
+    /// A command as that service would carry it out.
+    pub(crate) fn command(&self, service: &str, program: &str) -> Command {
+        let folder = self.folder(service);
+        let mut command = Command::new(program);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}/bin:{}:{path}", folder.display(), self.programs.display()));
+        command.env("PGHOST", &folder).env("PGDATA", folder.join("data")).current_dir(&folder);
+        command
+    }
+
+    /// Starts one with that command.
+    pub(crate) fn start(&self, service: &str, words: &[&str], variables: &[(&str, &str)]) -> Container {
+        let mut command = self.command(service, "sh");
+        command.args(["-c", SCRIPT, SCRIPT]).args(words).envs(variables.iter().copied());
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let said = Arc::new(Mutex::new(Said::default()));
+        let heard = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                heard.lock().unwrap().lines.push(line);
+            }
+            heard.lock().unwrap().is_all = true;
+        });
+        Container { service: service.to_owned(), process, said }
+    }
+}
+
+/// A user without rights carries out what is in it.
+fn open_to_all(folder: &Path) {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Writes a script to be carried out by anybody.
+pub(crate) fn executable(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    /// Whether it has ended.
+    is_all: bool,
+}
+
+/// A service that runs. It ends with this.
+pub(crate) struct Container {
+    service: String,
+    process: Child,
+    said: Arc<Mutex<Said>>,
+}
+
+impl Container {
+    /// Waits until that is so. It must not end before.
+    pub(crate) fn wait_until(&self, mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            let said = self.said.lock().unwrap();
+            assert!(!said.is_all, "{} has ended: {}", self.service, said.lines.join("\n"));
+        }
+    }
+
+    /// Kills it, and waits until it has ended.
+    pub(crate) fn kill(mut self) {
+        writeln!(self.process.stdin.as_mut().unwrap(), "KILL").unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // However it ends.
+        let _ = self.process.wait();
+    }
+}

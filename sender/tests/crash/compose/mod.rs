@@ -1,0 +1,197 @@
+//! The file for Compose (`packaging/compose/nodes.yaml`), carried out as far as that goes without containers: its commands, scripts
+//! and files as they stand, with the programs that are installed here, each service at an address of its own.
+
+mod container;
+mod file;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+use container::{Container, Machine, executable};
+use file::ComposeFile;
+
+use crate::emitter::{Emitter, TOKEN};
+use crate::postgres_server::{none, pooler, query};
+use crate::process::Serving;
+use crate::sink::Sink;
+use crate::{judge, settings};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/compose/nodes.yaml");
+/// What the image of PostgreSQL does.
+const IMAGE: &str = include_str!("image.sh");
+const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
+const RATE_PER_SECOND: u64 = 100;
+const BURST: usize = 20;
+const LANES: usize = 3;
+
+#[test]
+fn what_compose_starts_delivers_and_a_failover_loses_nothing() {
+    let test = "what_compose_starts_delivers_and_a_failover_loses_nothing";
+    let Some(machine) = Machine::new() else {
+        none(test);
+        return;
+    };
+    let file = ComposeFile(fs::read_to_string(FILE).unwrap());
+    let deployment =
+        Deployment { file, machine, pooler: pooler(test).map(|path| path.display().to_string()) };
+    let first = deployment.first();
+    let second = deployment.second();
+    deployment.wait_until_second_is_waited_for(&second);
+    let pool = deployment.pool("first");
+    let sink = Arc::new(Sink::start());
+    let nodes: Vec<Serving> = NODES.iter().map(|node| deployment.node(node)).collect();
+    deployment.subscribe(&sink);
+    let addresses: Vec<_> = NODES.iter().map(|node| deployment.listens(node)).collect();
+    let emitter = Emitter::start_at(&addresses, Arc::clone(&sink), LANES);
+    sink.wait_for(300);
+    first.kill();
+    deployment.asks("second", "SELECT pg_promote()");
+    drop(pool);
+    let _pool = deployment.pool("second");
+    sink.wait_for(sink.count() + 300);
+    let acknowledged = emitter.stop();
+    let owed = acknowledged.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
+    sink.wait_for_taken(owed.collect(), |arrival| format!("{} {}", arrival.event, arrival.path));
+    // None has ended on the way.
+    nodes.into_iter().for_each(Serving::stop_in_order);
+    let arrivals = sink.arrivals();
+    for lane in 0..LANES {
+        let of_lane: Vec<_> = arrivals.iter().filter(|one| one.path == format!("/{lane}")).cloned().collect();
+        judge::conforms(&of_lane, RATE_PER_SECOND, BURST);
+    }
+    eprintln!("{} events acknowledged, 0 lost, {} arrivals", acknowledged.len(), arrivals.len());
+}
+
+/// What the file describes.
+struct Deployment {
+    file: ComposeFile,
+    machine: Machine,
+    /// Where it is installed. Without it nodes name both servers.
+    pooler: Option<String>,
+}
+
+impl Deployment {
+    /// Starts the first server, and waits until it is told to be healthy.
+    fn first(&self) -> Container {
+        let variable = |name: &str| self.file.value(&["x-postgres", "environment", name]);
+        let scripts = self.machine.folder("first").join("scripts");
+        fs::create_dir(&scripts).unwrap();
+        executable(&scripts.join("replication.sh"), &self.file.content("replication"));
+        let command = self.file.words(&["services", "first", "command"]);
+        let image = ["sh", "-c", IMAGE, "image.sh"];
+        let words: Vec<_> = image.into_iter().chain(command.iter().map(String::as_str)).collect();
+        let first = self.machine.start(
+            "first",
+            &words,
+            &[
+                ("POSTGRES_USER", &variable("POSTGRES_USER")),
+                ("POSTGRES_DB", &variable("POSTGRES_DB")),
+                ("POSTGRES_HOST_AUTH_METHOD", &variable("POSTGRES_HOST_AUTH_METHOD")),
+                ("INIT", &scripts.display().to_string()),
+            ],
+        );
+        first.wait_until(|| self.is_healthy("first", &["x-postgres"]));
+        let is_made = self.machine.folder("first").join("made").exists();
+        assert!(is_made, "others begin while the image makes the database");
+        first
+    }
+
+    /// Starts the standby, at the first go.
+    fn second(&self) -> Container {
+        let script = self.machine.folder("second").join("follow.sh");
+        fs::write(&script, self.machine.located("second", &self.file.content("follow"))).unwrap();
+        let command = self.file.list(&["services", "second", "command"]);
+        let script = script.display().to_string();
+        let words: Vec<_> =
+            command.iter().map(|word| if word == "/follow.sh" { script.as_str() } else { word }).collect();
+        assert!(words.contains(&script.as_str()), "{command:?}");
+        let second = self.machine.start("second", &words, &[]);
+        second.wait_until(|| self.is_healthy("second", &["x-postgres"]));
+        second
+    }
+
+    fn wait_until_second_is_waited_for(&self, second: &Container) {
+        second.wait_until(|| self.asks("first", "SELECT sync_state FROM pg_stat_replication") == ["sync"]);
+    }
+
+    /// Starts the pooler before one of the servers, where it is installed.
+    fn pool(&self, server: &str) -> Option<Container> {
+        let program = self.pooler.as_ref()?;
+        let folder = self.machine.folder("pool");
+        let content = self.file.content("pool").replace("host=first", &format!("host={server}"));
+        let content = self.machine.located("pool", &content);
+        // In a container nobody else has that place.
+        let content = format!("{content}unix_socket_dir = {}\n", folder.display());
+        let path = folder.join("pgbouncer.ini");
+        fs::write(&path, content).unwrap();
+        let pool = self.machine.start("pool", &[program, &path.display().to_string()], &[]);
+        pool.wait_until(|| self.is_healthy("pool", &["services", "pool"]));
+        Some(pool)
+    }
+
+    /// What the file asks a service, to know whether those may begin that depend on it.
+    fn is_healthy(&self, service: &str, part: &[&str]) -> bool {
+        let test = self.file.list(&[part, &["healthcheck", "test"]].concat());
+        let [kind, program, arguments @ ..] = test.as_slice() else { panic!("{test:?}") };
+        assert_eq!(kind, "CMD");
+        let arguments = arguments.iter().map(|argument| self.machine.located(service, argument));
+        let asked = self.machine.command(service, program).args(arguments).output().unwrap();
+        asked.status.success()
+    }
+
+    /// What a server answers.
+    fn asks(&self, server: &str, statement: &str) -> Vec<String> {
+        let address = format!("postgresql://hookproof@{}/hookproof", self.machine.address(server));
+        query(&address, statement)
+    }
+
+    /// The command of a node.
+    fn words(&self, node: &str) -> Vec<String> {
+        let words = self.file.list(&["services", node, "command"]);
+        assert_eq!(words[0], "sender");
+        let located = |word: &String| {
+            let word = if self.pooler.is_some() {
+                word.clone()
+            } else {
+                word.replace(
+                    "@pool:6432/hookproof",
+                    "@first,second/hookproof?target_session_attrs=read-write",
+                )
+            };
+            self.machine.located(node, &word)
+        };
+        words[1..].iter().map(located).collect()
+    }
+
+    fn node(&self, node: &str) -> Serving {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
+        command.args(self.words(node)).env("SENDER_TOKEN", TOKEN);
+        Serving::launch(command, |line| eprint!("{line}"))
+    }
+
+    /// Where a node listens.
+    fn listens(&self, node: &str) -> SocketAddr {
+        value_of("--listen", &self.words(node)).parse().unwrap()
+    }
+
+    /// Adds subscribers, as an operator does beside a node.
+    fn subscribe(&self, sink: &Sink) {
+        let words = self.words(NODES[0]);
+        for number in 0..LANES {
+            let (name, url) = (format!("sink-{number}"), format!("{}{number}", sink.url()));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
+            command.args(["subscriber", "add", &name, &url, "--allow-private-targets", "--db"]);
+            command.arg(value_of("--db", &words)).args(settings(RATE_PER_SECOND, BURST));
+            let added = command.output().unwrap();
+            assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        }
+    }
+}
+
+/// What follows an option.
+fn value_of<'a>(option: &str, words: &'a [String]) -> &'a str {
+    let place = words.iter().position(|word| word == option).expect("it is there");
+    &words[place + 1]
+}
