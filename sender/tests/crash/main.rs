@@ -10,6 +10,7 @@ mod compose;
 mod emitter;
 mod failover;
 mod judge;
+mod lagging;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;

@@ -1,0 +1,235 @@
+//! A failover to a standby that lacks the last commits, with three nodes under load. One of them is stopped before the standby is
+//! cut off: it has committed nothing that is gone.
+//!
+//! What holds is what docs/nodes.md promises: who had committed what is gone says so and ends, who had not goes on; leases are
+//! extended by one; what the standby had is neither lost nor, once it knew of the delivery, delivered again; each lane's contract,
+//! over all windows, as its endpoint sees it, where the burst is no more than the rate lets through in a lease. Where it is more, what
+//! was sent since the standby was cut off may come on top, as it counts no more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::emitter::Emitter;
+use crate::postgres_server::{Private, address_in_any, query};
+use crate::process::{Database, Node, Serving, free_address};
+use crate::sink::{Arrival, Sink};
+use crate::{QUARANTINE_NS, judge, settings};
+
+const LANES: usize = 4;
+const LEASE_NS: u64 = 1_000_000_000;
+const NODES: [&str; 3] = ["one", "other", "stopped"];
+/// How a process ends that can't go on.
+const OUR_FAILURE: i32 = 70;
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000";
+
+/// What each subscriber may be sent.
+#[derive(Clone, Copy)]
+struct Contract {
+    rate_per_second: u64,
+    burst: usize,
+}
+
+/// The burst is less than what the rate lets through in a lease.
+const QUICK: Contract = Contract { rate_per_second: 100, burst: 20 };
+/// It is more.
+const SLOW: Contract = Contract { rate_per_second: 10, burst: 60 };
+
+/// The server, the standby that follows it, and what was done.
+struct Failover {
+    contract: Contract,
+    sink: Arc<Sink>,
+    nodes: Vec<Node>,
+    standby: Private,
+    // The server ends after its nodes.
+    database: Database,
+}
+
+/// What was known at one moment.
+struct Known {
+    events: BTreeSet<String>,
+    /// Events and paths, where the event was delivered.
+    delivered: BTreeSet<String>,
+}
+
+impl Known {
+    fn by(server: &Private) -> Self {
+        let asked = |statement| query(&server.address("public"), statement).into_iter().collect();
+        let delivered =
+            "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM deliveries d JOIN events e USING (event)
+            JOIN subscribers s USING (lane) WHERE d.state = 1";
+        Self { events: asked("SELECT id FROM events"), delivered: asked(delivered) }
+    }
+}
+
+/// A node that serves, and what it says.
+struct Heard {
+    serving: Serving,
+    said: Receiver<String>,
+}
+
+impl Heard {
+    /// Waits until it has ended as who remembers what is gone.
+    fn has_gone_back(mut self) {
+        let code = self.serving.ended();
+        let said: Vec<_> = self.said.iter().collect();
+        assert_eq!(code, Some(OUR_FAILURE), "{said:?}");
+        for part in ["the database has gone back", "this process ends, start it anew"] {
+            assert!(said.iter().any(|line| line.contains(part)), "{said:?}");
+        }
+    }
+}
+
+impl Failover {
+    fn new(contract: Contract, sink: &Arc<Sink>, database: Database) -> Self {
+        let standby = database.server().start_standby();
+        let either = address_in_any(&[database.server().folder(), standby.folder()], "public")
+            + "&target_session_attrs=read-write";
+        let node = |name| Node { name, address: free_address(), database: either.clone(), clock_ahead: 0 };
+        Self {
+            contract,
+            sink: Arc::clone(sink),
+            nodes: NODES.into_iter().map(node).collect(),
+            standby,
+            database,
+        }
+    }
+
+    fn serve(&self, which: usize) -> Heard {
+        let (tell, said) = channel();
+        let serving = self.database.serve_node(&self.nodes[which], move |line| {
+            // Who hears it may have gone.
+            let _ = tell.send(line.to_owned());
+        });
+        Heard { serving, said }
+    }
+
+    fn first(&self) -> &Private {
+        self.database.server()
+    }
+
+    fn first_says(&self, statement: &str) -> Vec<String> {
+        query(&self.first().address("public"), statement)
+    }
+
+    fn standby_says(&self, statement: &str) -> Vec<String> {
+        query(&self.standby.address("public"), statement)
+    }
+
+    /// Waits until the first server answers something to that.
+    fn wait_for_first(&self, statement: &str) {
+        while self.first_says(statement).is_empty() {}
+    }
+
+    /// Waits until the standby has all that is committed by now, and cuts it off: what it knew by then.
+    fn cut_off(&self) -> Known {
+        let known = Known::by(self.first());
+        let place = self.first_says("SELECT pg_current_wal_lsn()").remove(0);
+        self.wait_for_first(&format!("SELECT 1 FROM pg_stat_replication WHERE replay_lsn >= '{place}'"));
+        self.standby_says("ALTER SYSTEM SET primary_conninfo = ''");
+        self.standby_says("SELECT pg_reload_conf()");
+        while !self.standby_says("SELECT pid FROM pg_stat_wal_receiver").is_empty() {}
+        known
+    }
+}
+
+#[test]
+fn after_a_failover_to_a_standby_that_lacked_commits_who_made_them_ends_and_the_rest_holds() {
+    play("after_a_failover_to_a_standby_that_lacked_commits", QUICK);
+}
+
+#[test]
+fn what_was_sent_since_such_a_standby_was_cut_off_may_come_on_top_of_a_large_burst() {
+    play("what_was_sent_since_such_a_standby_was_cut_off", SLOW);
+}
+
+fn play(test: &str, contract: Contract) {
+    let sink = Arc::new(Sink::start());
+    let settings = settings(contract.rate_per_second, contract.burst);
+    if let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings) {
+        fail_over(&Failover::new(contract, &sink, database));
+    }
+}
+
+fn fail_over(failover: &Failover) {
+    let sink = &failover.sink;
+    failover.wait_for_first("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'");
+    let mut serving: Vec<Heard> = (0..NODES.len()).map(|which| failover.serve(which)).collect();
+    let addresses: Vec<_> = failover.nodes.iter().map(|node| node.address).collect();
+    let emitter = Emitter::start_at(&addresses, Arc::clone(sink), LANES);
+    sink.wait_for(300);
+    let stopped = serving.pop().expect("there are three");
+    stopped.serving.signal("STOP");
+    failover.wait_for_first(&format!(
+        "SELECT 1 WHERE NOT EXISTS (SELECT FROM owners o JOIN nodes n USING (owner)
+            WHERE n.name = 'stopped' AND o.until > ({NOW}))"
+    ));
+    let known = failover.cut_off();
+    let cut = sink.now();
+    sink.wait_for_time(cut, LANES);
+    sink.wait_for(sink.count() + 200);
+    failover.first().kill();
+    let promoted: u64 = failover.standby_says(NOW)[0].parse().unwrap();
+    failover.standby_says("SELECT pg_promote()");
+    serving.into_iter().for_each(Heard::has_gone_back);
+    let gone = sink.now();
+    let until: u64 = failover.standby_says("SELECT min(until) FROM owners")[0].parse().unwrap();
+    assert!(until >= promoted + LEASE_NS, "{until} is no lease after {promoted}");
+    stopped.serving.signal("CONT");
+    let anew = [failover.serve(0), failover.serve(1)];
+    sink.wait_for_time(sink.now(), LANES);
+    sink.wait_for(sink.count() + 300);
+    let acknowledged: BTreeSet<String> = emitter.stop().into_iter().collect();
+    let kept = Known::by(&failover.standby).events;
+    let owed = kept.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
+    sink.wait_for_taken(owed.collect(), name);
+    // The one that was stopped, too: it has never ended.
+    anew.into_iter().chain([stopped]).for_each(|node| node.serving.stop_in_order());
+    let lost = judge_events(failover, &known, &kept, &acknowledged);
+    let again = judge_arrivals(failover.contract, &sink.arrivals(), &known, (cut, gone));
+    eprintln!(
+        "{} events acknowledged, {} that the standby lacked are gone, {again} of what was delivered since it was cut off came again",
+        acknowledged.len(),
+        lost.len(),
+    );
+}
+
+fn name(arrival: &Arrival) -> String {
+    format!("{} {}", arrival.event, arrival.path)
+}
+
+/// What was acknowledged and is gone: no more than the standby lacked, which the first server tells once it runs again.
+fn judge_events(
+    failover: &Failover,
+    known: &Known,
+    kept: &BTreeSet<String>,
+    acknowledged: &BTreeSet<String>,
+) -> BTreeSet<String> {
+    failover.first().begin();
+    let first = Known::by(failover.first()).events;
+    let lost: BTreeSet<String> = acknowledged - kept;
+    assert!(known.events.is_subset(kept), "{:?}", &known.events - kept);
+    assert!(lost.is_subset(&(&first - &known.events)), "{:?}", &lost - &first);
+    assert!(!lost.is_empty(), "the standby lacked nothing");
+    lost
+}
+
+/// How many deliveries came again that had been taken. None is among them whose delivery the standby knew of. Given is from when to
+/// when was sent what it did not know of.
+fn judge_arrivals(contract: Contract, arrivals: &[Arrival], known: &Known, (cut, gone): (u64, u64)) -> usize {
+    let Contract { rate_per_second, burst } = contract;
+    let refills_in_a_lease = burst as u64 <= rate_per_second * LEASE_NS / 1_000_000_000;
+    for lane in 0..LANES {
+        let path = format!("/{lane}");
+        let of_lane: Vec<_> = arrivals.iter().filter(|arrival| arrival.path == path).cloned().collect();
+        let forgotten = of_lane.iter().filter(|arrival| (cut..gone + QUARANTINE_NS).contains(&arrival.at));
+        let on_top = if refills_in_a_lease { 0 } else { forgotten.count().min(burst) };
+        judge::conforms(&of_lane, rate_per_second, burst + on_top);
+    }
+    let late = arrivals.iter().filter(|arrival| arrival.at > cut + QUARANTINE_NS);
+    for arrival in late {
+        assert!(!known.delivered.contains(&name(arrival)), "{arrival:?} was known to be delivered at {cut}");
+    }
+    let taken: Vec<_> = arrivals.iter().filter(|arrival| arrival.taken).map(name).collect();
+    taken.len() - taken.iter().collect::<BTreeSet<_>>().len()
+}
