@@ -3,18 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// Why nothing could be measured.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error(transparent)]
-    Http(#[from] hyper::Error),
-    #[error(transparent)]
-    File(#[from] rusqlite::Error),
-    #[error("{0}")]
-    Says(String),
-}
+pub(crate) use crate::failure::Failure;
 
 /// One kept connection.
 pub(crate) struct Connection {

@@ -76,6 +76,10 @@ pub(crate) fn wanted(what: &str, figure: f64, at_most: f64) {
     print(&format!("  {what:<48} {figure:>10.2}   (wanted: under {at_most})"));
 }
 
+pub(crate) fn table(name: &str, dead: u64, bytes: u64) {
+    print(&format!("  {:<48} {dead:>10} dead tuples, {} MiB", format!("table {name}"), bytes >> 20));
+}
+
 pub(crate) fn latencies(what: &str, latencies: &Latencies) {
     let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|quantile| latencies.millis(quantile));
     print(&format!(

@@ -12,6 +12,7 @@
 mod bare;
 mod cost;
 mod exchange;
+mod failure;
 mod figures;
 mod nodes;
 mod offer;

@@ -201,6 +201,11 @@ impl Database {
         all.ok_or_else(|| Failure::Says(format!("the nodes are told of as '{}'", text.trim())))
     }
 
+    /// Prints what the tables of a server hold.
+    pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
+        Server::at(&self.address.to_string_lossy()).tell_tables()
+    }
+
     /// Pauses the one subscriber.
     pub(crate) fn pause(&self) -> Result<(), Failure> {
         done(self.program()?.args(["subscriber", "pause", "sink"]))

@@ -3,13 +3,22 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio_postgres::{NoTls, SimpleQueryMessage};
+use tokio_postgres::{NoTls, SimpleQueryMessage, SimpleQueryRow};
 
-use crate::exchange::Failure;
-use crate::figures::float;
+use crate::failure::Failure;
+use crate::figures::{self, float};
 
 /// The system tells processor time in hundredths of a second.
 const TICK_MICROS: f64 = 10_000.0;
+
+/// The tables of a schema, and the catalogue as one: dead tuples, and bytes with indexes.
+const TABLES: &str = "SELECT relname, n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables
+    WHERE schemaname = current_schema() UNION ALL
+    SELECT '(catalogue)', sum(n_dead_tup), sum(pg_total_relation_size(relid)) FROM pg_stat_sys_tables
+    WHERE schemaname = 'pg_catalog' ORDER BY 3 DESC";
+/// A table is told of from so many bytes or dead tuples on.
+const BYTES_TOLD: u64 = 1 << 20;
+const DEAD_TOLD: u64 = 1_000;
 
 /// The address of a database that is the bench's own.
 #[derive(Clone)]
@@ -32,7 +41,7 @@ impl Used {
 
     /// Microseconds of processor time until a later moment, for each of these events.
     pub(crate) fn micros_until(&self, later: &Self, events: u64) -> f64 {
-        float(later.ticks - self.ticks) * TICK_MICROS / float(events)
+        micros(later.ticks - self.ticks, events)
     }
 }
 
@@ -46,6 +55,11 @@ impl Server {
     /// The one that is named, if one is.
     pub(crate) fn named() -> Option<Self> {
         std::env::var("HOOKPROOF_POSTGRES").ok().map(Self)
+    }
+
+    /// The one at an address, with the schema that it names.
+    pub(crate) fn at(address: &str) -> Self {
+        Self(address.to_owned())
     }
 
     /// The address of a new schema in it.
@@ -70,34 +84,62 @@ impl Server {
         Ok(Used { log_bytes, ticks: ticks(&one)? })
     }
 
-    /// Begins a transaction, and keeps it open.
+    /// Begins a transaction that reads a table of its own, and keeps it open.
     pub(crate) fn hold(&self) -> Result<Held, Failure> {
-        let failed = |error: tokio_postgres::Error| Failure::Says(format!("PostgreSQL: {error}"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let (client, connection) =
-            runtime.block_on(tokio_postgres::connect(&self.0, NoTls)).map_err(failed)?;
+        let (client, connection) = runtime.block_on(tokio_postgres::connect(&self.0, NoTls))?;
         drop(runtime.spawn(connection));
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
-        runtime.block_on(client.batch_execute(begin)).map_err(failed)?;
+        let table = "CREATE TABLE IF NOT EXISTS public.strangers ()";
+        runtime.block_on(client.batch_execute(table))?;
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM public.strangers";
+        runtime.block_on(client.batch_execute(begin))?;
         Ok(Held { _runtime: runtime, _client: client })
     }
 
-    fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {
-        let failed = |error: tokio_postgres::Error| Failure::Says(format!("PostgreSQL: {error}"));
+    /// Prints how many dead tuples the tables of its schema hold, and how much room they take.
+    pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
+        let (mut dead_in_all, mut bytes_in_all) = (0, 0);
+        for row in self.rows(TABLES)? {
+            let figure = |column| row.get(column).and_then(|text| text.parse::<u64>().ok());
+            let (Some(name), Some(dead), Some(bytes)) = (row.get(0), figure(1), figure(2)) else {
+                return Err(Failure::Says("the server does not tell of its tables".to_owned()));
+            };
+            if bytes >= BYTES_TOLD || dead >= DEAD_TOLD {
+                figures::table(name, dead, bytes);
+            }
+            dead_in_all += dead;
+            bytes_in_all += bytes;
+        }
+        figures::table("all tables", dead_in_all, bytes_in_all);
+        Ok(())
+    }
+
+    /// The first column of the first row of an answer.
+    pub(crate) fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {
+        Ok(self.rows(statement)?.first().and_then(|row| row.get(0)).map(ToOwned::to_owned))
+    }
+
+    fn rows(&self, statement: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&self.0, NoTls).await.map_err(failed)?;
+            let (client, connection) = tokio_postgres::connect(&self.0, NoTls).await?;
             let connection = tokio::spawn(connection);
-            let answers = client.simple_query(statement).await.map_err(failed)?;
+            let answers = client.simple_query(statement).await?;
             drop(client);
             // However it ended, the answer is here.
             drop(connection.await);
-            Ok(answers.iter().find_map(|answer| match answer {
-                SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+            let row = |answer| match answer {
+                SimpleQueryMessage::Row(row) => Some(row),
                 _ => None,
-            }))
+            };
+            Ok(answers.into_iter().filter_map(row).collect())
         })
     }
+}
+
+/// What so many ticks are for each of these events.
+pub(crate) fn micros(ticks: u64, events: u64) -> f64 {
+    float(ticks) * TICK_MICROS / float(events)
 }
 
 /// What the processes of a server have had of the processors, given one of them: their parent, its children, and those of them that
@@ -113,7 +155,7 @@ fn ticks(one: &str) -> Result<u64, Failure> {
         if name.to_str() == Some(&parent.to_string()) {
             sum += figures.iter().skip(SPENT).take(4).sum::<u64>();
         } else if figures.get(PARENT) == Some(&parent) {
-            sum += figures.iter().skip(SPENT).take(2).sum::<u64>();
+            sum += spent(&figures);
         }
     }
     Ok(sum)
@@ -124,8 +166,13 @@ const PARENT: usize = 1;
 const SPENT: usize = 11;
 
 /// What the system tells of a process, behind its name; what is no number counts as none.
-fn figures_of(process: &str) -> Option<Vec<u64>> {
+pub(crate) fn figures_of(process: &str) -> Option<Vec<u64>> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     Some(rest.split_whitespace().map(|figure| figure.parse().unwrap_or(0)).collect())
+}
+
+/// What a process has spent by itself and in the system, of [`figures_of`] it.
+pub(crate) fn spent(figures: &[u64]) -> u64 {
+    figures.iter().skip(SPENT).take(2).sum()
 }

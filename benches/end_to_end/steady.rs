@@ -57,6 +57,5 @@ fn slices(sink: &Sink, place: &Place) -> Result<(), Failure> {
             );
         }
     }
-    sender.stop()?;
-    Ok(())
+    sender.stop()?.tell_tables()
 }
