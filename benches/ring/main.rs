@@ -4,8 +4,8 @@
 //!
 //! One lane, and a hundred; alone, and beside a stranger's REPEATABLE READ transaction that has read a table of its own and stays open
 //! for the whole turn. Bodies have 300 bytes, ids are unique, one of fifty first attempts fails and is made again a second later.
-//! With words after `--` only some turns are played: `one` or `hundred`; `alone` or `beside`; `ours` or `ring`; and `looked-up` for a
-//! ring that also looks in all its parts for the ids that it is about to write.
+//! With words after `--` only some turns are played: `one` or `hundred`; `alone` or `beside`; `ours` or `ring`. With `looked-up`, a
+//! ring too that also looks in all its parts for the ids that it is about to write; with `sound`, no attempt fails.
 //!
 //! The ring is a prototype, as bare as it can be ([`LEFT_OUT`]): it says what its tables would save at most. Both have one connection
 //! that commits whatever waits, and one that claims. What the machine does besides changes from minute to minute: turns of the same
@@ -37,7 +37,7 @@ use mimalloc::MiMalloc;
 use ours::Ours;
 use prototype::{Ring, Setup};
 use server::{Server, Used};
-use workload::{Queue, Workload};
+use workload::{Course, Queue, Workload};
 
 /// As in the sender's own program.
 #[global_allocator]
@@ -108,9 +108,10 @@ fn measure(words: &[String], lasts: Duration) -> Result<(), Failure> {
     figures::title(LEFT_OUT);
     let mut players = chosen(words, &[("ours", Who::Ours), ("ring", Who::Ring)]);
     players.extend(words.iter().any(|word| word == "looked-up").then_some(Who::RingThatLooksUp));
+    let some_fail = !words.iter().any(|word| word == "sound");
     for lanes in chosen(words, &[("one", 1), ("hundred", 100)]) {
         for stranger in chosen(words, &[("alone", false), ("beside", true)]) {
-            turns(&server, &players, (lanes, stranger), lasts)?;
+            turns(&server, &players, Course { lanes, stranger, some_fail }, lasts)?;
         }
     }
     Ok(())
@@ -124,19 +125,16 @@ fn chosen<T: Copy>(words: &[String], all: &[(&str, T)]) -> Vec<T> {
 }
 
 /// Each plays once, one after the other.
-fn turns(
-    server: &Server,
-    players: &[Who],
-    (lanes, stranger): (u64, bool),
-    lasts: Duration,
-) -> Result<(), Failure> {
+fn turns(server: &Server, players: &[Who], course: Course, lasts: Duration) -> Result<(), Failure> {
     let mut first: Option<Turn> = None;
     for who in players {
+        let Course { lanes, stranger, some_fail } = course;
+        let fail = if some_fail { "" } else { ", no attempt fails" };
         let beside = if stranger { "beside a stranger's open transaction" } else { "alone" };
-        figures::title(&format!("{}, {lanes} lane(s), {beside}", who.name()));
+        figures::title(&format!("{}, {lanes} lane(s), {beside}{fail}", who.name()));
         let held = stranger.then(|| server.hold()).transpose()?;
         let address = server.schema()?;
-        let turn = play(server, &address, (*who, lanes), lasts)?;
+        let turn = play(server, &address, (*who, course), lasts)?;
         let place = Server::at(&address);
         place.tell_tables()?;
         drop(held);
@@ -159,7 +157,12 @@ fn clear(place: &Server) -> Result<(), Failure> {
 }
 
 /// One of them plays.
-fn play(server: &Server, address: &str, (who, lanes): (Who, u64), lasts: Duration) -> Result<Turn, Failure> {
+fn play(
+    server: &Server,
+    address: &str,
+    (who, course): (Who, Course),
+    lasts: Duration,
+) -> Result<Turn, Failure> {
     let began = now();
     let clock: Clock = Arc::new(move || {
         let passed = u64::try_from((now() - began).as_nanos()).expect("a bench ends");
@@ -168,22 +171,22 @@ fn play(server: &Server, address: &str, (who, lanes): (Who, u64), lasts: Duratio
     let body = Body { bytes: vec![b'x'; BODY_BYTES].into() };
     if who == Who::Ours {
         let (tell, told) = channel();
-        let ours = Ours::start(address, lanes, body, clock.clone(), tell)?;
-        let turn = parts(server, Workload::new(&ours, &told, &*clock, lanes), lasts);
+        let ours = Ours::start(address, course.lanes, body, clock.clone(), tell)?;
+        let turn = parts(server, Workload::new(&ours, &told, &*clock, course), lasts);
         ours.stop();
         return turn;
     }
     let (tell, told) = channel();
-    let setup = Setup { lanes, body, looks_up: who == Who::RingThatLooksUp };
+    let setup = Setup { lanes: course.lanes, body, looks_up: who == Who::RingThatLooksUp };
     let ring = Ring::start(address, setup, clock.clone(), tell)?;
-    let turn = parts(server, Workload::new(&ring, &told, &*clock, lanes), lasts)?;
+    let turn = parts(server, Workload::new(&ring, &told, &*clock, course), lasts)?;
     ring.stop()?;
     Ok(turn)
 }
 
 /// Works, and tells of each part.
 fn parts<Q: Queue>(server: &Server, mut workload: Workload<'_, Q>, lasts: Duration) -> Result<Turn, Failure> {
-    let (start, begun, own) = (server.used()?, now(), own_ticks()?);
+    let (start, begun, own, commits) = (server.used()?, now(), own_ticks()?, workload.commits());
     let (mut cycles, mut rates) = (0, Vec::new());
     let mut left = lasts;
     while !left.is_zero() {
@@ -198,7 +201,7 @@ fn parts<Q: Queue>(server: &Server, mut workload: Workload<'_, Q>, lasts: Durati
         figures::count("  the server: processor time per cycle, µs", before.micros_until(&after, count));
         figures::count("  the server: bytes of its log per cycle", log_bytes(&before, &after, count));
     }
-    let end = server.used()?;
+    let (end, commits) = (server.used()?, workload.commits() - commits);
     let turn = Turn {
         first: rates[0],
         last: rates[rates.len() - 1],
@@ -208,6 +211,7 @@ fn parts<Q: Queue>(server: &Server, mut workload: Workload<'_, Q>, lasts: Durati
     };
     workload.drain()?;
     figures::rate("in all", turn.whole);
+    figures::count("  cycles per commit", figures::float(cycles) / figures::float(commits));
     figures::count("  the server: processor time per cycle, µs", turn.micros.0);
     figures::count("  its client: processor time per cycle, µs", turn.micros.1);
     figures::count("  the server: bytes of its log per cycle", turn.log_bytes);

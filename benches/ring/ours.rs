@@ -145,6 +145,10 @@ impl Queue for Ours {
         })
     }
 
+    fn commits(&self) -> u64 {
+        self.handle.health().written.commits
+    }
+
     fn settle(&self, lane: u64, settled: Vec<(ClaimedRow, Fate)>) -> Result<(), Failure> {
         let ((id, term), now, body_hash) = (self.lane(lane), (self.clock)(), self.body_hash);
         let (delivered, again) = outcome(&settled);

@@ -42,6 +42,9 @@ pub(crate) trait Queue {
     /// Hands out what is due on a lane. `again`: of what is to be tried again something is due.
     fn claim(&self, lane: u64, again: bool) -> Result<(), Failure>;
 
+    /// How many commits there were so far.
+    fn commits(&self) -> u64;
+
     /// Records what became of deliveries.
     fn settle(&self, lane: u64, settled: Vec<(Self::Row, Fate)>) -> Result<(), Failure>;
 }
@@ -93,11 +96,22 @@ pub(crate) fn outcome<R>(settled: &[(R, Fate)]) -> (u64, Vec<StoreTime>) {
     ((settled.len() - again.len()) as u64, again)
 }
 
+/// What is to be done.
+#[derive(Clone, Copy)]
+pub(crate) struct Course {
+    pub(crate) lanes: u64,
+    /// One of fifty first attempts fails.
+    pub(crate) some_fail: bool,
+    /// A stranger keeps a transaction open.
+    pub(crate) stranger: bool,
+}
+
 /// The loop.
 pub(crate) struct Workload<'a, Q: Queue> {
     queue: &'a Q,
     told: &'a Receiver<Told<Q::Row>>,
     clock: &'a dyn Fn() -> StoreTime,
+    some_fail: bool,
     lanes: Vec<Lane>,
     /// When something is to be tried again, and on which lane.
     again: BTreeSet<(StoreTime, u64)>,
@@ -124,12 +138,13 @@ impl<'a, Q: Queue> Workload<'a, Q> {
         queue: &'a Q,
         told: &'a Receiver<Told<Q::Row>>,
         clock: &'a dyn Fn() -> StoreTime,
-        lanes: u64,
+        Course { lanes, some_fail, .. }: Course,
     ) -> Self {
         Self {
             queue,
             told,
             clock,
+            some_fail,
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             again: BTreeSet::new(),
             held_up: VecDeque::new(),
@@ -139,6 +154,10 @@ impl<'a, Q: Queue> Workload<'a, Q> {
             delivered: 0,
             each: Vec::new(),
         }
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.queue.commits()
     }
 
     /// Works for so long; how many were delivered meanwhile.
@@ -208,9 +227,11 @@ impl<'a, Q: Queue> Workload<'a, Q> {
                     // A commit under way has it. The engine waits a little, too, before it asks again.
                     self.again.insert((StoreTime((self.clock)().0 + EMPTY_AFTER.0), lane));
                 }
-                let more = (more && !rows.is_empty()) || self.lane(lane).wanted;
-                self.attempt(lane, rows)?;
-                if more { self.claim(lane) } else { Ok(()) }
+                // The engine claims the next ones as well before it has settled these.
+                if (more && !rows.is_empty()) || self.lane(lane).wanted {
+                    self.claim(lane)?;
+                }
+                self.attempt(lane, rows)
             }
             Told::Settled { lane, delivered, again } => {
                 self.unsettled -= delivered + again.len() as u64;
@@ -255,7 +276,7 @@ impl<'a, Q: Queue> Workload<'a, Q> {
         for row in rows {
             let event = row.event().trim_start_matches("evt_").parse::<u64>();
             let event = event.map_err(|_| Failure::Says(format!("{} was never emitted", row.event())))?;
-            if row.attempts() == 0 && fails_first(event) {
+            if self.some_fail && row.attempts() == 0 && fails_first(event) {
                 settled.push((row, Fate::Retry { due }));
                 continue;
             }

@@ -19,6 +19,7 @@ mod writer;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -65,6 +66,7 @@ pub(crate) struct Setup {
 pub(crate) struct Ring {
     jobs: Sender<Job>,
     claims: Sender<claims::Claim>,
+    commits: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
     emptier: JoinHandle<emptier::Emptied>,
 }
@@ -88,6 +90,7 @@ impl Ring {
         let emptier = Emptier::open(address, parts.clone(), woken)?;
         let (submit, jobs) = channel();
         let writer = Writer::open(address, setup, (parts.clone(), wake), (clock.clone(), told.clone()))?;
+        let commits = writer.commits();
         let (ask, asked) = channel();
         let claims = Claims::open(address, parts, clock, told)?;
         let threads = vec![
@@ -95,7 +98,7 @@ impl Ring {
             std::thread::Builder::new().name("ring-claims".to_owned()).spawn(move || claims.run(&asked))?,
         ];
         let emptier = std::thread::Builder::new().name("ring-empty".to_owned()).spawn(|| emptier.run())?;
-        Ok(Self { jobs: submit, claims: ask, threads, emptier })
+        Ok(Self { jobs: submit, claims: ask, commits, threads, emptier })
     }
 
     /// Ends, and tells how often parts were emptied.
@@ -116,6 +119,10 @@ impl Queue for Ring {
 
     fn claim(&self, lane: u64, again: bool) -> Result<(), Failure> {
         self.claims.send(claims::Claim { lane, again }).map_err(|_| ended())
+    }
+
+    fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     fn settle(&self, lane: u64, settled: Vec<(Delivery, Fate)>) -> Result<(), Failure> {

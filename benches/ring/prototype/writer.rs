@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use bytes::Bytes;
@@ -37,6 +38,7 @@ pub(super) struct Writer {
     statements: Statements,
     setup: Setup,
     hash: i64,
+    commits: Arc<AtomicU64>,
     parts: Arc<Parts>,
     wake: Sender<()>,
     clock: Clock,
@@ -86,7 +88,12 @@ impl Writer {
             fence: one(schema::FENCE)?,
         };
         let hash = setup.body.hash().cast_signed();
-        Ok(Self { link, statements, setup, hash, parts, wake, clock, told })
+        Ok(Self { link, statements, setup, hash, commits: Arc::default(), parts, wake, clock, told })
+    }
+
+    /// How many there were so far.
+    pub(super) fn commits(&self) -> Arc<AtomicU64> {
+        self.commits.clone()
     }
 
     /// Until nobody submits any more.
@@ -114,6 +121,7 @@ impl Writer {
     fn carry_out(&self, jobs: Vec<Job>) -> Result<(), Failure> {
         let batch = self.gather(&jobs);
         self.link.runtime.block_on(self.commit(&batch))?;
+        self.commits.fetch_add(1, Ordering::Relaxed);
         self.parts.commit(batch.recorded, &batch.settled);
         if self.parts.done().is_some() {
             // One that has failed tells of it in the end.
