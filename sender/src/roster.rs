@@ -1,7 +1,7 @@
 //! Everybody who is owed something, as of one version of the store's subscribers.
 //!
 //! A [`Roster`] never changes: whoever holds one chooses the targets of an event from it, and the store refuses the
-//! event if there is a newer version by then. [`RosterKeeper`] makes the next one from what has changed.
+//! event if a subscriber that it concerns has changed by then. [`RosterKeeper`] makes the next one from what has changed.
 //!
 //! A subscriber whose row cannot be made sense of any more (written by another version, by hand, or with a region whose
 //! secret is gone) stays in the roster with its [`Fault`], where operators see it. It is sent nothing. An event that it
@@ -67,6 +67,11 @@ impl Roster {
             roster.put(row, regions);
         }
         roster
+    }
+
+    /// The same subscribers as of a later version.
+    fn at(&self, version: u64) -> Self {
+        Self { version, ..self.clone() }
     }
 
     /// Those whom events of a type are recorded for, in the order of their lanes. The work is in proportion to how many

@@ -59,4 +59,13 @@ impl RosterKeeper {
             }
         }
     }
+
+    /// The store had come to that roster before [`Self::catch_up`] began, so that nothing of it is missing. No row may tell so any
+    /// more: the subscriber that changed last may be gone.
+    pub fn reach(&mut self, version: u64) -> &Arc<Roster> {
+        if self.present.version() < version {
+            self.present = Arc::new(self.present.at(version));
+        }
+        &self.present
+    }
 }

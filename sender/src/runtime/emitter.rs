@@ -24,7 +24,7 @@ pub(super) use outbox::{Outboxed, Wanted};
 
 /// Deliveries of this process that the watcher has not looked at, at most.
 const RECORDED_MAX: usize = 100_000;
-/// How often an event is matched anew because subscribers changed in between.
+/// How often an event is matched anew because subscribers that it concerns changed in between.
 const MATCHES_MAX: u32 = 8;
 
 /// An event is recorded, durably, for all who are owed it but those who had no room.
@@ -146,7 +146,7 @@ impl Emitter {
 
     /// Records events, and answers for each in order once it is durable.
     pub(super) async fn emit(self: &Arc<Self>, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
-        // Subscribers that change faster than an event can be matched are more than can be written.
+        // Subscribers that change faster than their events can be matched are more than can be written.
         let mut results = vec![Err(EmitError::Busy); offers.len()];
         let mut open: Vec<usize> = (0..offers.len()).collect();
         for _ in 0..MATCHES_MAX {
@@ -306,7 +306,7 @@ impl Known {
     }
 }
 
-/// Events whose subscribers have changed since they were matched.
+/// Events of which subscribers have changed since they were matched.
 #[derive(Default)]
 struct Stale {
     places: Vec<usize>,

@@ -84,7 +84,8 @@ impl Lookout {
         tell: &mut impl FnMut(Event),
     ) -> Result<(), StoreError> {
         if glance.roster != self.seen.roster {
-            tell(Event::Roster(Arc::clone(self.keeper.catch_up(reader, now)?)));
+            self.keeper.catch_up(reader, now)?;
+            tell(Event::Roster(Arc::clone(self.keeper.reach(glance.roster))));
             self.seen.roster = glance.roster;
         }
         Ok(())

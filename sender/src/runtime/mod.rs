@@ -159,7 +159,8 @@ impl Sender {
         let handle = thread.handle();
         owner::clear_up_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
-        let roster = Arc::clone(keeper.catch_up(&*reader, wall()).map_err(store)?);
+        keeper.catch_up(&*reader, wall()).map_err(store)?;
+        let roster = Arc::clone(keeper.reach(glance.roster));
 
         let (events, messages) = events::channel();
         let emitter =

@@ -61,9 +61,9 @@ pub enum Command {
 /// may simply try again.
 #[derive(Clone, Debug)]
 pub struct Emit {
-    /// The roster from which the targets were chosen. If subscribers have changed since, the event is refused
-    /// ([`super::Refusal::StaleRoster`]), and whoever emits it matches again. So an event emitted after a subscriber
-    /// was added reaches it, and none is shaped by rules that no longer hold.
+    /// The roster from which the targets were chosen. If one of them has changed since, or somebody who has wants events of this type,
+    /// the event is refused ([`super::Refusal::StaleRoster`]), and whoever emits it matches again. So an event emitted after
+    /// a subscriber was added reaches it, and none is shaped by rules that no longer hold.
     pub roster: u64,
     /// The event's public id.
     pub id: Arc<str>,

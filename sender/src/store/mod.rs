@@ -40,6 +40,7 @@ pub mod lane;
 pub mod latency;
 pub mod liveness;
 pub(crate) mod log_size;
+mod newer;
 pub mod node;
 mod notices;
 mod numbers;

@@ -14,7 +14,8 @@ pub struct Subscribe {
     pub name: Arc<str>,
     /// Its endpoint.
     pub url: Arc<str>,
-    /// The patterns of event types that it wants, as JSON text. The store does not read it.
+    /// The patterns of event types that it wants, as JSON text. The store reads it only to tell whom an event concerns
+    /// that was matched before a change.
     pub patterns: Arc<str>,
     /// Everything else that it is owed, as JSON text. The store does not read it.
     pub settings: Arc<str>,

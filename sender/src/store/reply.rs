@@ -47,9 +47,9 @@ pub enum Reply {
 /// Why a command was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Subscribers have changed since the sender of the command looked.
+    /// Subscribers that an event concerns have changed since whoever emits it looked.
     #[error(
-        "the subscribers have changed: chosen from roster {known}, the present one is {current}; match the event again"
+        "subscribers of the event have changed: chosen from roster {known}, the present one is {current}; match the event again"
     )]
     StaleRoster {
         /// The one that the command names.

@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Claim, Coalesce, Fate, Sweep, Which};
+use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Sweep, Which};
 use hookproof_sender::store::lane::{Limits, OwnerId};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::reply::{Claimed, Placed};
-use hookproof_sender::store::{Claimer, Command, Reader, Reply, Store, StoreError};
+use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, StoreError};
 
 use crate::postgres_server::{by_way_of, execute, new_schema, query};
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
@@ -769,6 +769,33 @@ fn tables_of_the_version_before_are_brought_up_to_date_by_whoever_writes() {
     assert!(!indexes.iter().any(|index| index.ends_with("ing")), "{indexes:?}");
     let mut world = World::<Schema>::over(backend);
     assert_eq!(world.claim(lane, term), [waiting]);
+}
+
+/// A subscriber that is being changed has its lane locked: its events wait, and are matched anew by the roster that comes of it.
+#[test]
+fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
+    let Some(address) = new_schema("an_event_for_a_subscriber_that_is_being_changed") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let (changing, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
+    let (event, of_another) = (world.event(&[changing]), world.event(&[other]));
+    let stranger = Stranger::connect(&address);
+    stranger.says(&format!(
+        "BEGIN; SELECT 1 FROM lanes WHERE lane = {0} FOR UPDATE; UPDATE state SET roster = roster + 1;
+         UPDATE subscribers SET url = 'https://elsewhere.example/', patterns = '[\"order.*\"]',
+             version = (SELECT roster FROM state) WHERE lane = {0}",
+        changing.0
+    ));
+    let known = event.roster;
+    world.try_emit(of_another.clone()).unwrap();
+    std::thread::scope(|scope| {
+        let (now, store) = (world.now, &mut world.store);
+        let emitted = scope.spawn(move || store.commit(now, &[Command::Emit(event)]).unwrap());
+        stranger.wait_until_waited_for();
+        stranger.says("COMMIT");
+        let stale = Refusal::StaleRoster { known, current: known + 1 };
+        assert_eq!(emitted.join().unwrap(), [Reply::Refused(stale)]);
+    });
+    world.try_emit(Emit { id: "another".into(), ..of_another }).unwrap();
 }
 
 /// A node of the version before locks its lanes, then writes deliveries.

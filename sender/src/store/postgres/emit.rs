@@ -51,9 +51,8 @@ impl Work<'_> {
     }
 
     fn emit_refusal(&mut self, emit: &Emit) -> Result<Option<Refusal>> {
-        let current = self.ledger.roster();
-        if emit.roster != current {
-            return Ok(Some(Refusal::StaleRoster { known: emit.roster, current }));
+        if self.is_outdated(emit)? {
+            return Ok(Some(Refusal::StaleRoster { known: emit.roster, current: self.ledger.roster() }));
         }
         if emit.targets.iter().any(|target| target.body >= emit.bodies.len()) {
             return Ok(Some(Refusal::Nonsense("a target names a body that the event does not have")));

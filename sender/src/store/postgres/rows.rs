@@ -14,6 +14,7 @@ use super::stop::{Result, Stop};
 use super::values::{Count, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Body, Outcome, Reason};
+use crate::store::newer::Newer;
 use crate::store::read::Place;
 use crate::store::reply::{Emitted, Placed, Reply};
 use crate::store::route::Replaced;
@@ -127,6 +128,8 @@ pub(super) struct Rows {
     pub(super) unused: VecDeque<DeliveryId>,
     /// The numbers that those recorded by this commit got.
     pub(super) numbers: Vec<DeliveryId>,
+    /// Subscribers of which an event's emitter may not have known.
+    pub(super) newer: Newer,
 }
 
 impl Rows {

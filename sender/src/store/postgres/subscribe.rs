@@ -1,11 +1,12 @@
 //! Subscribers: adding, changing, removing them, and their secrets. Each change makes a new roster, so that emitters and
 //! other nodes notice.
 
-use super::values::{Count, int};
+use super::values::{Count, int, size};
 use super::{Result, Work};
 use crate::engine::LaneId;
-use crate::store::command::{Change, Rotate, Subscribe};
+use crate::store::command::{Change, Emit, Rotate, Subscribe};
 use crate::store::lane::LaneState;
+use crate::store::newer::Newer;
 use crate::store::reply::{Refusal, Reply};
 
 /// So many secrets sign at once at most: each makes every request longer.
@@ -122,6 +123,26 @@ impl Work<'_> {
             self.ledger.amend(lane, |lane| lane.state = LaneState::Disabled)?;
         }
         Ok(())
+    }
+
+    /// Whether an event was matched before a change that concerns it. The lanes of its targets were locked before the roster was
+    /// read: none of them changes any more.
+    pub(super) fn is_outdated(&mut self, emit: &Emit) -> Result<bool> {
+        let current = self.ledger.roster();
+        if emit.roster >= current {
+            return Ok(emit.roster > current);
+        }
+        if !self.rows.newer.cover(emit, current) {
+            let query = "SELECT lane, version, patterns FROM subscribers
+                WHERE version > $1 AND removed IS NULL ORDER BY version LIMIT $2";
+            let found = self.sql.query(query, &[&int(emit.roster), &int(size(Newer::MAX + 1))])?;
+            self.rows.newer = Newer::new(emit.roster, current);
+            for row in found {
+                let (lane, Count(version)) = (row.try_get(0)?, row.try_get(1)?);
+                self.rows.newer.add(lane, version, row.try_get::<_, &str>(2)?.as_bytes());
+            }
+        }
+        Ok(self.rows.newer.concern(emit))
     }
 
     /// Tells everyone that a subscriber changed.

@@ -52,10 +52,10 @@ impl Work<'_> {
         })?;
         self.written.settled += 1;
         let kept = self.ledger.lane(self.sql, lane)?.map_or(0, |lane| lane.counts.dead_kept);
-        if kept > self.limits.dead_per_lane_max {
+        if kept > self.rules.limits.dead_per_lane_max {
             self.forget_oldest(Some(lane), 1)?;
         }
-        if self.ledger.totals.counts.dead_kept > self.limits.dead_max {
+        if self.ledger.totals.counts.dead_kept > self.rules.limits.dead_max {
             self.forget_oldest(None, 1)?;
         }
         Ok(())

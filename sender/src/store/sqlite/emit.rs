@@ -80,8 +80,8 @@ impl Work<'_> {
         if let Some(bytes) = self.rules.log_full {
             return Ok(Some(Refusal::LogFull { bytes }));
         }
-        let current = self.ledger.totals.roster;
-        if emit.roster != current {
+        if self.is_outdated(emit)? {
+            let current = self.ledger.totals.roster;
             return Ok(Some(Refusal::StaleRoster { known: emit.roster, current }));
         }
         if emit.targets.iter().any(|target| target.body >= emit.bodies.len()) {

@@ -17,6 +17,7 @@ use super::command::Command;
 use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Limits, OwnerId};
+use super::newer::Newer;
 use super::reply::Reply;
 use super::room::Room;
 use super::{Claimer, LogSize, QuickClaims, Store, StoreError, Written};
@@ -149,6 +150,7 @@ impl SqliteStore {
         // Not locked any more while the commit goes to the disk: others may claim meanwhile.
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = Rules {
+            limits: self.limits,
             follows_the_machine: self.follows_the_machine,
             expiry_grace: self.expiry_grace,
             log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.log_bytes_max),
@@ -161,7 +163,6 @@ impl SqliteStore {
         let mut work = Work {
             sql: &tx,
             now,
-            limits: &self.limits,
             ledger,
             held,
             fronts,
@@ -170,6 +171,7 @@ impl SqliteStore {
             latencies: &mut self.latencies,
             room: Room::default(),
             contents: Contents::default(),
+            newer: Newer::default(),
             written: Written::default(),
             hot: Hot::default(),
             rules,
@@ -271,7 +273,6 @@ impl Store for SqliteStore {
 struct Work<'a> {
     sql: &'a Connection,
     now: StoreTime,
-    limits: &'a Limits,
     ledger: Ledger,
     held: &'a mut Held,
     fronts: &'a mut Fronts,
@@ -280,6 +281,8 @@ struct Work<'a> {
     latencies: &'a mut Gathered,
     room: Room,
     contents: Contents,
+    /// Subscribers of which an event's emitter may not have known.
+    newer: Newer,
     /// What it has recorded and settled.
     written: Written,
     hot: Hot<'a>,
@@ -289,6 +292,7 @@ struct Work<'a> {
 /// By which rules a commit goes, beside what it is asked to do.
 #[derive(Clone, Copy)]
 struct Rules {
+    limits: Limits,
     /// As in [`SqliteStore`].
     follows_the_machine: bool,
     /// As in [`SqliteStore`].

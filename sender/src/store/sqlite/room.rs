@@ -21,7 +21,7 @@ impl Bounded for Work<'_> {
     }
 
     fn limits(&self) -> &Limits {
-        self.limits
+        &self.rules.limits
     }
 
     fn totals(&self) -> &Counts {

@@ -4,10 +4,11 @@
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
-use super::values::int;
+use super::values::{int, size};
 use crate::engine::LaneId;
-use crate::store::command::{Change, Rotate, Subscribe};
+use crate::store::command::{Change, Emit, Rotate, Subscribe};
 use crate::store::lane::LaneState;
+use crate::store::newer::Newer;
 use crate::store::reply::{Refusal, Reply};
 
 /// So many secrets sign at once at most: each makes every request longer.
@@ -133,6 +134,26 @@ impl Work<'_> {
             self.ledger.amend(self.sql, lane, |lane| lane.state = LaneState::Disabled)?;
         }
         Ok(())
+    }
+
+    /// Whether an event was matched before a change that concerns it.
+    pub(super) fn is_outdated(&mut self, emit: &Emit) -> Result<bool> {
+        let current = self.ledger.totals.roster;
+        if emit.roster >= current {
+            return Ok(emit.roster > current);
+        }
+        if !self.newer.cover(emit, current) {
+            let mut query = self.sql.prepare_cached(
+                "SELECT lane, version, patterns FROM subscribers INDEXED BY subscribers_version
+                 WHERE version > ?1 AND removed IS NULL ORDER BY version LIMIT ?2",
+            )?;
+            let mut rows = query.query(params![int(emit.roster), int(size(Newer::MAX + 1))])?;
+            self.newer = Newer::new(emit.roster, current);
+            while let Some(row) = rows.next()? {
+                self.newer.add(row.get(0)?, row.get(1)?, row.get_ref(2)?.as_bytes()?);
+            }
+        }
+        Ok(self.newer.concern(emit))
     }
 
     /// Tells everyone that a subscriber changed.

@@ -63,20 +63,6 @@ pub(super) fn an_event_for_nobody_leaves_nothing<B: Backend>() {
     assert_eq!(world.reader.deliveries_of_event(&id, 10).unwrap(), []);
 }
 
-pub(super) fn an_event_matched_before_a_subscriber_came_is_refused<B: Backend>() {
-    let mut world = World::<B>::new();
-    let lane = world.new_lane(WIDE);
-    let event = world.event(&[lane]);
-    let known = event.roster;
-    world.new_lane(WIDE);
-    let refused = world.try_emit(event.clone());
-    assert_eq!(refused, Err(Refusal::StaleRoster { known, current: known + 1 }));
-    assert_eq!(world.total().accepted, 0);
-    // Matched again, it is taken.
-    let again = hookproof_sender::store::command::Emit { roster: known + 1, ..event };
-    waiting(&world.try_emit(again).unwrap().targets[0]);
-}
-
 pub(super) fn a_lane_that_takes_nothing_is_left_out<B: Backend>() {
     let mut world = World::<B>::new();
     let states = [LaneState::Active, LaneState::Paused, LaneState::Disabled];

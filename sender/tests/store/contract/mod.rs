@@ -6,6 +6,7 @@ mod dead_letters;
 mod emitting;
 mod latencies;
 mod leases;
+mod matching;
 mod nodes;
 mod reading;
 mod retention;
@@ -47,7 +48,6 @@ contract! {
         every_lane_gets_the_body_that_was_shaped_for_it
         an_event_for_nobody_leaves_nothing
         a_key_may_be_any_text
-        an_event_matched_before_a_subscriber_came_is_refused
         a_lane_that_takes_nothing_is_left_out
         a_lane_named_twice_gets_the_event_once
         the_same_event_again_is_delivered_once
@@ -64,6 +64,17 @@ contract! {
         an_outbox_row_that_cannot_be_an_event_is_set_aside
         a_target_without_a_body_is_nonsense
         what_another_process_commits_holds_in_our_next_commit
+    }
+    matching {
+        however_often_one_subscriber_changes_the_events_of_others_are_taken
+        however_old_its_roster_is_an_event_is_taken_that_no_change_concerns
+        an_event_for_a_subscriber_that_has_changed_is_matched_anew
+        an_event_that_somebody_has_come_to_want_is_matched_anew
+        a_change_counts_from_its_place_in_a_commit
+        who_was_removed_holds_up_no_event
+        who_begins_after_the_last_to_change_has_vanished_can_emit
+        where_too_many_have_changed_events_are_matched_anew
+        a_roster_that_the_store_has_not_come_to_is_refused
     }
     claiming {
         the_longest_due_come_first

@@ -259,7 +259,10 @@ fn random_steps_reach_every_kind_of_reply() {
                         let owner = OwnerId(u64::try_from(*process).unwrap());
                         let command = wish.command(&model, &hands[*process], owner);
                         let reply = model.carry_out(&mut hands[*process], &command);
-                        for kind in kinds(&reply) {
+                        let is_old = matches!(&command, Command::Emit(emit) if emit.roster < model.roster());
+                        let is_taken = is_old && matches!(reply, Reply::Emitted(_));
+                        let late = is_taken.then_some("emitted by an older roster");
+                        for kind in kinds(&reply).into_iter().chain(late) {
                             *seen.entry(kind).or_insert(0) += 1;
                         }
                     }
@@ -289,6 +292,8 @@ fn random_steps_reach_every_kind_of_reply() {
         "clean",
         "seized",
         "lost",
+        "stale roster",
+        "emitted by an older roster",
         "stale term",
         "unknown lane",
         "redriven",
@@ -358,6 +363,7 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
                 Bound::TotalBytes => "full TotalBytes",
             })
             .collect(),
+        Reply::Refused(Refusal::StaleRoster { .. }) => vec!["stale roster"],
         Reply::Refused(Refusal::StaleTerm { .. }) => vec!["stale term"],
         Reply::Refused(Refusal::UnknownLane(_)) => vec!["unknown lane"],
         _ => Vec::new(),

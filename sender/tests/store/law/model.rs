@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
     Acquire, Change, Claim, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive, Renew, Settlement,
-    Sweep, Target, Which,
+    Subscribe, Sweep, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::node::Nodes;
@@ -31,6 +31,7 @@ enum Where {
 struct Delivery {
     lane: LaneId,
     event: std::sync::Arc<str>,
+    kind: std::sync::Arc<str>,
     received: StoreTime,
     body: hookproof_sender::store::command::Body,
     place: Where,
@@ -45,6 +46,9 @@ struct Delivery {
 #[derive(Debug)]
 struct Lane {
     state: LaneState,
+    /// The roster that its subscriber's last change made.
+    version: u64,
+    patterns: std::sync::Arc<str>,
     bounds: Bounds,
     owner: Option<OwnerId>,
     term: Term,
@@ -206,18 +210,19 @@ impl Model {
             Command::Sweep(sweep) => Reply::Swept(self.sweep(hands, *sweep)),
             Command::Change(change) => self.change(change),
             Command::Remove(lane) => self.remove(*lane),
-            Command::Subscribe(subscribe) => self.subscribe(subscribe.bounds),
+            Command::Subscribe(subscribe) => self.subscribe(subscribe),
             other => unreachable!("not among the wishes: {other:?}"),
         }
     }
 
-    fn subscribe(&mut self, bounds: Bounds) -> Reply {
+    fn subscribe(&mut self, subscribe: &Subscribe) -> Reply {
         self.roster += 1;
         let lane = LaneId(u64::try_from(self.lanes.len()).unwrap() + 1);
-        let state = LaneState::Active;
         let new = Lane {
-            state,
-            bounds,
+            state: LaneState::Active,
+            version: self.roster,
+            patterns: subscribe.patterns.clone(),
+            bounds: subscribe.bounds,
             owner: None,
             term: Term(0),
             clean: false,
@@ -234,12 +239,17 @@ impl Model {
     }
 
     fn change(&mut self, change: &Change) -> Reply {
+        let version = self.roster + 1;
         let Some(lane) = self.living(change.lane) else {
             return Reply::Refused(Refusal::UnknownLane(change.lane));
         };
+        lane.version = version;
+        if let Some(patterns) = &change.patterns {
+            lane.patterns = patterns.clone();
+        }
         lane.bounds = change.bounds.unwrap_or(lane.bounds);
         lane.state = change.state.unwrap_or(lane.state);
-        self.roster += 1;
+        self.roster = version;
         Reply::Done
     }
 
@@ -252,7 +262,18 @@ impl Model {
 
     // Emitting.
 
+    /// Whether anybody whom an event concerns has changed since it was matched.
+    fn is_outdated(&self, emit: &Emit) -> bool {
+        let changed = self.lanes.iter().filter(|(_, lane)| lane.version > emit.roster);
+        let mut living = changed.filter(|(_, lane)| lane.state != LaneState::Removed);
+        living
+            .any(|(id, lane)| lane.wants(&emit.kind) || emit.targets.iter().any(|target| target.lane == *id))
+    }
+
     fn emit(&mut self, hands: &Hands, emit: &Emit) -> Result<Emitted, Refusal> {
+        if self.is_outdated(emit) {
+            return Err(Refusal::StaleRoster { known: emit.roster, current: self.roster });
+        }
         let mut routes: Vec<Result<Option<DeliveryId>, Placed>> = Vec::new();
         let mut named = BTreeSet::new();
         for target in &emit.targets {
@@ -374,6 +395,7 @@ impl Model {
         let new = Delivery {
             lane: target.lane,
             event: emit.id.clone(),
+            kind: emit.kind.clone(),
             received: emit.received,
             body,
             place: Where::Waiting,
@@ -469,7 +491,7 @@ impl Model {
                 attempts: found.attempts,
                 expires: found.expires,
                 event: found.event.clone(),
-                kind: "k".into(),
+                kind: found.kind.clone(),
                 received: found.received,
                 body: found.body.clone(),
                 signature: None,
@@ -680,6 +702,17 @@ impl Model {
         }
         let rows = letters.len().try_into().unwrap();
         Reply::Dropped { rows, more: rows == u64::from(forget.max) }
+    }
+}
+
+impl Lane {
+    /// What nobody can read may be anything.
+    fn wants(&self, kind: &str) -> bool {
+        let patterns: Result<Vec<String>, _> = serde_json::from_str(&self.patterns);
+        let matches = |pattern: &String| {
+            pattern == kind || pattern.strip_suffix('*').is_some_and(|all| kind.starts_with(all))
+        };
+        patterns.map_or(true, |patterns| patterns.iter().any(matches))
     }
 }
 

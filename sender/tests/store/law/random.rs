@@ -30,11 +30,20 @@ pub(crate) enum Step {
     PowerCut,
 }
 
+/// The types of events.
+const KINDS: [&str; 2] = ["k", "video.new"];
+/// What subscribers may want of them.
+const WANTED: [&str; 5] =
+    [r#"["*"]"#, r#"["k"]"#, r#"["x", "video.*"]"#, r#"["video", "kk"]"#, "no patterns"];
+
 /// In which way an event is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     atomic: bool,
     withheld: bool,
+    kind: &'static str,
+    /// So many changes of subscribers its emitter knows nothing of.
+    behind: u64,
 }
 
 /// What a command should be like.
@@ -52,6 +61,7 @@ pub(crate) enum Wish {
     Sweep { max: u32 },
     Bounds { lane: u64, bounds: Bounds },
     State { lane: u64, state: LaneState },
+    Patterns { lane: u64, patterns: &'static str },
     Remove { lane: u64 },
 }
 
@@ -185,8 +195,10 @@ fn bounds() -> impl Strategy<Value = Bounds> {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    (prop::bool::weighted(0.3), prop::bool::weighted(0.1))
-        .prop_map(|(atomic, withheld)| How { atomic, withheld })
+    let (kind, behind) = (prop::sample::select(KINDS.to_vec()), weighted(0.2, 1..4_u64));
+    (prop::bool::weighted(0.3), prop::bool::weighted(0.1), kind, behind).prop_map(
+        |(atomic, withheld, kind, behind)| How { atomic, withheld, kind, behind: behind.unwrap_or(0) },
+    )
 }
 
 fn settle() -> impl Strategy<Value = Wish> {
@@ -216,6 +228,8 @@ fn wish() -> impl Strategy<Value = Wish> {
         2 => (1..6_u32).prop_map(|max| Wish::Sweep { max }),
         1 => (lane(), bounds()).prop_map(|(lane, bounds)| Wish::Bounds { lane, bounds }),
         1 => (lane(), prop::sample::select(states.to_vec())).prop_map(|(lane, state)| Wish::State { lane, state }),
+        2 => (lane(), prop::sample::select(WANTED.to_vec()))
+            .prop_map(|(lane, patterns)| Wish::Patterns { lane, patterns }),
         1 => prop::sample::select(vec![None, None, None, Some(3_u64)])
             .prop_map(|lane| lane.map_or(Wish::Renew, |lane| Wish::Remove { lane })),
     ]
@@ -232,7 +246,9 @@ impl Wish {
         match self {
             Self::Emit { lanes, bytes, alike, again, times, how } => {
                 let emit = emit(model, lanes, *bytes, *alike, *again, *times);
-                Command::Emit(Emit { atomic: how.atomic, withheld: how.withheld, ..emit })
+                let How { atomic, withheld, kind, behind } = *how;
+                let roster = emit.roster.saturating_sub(behind);
+                Command::Emit(Emit { roster, kind: kind.into(), atomic, withheld, ..emit })
             }
             Self::Claim { lane, max, bytes_max, late } => {
                 let lane = LaneId(*lane);
@@ -264,6 +280,9 @@ impl Wish {
             }
             Self::State { lane, state } => {
                 Command::Change(Change { state: Some(*state), ..Change::of(LaneId(*lane)) })
+            }
+            Self::Patterns { lane, patterns } => {
+                Command::Change(Change { patterns: Some((*patterns).into()), ..Change::of(LaneId(*lane)) })
             }
             Self::Remove { lane } => Command::Remove(LaneId(*lane)),
         }
