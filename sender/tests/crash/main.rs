@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod away;
+#[path = "../binary/mod.rs"]
+mod binary;
 mod cluster;
 mod compose;
 mod emitter;

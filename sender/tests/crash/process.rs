@@ -177,6 +177,11 @@ impl Database {
         self.serve_with("127.0.0.1:0", name)
     }
 
+    /// One that keeps its lanes for as long as any test takes, without being asked for them.
+    pub(crate) fn serve_with_long_lease(&self) -> Serving {
+        self.start(&self.address.to_string(), &self.lease("60s"))
+    }
+
     fn serve_with(&self, address: &str, name: &str) -> Serving {
         // Long enough that a busy machine takes no lane from a node that lives.
         self.start(address, &[&["--node", name][..], &self.lease("5s")].concat())

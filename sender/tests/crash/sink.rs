@@ -51,6 +51,9 @@ pub(crate) struct Sink {
 struct Shared {
     began: Instant,
     refuses: bool,
+    /// Whether nothing is answered.
+    holds: Mutex<bool>,
+    let_go: Condvar,
     arrivals: Mutex<Vec<Arrival>>,
     changed: Condvar,
 }
@@ -77,8 +80,9 @@ impl Sink {
     fn start_as(refuses: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (arrivals, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { began: Instant::now(), refuses, arrivals, changed });
+        let (holds, arrivals, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
+        let let_go = Condvar::new();
+        let shared = Arc::new(Shared { began: Instant::now(), refuses, holds, let_go, arrivals, changed });
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -96,6 +100,12 @@ impl Sink {
 
     pub(crate) fn now(&self) -> u64 {
         self.shared.now()
+    }
+
+    /// From now on nothing is answered; or all that came meanwhile is, and all that comes.
+    pub(crate) fn hold(&self, holds: bool) {
+        *self.shared.holds.lock().unwrap() = holds;
+        self.shared.let_go.notify_all();
     }
 
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
@@ -182,6 +192,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
         arrivals.push(Arrival { at: shared.now(), path, delivery, ahead, event, body, taken });
         drop(arrivals);
         shared.changed.notify_all();
+        drop(shared.let_go.wait_while(shared.holds.lock().unwrap(), |holds| *holds).unwrap());
         let mut stream = stream;
         let answer = if taken { "204 No Content" } else { "503 Service Unavailable\r\ncontent-length: 0" };
         write!(stream, "HTTP/1.1 {answer}\r\n\r\n")?;
