@@ -9,12 +9,14 @@ mod kills;
 mod law;
 mod log;
 mod older;
+mod older_node;
 mod parts;
 mod pooled;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod quick;
+mod side_by_side;
 mod sqlite;
 mod tls;
 mod transfer;
