@@ -205,6 +205,10 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
         return crate::second::exchange(sender, host, request).await;
     }
     let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Refused };
+    // It may have been stopped meanwhile, for longer than its lease.
+    if !sender.is_its_own() {
+        return Outcome::Refused;
+    }
     let sent = if sender.bug.is("asks-before-it-sends-a-body") {
         ask_first(&mut stream, request).await
     } else {

@@ -10,6 +10,7 @@ mod attempt;
 mod breaker;
 mod journal;
 mod lane;
+mod lease;
 mod limiter;
 mod matrix;
 mod scenarios;

@@ -15,7 +15,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 73] = [
+pub(crate) const BUGS: [Bug; 74] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -53,6 +53,12 @@ pub(crate) const BUGS: [Bug; 73] = [
         "N workers send N times the limit (S3)",
         "rate.across-workers",
         "workers",
+    ),
+    bug(
+        "ignores-its-lease",
+        "goes on when it is continued, though another worker has taken its lanes over",
+        "rate.across-workers",
+        "lease",
     ),
     bug("ignores-retry-after", "429 into blind retry (S3)", "retry.after-429", "answers"),
     bug(
@@ -293,7 +299,7 @@ pub(crate) const ALONE: [&str; 23] = [
     "ignores-410",
 ];
 
-pub(crate) const SCENARIOS: [Stage; 18] = [
+pub(crate) const SCENARIOS: [Stage; 19] = [
     Stage { name: "limits", text: LIMITS, thin: &["isolation.latency"] },
     Stage { name: "answers", text: ANSWERS, thin: &["isolation.latency"] },
     Stage { name: "backoff", text: BACKOFF, thin: &[] },
@@ -302,6 +308,7 @@ pub(crate) const SCENARIOS: [Stage; 18] = [
     Stage { name: "isolation", text: ISOLATION, thin: &["rate.retries-count"] },
     Stage { name: "crash", text: CRASH, thin: &[] },
     Stage { name: "workers", text: WORKERS, thin: &["rate.after-idle"] },
+    Stage { name: "lease", text: LEASE, thin: &[] },
     Stage { name: "breaker", text: BREAKER, thin: &[] },
     Stage { name: "stop", text: STOP, thin: &[] },
     Stage { name: "orderly", text: ORDERLY, thin: &[] },
@@ -322,6 +329,7 @@ const QUEUE: &str = include_str!("played/queue.toml");
 const ISOLATION: &str = include_str!("played/isolation.toml");
 const CRASH: &str = include_str!("played/crash.toml");
 const WORKERS: &str = include_str!("played/workers.toml");
+const LEASE: &str = include_str!("played/lease.toml");
 const BREAKER: &str = include_str!("played/breaker.toml");
 const STOP: &str = include_str!("played/stop.toml");
 const ORDERLY: &str = include_str!("played/orderly.toml");

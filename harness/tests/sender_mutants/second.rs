@@ -45,7 +45,9 @@ pub(crate) async fn exchange(sender: &Sender, host: &str, request: &str) -> Outc
             whole = whole.header(name, value);
         }
     }
-    let Some(mut client) = sender.connections.ready(host).await else { return Outcome::Refused };
+    let Some(mut client) = sender.connections.ready(host).await.filter(|_| sender.is_its_own()) else {
+        return Outcome::Refused;
+    };
     let Ok((answer, mut stream)) = client.send_request(whole.body(()).unwrap(), false) else {
         return Outcome::Cut;
     };

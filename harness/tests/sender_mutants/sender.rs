@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::attempt::{Outcome, again, attempt};
 use crate::journal::{Journal, Trouble};
 use crate::lane::{Delivery, Lane, Next};
+use crate::lease::Lease;
 use crate::second::Connections;
 
 /// What makes this sender another one, or a wrong one; empty for the right one. Several are joined by `+`.
@@ -41,11 +42,20 @@ pub(crate) struct Sender {
     next_delivery: RefCell<u64>,
     /// Something changed that a lane may wait for.
     changed: Notify,
-    stopping: RefCell<bool>,
+    tenure: Tenure,
     committed: Cell<u64>,
     /// Connections that it keeps, where it speaks HTTP/2.
     pub(crate) connections: Connections,
     at_once: AtOnce,
+}
+
+/// For how long it works.
+struct Tenure {
+    /// What binds it, where another process may take its place.
+    lease: Option<Rc<Lease>>,
+    stopping: Cell<bool>,
+    /// Another process has taken its place.
+    given_up: Cell<bool>,
 }
 
 /// What is done at once, over all lanes.
@@ -57,6 +67,8 @@ struct AtOnce {
     attempts: RefCell<usize>,
 }
 
+/// The bug of one that goes on although another process has its work.
+pub(crate) const IGNORES_ITS_LEASE: &str = "ignores-its-lease";
 /// How late a sender is that is in no hurry to write.
 const LATE_NS: u64 = 800_000_000;
 /// How often a sender looks for work that waits for no word of it.
@@ -72,7 +84,7 @@ const TURN_NS: u64 = 100_000_000;
 const POOL: usize = 6;
 
 impl Sender {
-    pub(crate) fn open(bug: Bug, dir: &str) -> Rc<Self> {
+    pub(crate) fn open(bug: Bug, dir: &str, lease: Option<Rc<Lease>>) -> Rc<Self> {
         let (journal, past) = Journal::open(dir);
         let sender = Rc::new(Self {
             bug,
@@ -85,7 +97,7 @@ impl Sender {
             chance: RefCell::new(Chance::new(u64::from(std::process::id()), 1)),
             next_delivery: RefCell::new(0),
             changed: Notify::new(),
-            stopping: RefCell::new(false),
+            tenure: Tenure { lease, stopping: Cell::new(false), given_up: Cell::new(false) },
             committed: Cell::new(0),
             connections: Connections::default(),
             at_once: AtOnce::default(),
@@ -130,6 +142,28 @@ impl Sender {
             }
             _ => {}
         }
+    }
+
+    /// Whether what it would do now is its own to do. A process that was stopped may find out by this alone that it is not.
+    pub(crate) fn is_its_own(&self) -> bool {
+        let is_held = || self.tenure.lease.as_ref().is_none_or(|lease| lease.is_held());
+        self.bug.is(IGNORES_ITS_LEASE) || (!self.tenure.given_up.get() && is_held())
+    }
+
+    /// Does nothing more: another process has its work.
+    pub(crate) fn give_up(&self) {
+        self.tenure.given_up.set(true);
+        self.tenure.stopping.set(true);
+        self.wake();
+    }
+
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.tenure.given_up.get()
+    }
+
+    /// Something has changed that lanes may wait for.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
     }
 
     fn note(&self, line: Value) {
@@ -178,7 +212,7 @@ impl Sender {
         if dies {
             std::process::abort();
         }
-        trouble.is_none()
+        trouble.is_none() && self.is_its_own()
     }
 
     /// Whether all that was taken is written.
@@ -187,7 +221,7 @@ impl Sender {
     }
 
     pub(crate) fn commit(&self) {
-        if !self.bug.is("acknowledges-before-it-commits") {
+        if self.is_its_own() && !self.bug.is("acknowledges-before-it-commits") {
             self.journal.borrow_mut().commit();
         }
     }
@@ -195,12 +229,14 @@ impl Sender {
     /// Commits what a sender that acknowledges too soon had left for later.
     pub(crate) fn commit_late(&self) {
         let now = self.clock.now();
-        let soon = now < self.committed.get() + LATE_NS && !*self.stopping.borrow();
+        let soon = now < self.committed.get() + LATE_NS && !self.tenure.stopping.get();
         if soon && self.bug.is("acknowledges-before-it-commits") {
             return;
         }
-        self.committed.set(now);
-        self.journal.borrow_mut().commit();
+        if self.is_its_own() {
+            self.committed.set(now);
+            self.journal.borrow_mut().commit();
+        }
     }
 
     /// Takes an event; answers its line.
@@ -278,12 +314,15 @@ impl Sender {
     fn drive(self: &Rc<Self>, at: usize) {
         let sender = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            while !*sender.stopping.borrow() {
+            while !sender.tenure.stopping.get() {
                 let changed = sender.changed.notified();
                 let now = sender.clock.now();
                 let full = sender.bug.is("has-one-pool-for-all") && *sender.at_once.attempts.borrow() >= POOL;
-                let next =
-                    if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
+                let next = if full || !sender.is_its_own() {
+                    Next::Wait
+                } else {
+                    sender.lanes.borrow_mut()[at].next(now, &sender.bug)
+                };
                 let polls = sender.bug.is("polls-for-work");
                 match next {
                     Next::Until(_) | Next::Wait if polls => sender.clock.pass(POLL_NS).await,
@@ -378,7 +417,7 @@ impl Sender {
 
     /// Starts nothing more, and waits for what is under way.
     pub(crate) async fn stop(&self) {
-        *self.stopping.borrow_mut() = true;
+        self.tenure.stopping.set(true);
         self.changed.notify_waiters();
         while *self.at_once.attempts.borrow() > 0 {
             self.changed.notified().await;

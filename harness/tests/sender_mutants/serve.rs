@@ -1,5 +1,6 @@
-//! The small sender as a process of its own: its HTTP API, its signals, and a second worker beside it.
+//! The small sender as a process of its own: its HTTP API, its signals, and a second worker that takes over when it is gone.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -12,35 +13,105 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use hookproof::driver::{Call, CallError, Certificates, Client, Reply};
 use hookproof::endpoint::http_date;
+use hookproof::run::Clock;
 
 use crate::attempt::AHEAD_S;
-use crate::sender::{Bug, Sender};
+use crate::lease::{Lease, Renewal, SAID_EVERY_NS};
+use crate::sender::{Bug, IGNORES_ITS_LEASE, Sender};
 
 /// How long until it is tried again to write what could not be written.
 const AGAIN_NS: u64 = 10_000_000;
 /// How long a sender with a slow API takes to accept events.
 const ACCEPTS_NS: u64 = 100_000_000;
 
+/// How long a process that does not work waits for the answer of the one that does.
+const FORWARD_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// One of the processes that share a folder.
+struct Node {
+    bug: Bug,
+    dir: String,
+    lease: Rc<Lease>,
+    /// What works, where this process does.
+    sender: RefCell<Option<Rc<Sender>>>,
+}
+
+impl Node {
+    fn begin(bug: Bug, port: u16, dir: String) -> Rc<Self> {
+        let clock = Clock::begun();
+        let lease = Rc::new(Lease::open(&dir, port, clock));
+        let node = Rc::new(Self { bug, dir, lease, sender: RefCell::default() });
+        node.look();
+        if node.sender().is_none() && node.bug.is("has-a-limiter-for-each-worker") {
+            let home = format!("{}/second", node.dir);
+            std::fs::create_dir_all(&home).unwrap();
+            std::fs::write(format!("{}/peer", node.dir), port.to_string()).unwrap();
+            *node.sender.borrow_mut() = Some(Sender::open(node.bug.clone(), &home, None));
+        } else {
+            tokio::task::spawn_local(Rc::clone(&node).keep_looking());
+        }
+        node
+    }
+
+    fn sender(&self) -> Option<Rc<Sender>> {
+        self.sender.borrow().clone()
+    }
+
+    async fn keep_looking(self: Rc<Self>) {
+        loop {
+            self.lease.clock.pass(SAID_EVERY_NS).await;
+            self.look();
+        }
+    }
+
+    /// Says again who works, or finds out that it is somebody else now.
+    fn look(&self) {
+        let Some(sender) = self.sender() else {
+            if self.lease.take() {
+                let sender = Sender::open(self.bug.clone(), &self.dir, Some(Rc::clone(&self.lease)));
+                *self.sender.borrow_mut() = Some(sender);
+            }
+            return;
+        };
+        let is_over = self.lease.renew() == Renewal::Lost && !self.bug.is(IGNORES_ITS_LEASE);
+        if is_over {
+            sender.give_up();
+            *self.sender.borrow_mut() = None;
+        } else {
+            sender.wake();
+        }
+    }
+
+    /// The answer of a process that does not work: it knows nothing itself, and takes nothing.
+    async fn pass_on(&self, path: &str, body: Bytes) -> Response<Full<Bytes>> {
+        match path {
+            "/ready" => return Response::default(),
+            "/stats" | "/kept" | "/dead" => {}
+            _ => return not_now(),
+        }
+        let Some(port) = self.lease.holder() else { return not_now() };
+        match call(port, path, body, FORWARD_WITHIN).await {
+            Ok(reply) if reply.status == 200 => Response::new(Full::new(reply.body)),
+            _ => not_now(),
+        }
+    }
+}
+
 /// Serves until it is asked to stop.
 pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-    let leads = leads(&dir, port);
-    let home = if leads { dir.clone() } else { format!("{dir}/second") };
-    std::fs::create_dir_all(&home).unwrap();
-    if !leads {
-        std::fs::write(format!("{dir}/peer"), port.to_string()).unwrap();
-    }
-    let sender = Sender::open(bug, &home);
+    let node = Node::begin(bug, port, dir);
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
-                let (sender, dir) = (Rc::clone(&sender), dir.clone());
+                let node = Rc::clone(&node);
                 tokio::task::spawn_local(async move {
-                    let service = service_fn(move |request| answer(Rc::clone(&sender), dir.clone(), leads, request));
+                    let service = service_fn(move |request| answer(Rc::clone(&node), request));
                     // A peer that breaks off has no answer to get.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
@@ -49,36 +120,22 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
             }
         }
     }
-    if sender.bug.is("walks-out-of-what-is-open") {
+    if node.bug.is("walks-out-of-what-is-open") {
         return;
     }
-    sender.stop().await;
-    assert!(!sender.bug.is("panics-at-its-end"), "a bug");
-}
-
-/// The first process to come is the one that works; its port is written down, so that it is the same after a crash.
-fn leads(dir: &str, port: u16) -> bool {
-    let path = format!("{dir}/leader");
-    match std::fs::read_to_string(&path) {
-        Ok(leader) => leader == port.to_string(),
-        Err(_) => {
-            std::fs::write(path, port.to_string()).unwrap();
-            true
-        }
+    if let Some(sender) = node.sender() {
+        sender.stop().await;
     }
+    assert!(!node.bug.is("panics-at-its-end"), "a bug");
 }
 
-async fn answer(
-    sender: Rc<Sender>,
-    dir: String,
-    leads: bool,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
+async fn answer(node: Rc<Node>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await?.to_bytes();
-    let shares = leads && sender.bug.is("has-a-limiter-for-each-worker");
+    let Some(sender) = node.sender() else { return Ok(node.pass_on(&path, body).await) };
+    let shares = node.lease.is_held() && node.bug.is("has-a-limiter-for-each-worker");
     if shares && path == "/subscribe" {
-        share(&dir, &path, body.clone()).await;
+        share(&node.dir, &path, body.clone()).await;
     }
     let text = match path.as_str() {
         "/subscribe" => {
@@ -86,7 +143,10 @@ async fn answer(
             json!({ "secret": secret }).to_string()
         }
         "/emit" if !sender.is_able() => return Ok(not_now()),
-        "/emit" => take(&sender, &dir, shares, &body).await,
+        "/emit" => match take(&sender, &node.dir, shares, &body).await {
+            Some(lines) => lines,
+            None => return Ok(not_now()),
+        },
         "/change" => {
             sender.change(&serde_json::from_slice(&body).unwrap_or_default());
             String::new()
@@ -104,8 +164,8 @@ async fn answer(
     Ok(response)
 }
 
-/// Takes events, and says of each what became of it.
-async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> String {
+/// Takes events, and says of each what became of it. None if they are another process's to take by now.
+async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> Option<String> {
     let events = String::from_utf8_lossy(body).into_owned();
     let (mut lines, mut others) = (String::new(), String::new());
     let together = sender.bug.is("sends-several-events-in-one-body");
@@ -134,13 +194,16 @@ async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> String {
     sender.commit();
     // What was taken just before there was no room is acknowledged once there is.
     while !sender.is_written() {
+        if sender.has_given_up() {
+            return None;
+        }
         sender.clock.pass(AGAIN_NS).await;
         sender.commit();
     }
     if sender.bug.is("takes-long-to-accept") {
         sender.clock.pass(ACCEPTS_NS).await;
     }
-    lines
+    Some(lines)
 }
 
 /// The answer of a sender that can write nothing.
@@ -163,15 +226,13 @@ fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
 
 /// Hands something to the other worker, which has a limiter of its own.
 async fn share(dir: &str, path: &str, body: Bytes) {
-    use hookproof::driver::{Call, Certificates, Client};
-
     let Ok(port) = std::fs::read_to_string(format!("{dir}/peer")) else { return };
-    let call = Call {
-        method: hyper::Method::POST,
-        url: format!("http://127.0.0.1:{port}{path}"),
-        headers: Vec::new(),
-        body,
-        within: std::time::Duration::from_secs(5),
-    };
-    Client::new(&Certificates::default()).unwrap().call(call).await.unwrap();
+    call(port.parse().unwrap(), path, body, std::time::Duration::from_secs(5)).await.unwrap();
+}
+
+/// Asks another process something.
+async fn call(port: u16, path: &str, body: Bytes, within: std::time::Duration) -> Result<Reply, CallError> {
+    let url = format!("http://127.0.0.1:{port}{path}");
+    let call = Call { method: hyper::Method::POST, url, headers: Vec::new(), body, within };
+    Client::new(&Certificates::default()).unwrap().call(call).await
 }
