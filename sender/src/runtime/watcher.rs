@@ -120,12 +120,12 @@ impl Watcher {
         let mut before = Arc::clone(lookout.roster());
         let recorded_here = |after, last| emitter.recorded_all_between(after, last);
         let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
-            if let Event::Roster(roster) = &event {
-                tell_of_broken(&before, roster);
-                emitter.use_roster(Arc::clone(roster));
-                before = Arc::clone(roster);
-            }
-            events.send(event);
+            let Event::Roster(roster) = event else { return events.send(event) };
+            tell_of_broken(&before, &roster);
+            // First those who send, then those who emit: what is emitted by a roster is sent by it, with all the secrets in it.
+            events.send(Event::Roster(Arc::clone(&roster)));
+            emitter.use_roster(Arc::clone(&roster));
+            before = roster;
         })?;
         self.note(None);
         self.looks += 1;
