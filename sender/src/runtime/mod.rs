@@ -198,7 +198,6 @@ impl Sender {
         let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
         let upkeep = tokio::spawn(upkeep);
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
-        let running = Mutex::new(Some(running));
         Ok(Self(Arc::new(Inner {
             owner: id,
             store: handle,
@@ -208,7 +207,7 @@ impl Sender {
             readers,
             looked,
             work_done,
-            running,
+            running: Mutex::new(Some(running)),
         })))
     }
 
