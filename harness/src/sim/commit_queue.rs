@@ -7,7 +7,7 @@ use hookproof_sender::dispatch::{Answered, Order};
 use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::command::{Claim, Command};
 use hookproof_sender::store::reply::{Claimed, Reply};
-use hookproof_sender::store::thread::PendingByLane;
+use hookproof_sender::store::thread::{Ahead, PendingByLane};
 use hookproof_sender::store::{Claimer, QuickClaims, Store, StoreError};
 
 use super::ledger::Ledger;
@@ -41,7 +41,7 @@ pub(super) struct CommitQueue {
     committing: Vec<Request>,
     pending: PendingByLane,
     /// Claims that pass.
-    claims: Vec<(Order, Claim)>,
+    claims: Vec<(Order, Claim, Ahead)>,
     claimer: Option<Box<dyn Claimer>>,
     quick: Option<Arc<dyn QuickClaims>>,
     /// Since when the store has been failing.
@@ -75,14 +75,13 @@ impl CommitQueue {
     }
 
     /// Has a command of the dispatcher carried out: with the next commit, or, if it is a claim that may pass, beside it.
-    pub(super) fn order(&mut self, order: Order, command: Command) {
+    pub(super) fn order(&mut self, order: Order, command: Command, now: StoreTime) {
         match command {
             Command::Claim(claim) if self.claimer.is_some() => {
                 let command = [Command::Claim(claim.clone())];
-                if self.pending.lets_pass(&command) {
-                    self.claims.push((order, claim));
-                } else {
-                    self.submit(command.into(), Then::Order(order));
+                match self.pending.lets_pass(&command, now) {
+                    Some(ahead) => self.claims.push((order, claim, ahead)),
+                    None => self.submit(command.into(), Then::Order(order)),
                 }
             }
             command => self.submit(vec![command], Then::Order(order)),
@@ -149,24 +148,27 @@ impl CommitQueue {
         let mut orders = std::mem::take(&mut self.claims);
         let mut told = Vec::with_capacity(orders.len());
         if let Some(quick) = &self.quick {
-            orders.retain(|(order, claim)| {
-                let claimed = quick.claim(now, claim);
+            orders.retain(|(order, claim, ahead)| {
+                let claimed = quick.claim(ahead.moment(now), claim);
                 let is_open = claimed.is_none();
-                told.extend(claimed.map(|claimed| claimed_to(*order, claimed)));
+                told.extend(claimed.map(|claimed| claimed_to(*order, *ahead, claimed)));
                 is_open
             });
         }
         for some in orders.chunks(CLAIMS_MAX) {
-            let claims: Vec<Claim> = some.iter().map(|(_, claim)| claim.clone()).collect();
+            let claims: Vec<Claim> = some.iter().map(|(_, claim, _)| claim.clone()).collect();
+            let moment = some.iter().map(|(.., ahead)| ahead.moment(now)).min().unwrap_or(now);
             let claimed = match &mut self.claimer {
-                Some(claimer) => claimer.claim(now, &claims)?,
+                Some(claimer) => claimer.claim(moment, &claims)?,
                 None => None,
             };
             match claimed {
                 Some(claimed) => {
-                    told.extend(some.iter().zip(claimed).map(|((order, _), rows)| claimed_to(*order, rows)));
+                    let each = some.iter().zip(claimed);
+                    told.extend(each.map(|((order, _, ahead), rows)| claimed_to(*order, *ahead, rows)));
                 }
-                None => some.iter().for_each(|(order, claim)| {
+                // Behind what they would have gone ahead of.
+                None => some.iter().for_each(|(order, claim, _)| {
                     self.submit(vec![Command::Claim(claim.clone())], Then::Order(*order));
                 }),
             }
@@ -185,7 +187,8 @@ fn stirs_nodes(command: &Command) -> bool {
     }
 }
 
-fn claimed_to(order: Order, claimed: Claimed) -> Answered {
+fn claimed_to(order: Order, ahead: Ahead, mut claimed: Claimed) -> Answered {
+    ahead.tell(&mut claimed);
     Answered { order, reply: Ok(Reply::Claimed(claimed)), moment: None }
 }
 

@@ -227,14 +227,14 @@ impl Process {
                 self.leases.values().for_each(|lease| lease.extend(BootTime(until.0)));
             }
             Effect::Forget { lane } => drop(self.leases.remove(&lane)),
-            Effect::Ask { order, command } => self.queue.order(order, command),
+            Effect::Ask { order, command } => self.queue.order(order, command, self.steady(now)),
             Effect::Persist { order, lane, term, record } => {
                 let hand_back = record.is_final();
                 let sealed = handover::seal(&record, Some(moment(now)));
                 let sealed = sealed.map_err(|error| SimError::Defect(error.to_string()))?;
                 let record = self.bug.change_record(sealed)?;
                 let persist = Persist { lane, term, record, hand_back };
-                self.queue.order(order, Command::Persist(persist));
+                self.queue.order(order, Command::Persist(persist), self.steady(now));
             }
             // A simulated request is written in the moment of its decision: there is nothing to withdraw.
             Effect::Withdraw { .. } | Effect::Tell(_) => {}

@@ -32,7 +32,7 @@ use crate::engine::StoreTime;
 use crate::store::command::Claim;
 use crate::store::{Claimer, Command, QuickClaims, Reply, Store, StoreError};
 use complaints::Complaints;
-pub use order::PendingByLane;
+pub use order::{Ahead, PendingByLane};
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
 
@@ -49,6 +49,28 @@ pub struct Request {
     pub commands: Vec<Command>,
     /// Told one reply for each.
     pub answer: Answer,
+}
+
+impl Request {
+    /// The same, which is told what claims that go ahead are to be told.
+    fn told(self, ahead: Ahead) -> Self {
+        if ahead == Ahead::FREELY {
+            return self;
+        }
+        let Self { commands, answer } = self;
+        let tell = move |result: Result<Vec<Reply>, StoreError>| {
+            let told = result.map(|mut replies| {
+                for reply in &mut replies {
+                    if let Reply::Claimed(claimed) = reply {
+                        ahead.tell(claimed);
+                    }
+                }
+                replies
+            });
+            answer(told);
+        };
+        Self { commands, answer: Box::new(tell) }
+    }
 }
 
 impl std::fmt::Debug for Request {
@@ -142,18 +164,21 @@ impl Handle {
     ///
     /// If there is no room for it, or the thread has stopped. Then it comes back, unanswered.
     pub fn submit(&self, request: Request) -> Result<(), TurnedAway> {
-        match self.hand_out(&request.commands) {
+        let now = (self.clock)();
+        match self.hand_out(&request.commands, now) {
             Some(reply) => (request.answer)(Ok(vec![reply])),
-            None => self.queue.push(request)?,
+            None => self.queue.push(request, now)?,
         }
         Ok(())
     }
 
     /// What a claim may have at once.
-    fn hand_out(&self, commands: &[Command]) -> Option<Reply> {
-        let [Command::Claim(claim)] = commands else { return None };
-        let quick = self.quick.as_ref().filter(|_| self.queue.lets_pass(commands))?;
-        quick.claim((self.clock)(), claim).map(Reply::Claimed)
+    fn hand_out(&self, commands: &[Command], now: StoreTime) -> Option<Reply> {
+        let ([Command::Claim(claim)], Some(quick)) = (commands, &self.quick) else { return None };
+        let ahead = self.queue.lets_pass(commands, now)?;
+        let mut claimed = quick.claim(ahead.moment(now), claim)?;
+        ahead.tell(&mut claimed);
+        Some(Reply::Claimed(claimed))
     }
 
     /// How the thread is doing.
@@ -280,20 +305,20 @@ impl Beside {
     fn run(mut self) {
         // However it ends, the writer takes over.
         let _leaving = Leaving(self.queue.clone());
-        while let Some(request) = self.queue.take_claims() {
-            self.carry_out(request);
+        while let Some((request, ahead)) = self.queue.take_claims() {
+            self.carry_out(request, ahead);
         }
     }
 
     /// One request. What is out of the ordinary, be it a lane that changed hands or a store that cannot be read, is
     /// the writer's to tell.
-    fn carry_out(&mut self, request: Request) {
+    fn carry_out(&mut self, request: Request, ahead: Ahead) {
         let claims = request.commands.iter().map(|command| match command {
             Command::Claim(claim) => Some(claim.clone()),
             _ => None,
         });
         let claimed = match claims.collect::<Option<Vec<Claim>>>() {
-            Some(claims) => self.claimer.claim((self.clock)(), &claims),
+            Some(claims) => self.claimer.claim(ahead.moment((self.clock)()), &claims),
             None => Ok(None),
         };
         match claimed {

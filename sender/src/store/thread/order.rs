@@ -1,42 +1,90 @@
 //! Which claims may go ahead of what was submitted before them.
 //!
 //! A claim writes nothing, so it need not wait for the disk. But it must see what was settled before it on its lane:
-//! released and retried deliveries. A delivered one is still held until it is settled, so a claim passes over it,
-//! settled or not. Whatever else is submitted concerns no claim: what is emitted or redriven is claimed once whoever
-//! did it was told, a lane is claimed from once it was acquired, and what is given up is never handed out meanwhile.
+//! released deliveries, and retried ones once they are due. A delivered one is still held until it is settled, so a claim passes
+//! over it, settled or not. One that is to be tried again is held until then too: a claim that goes ahead of it looks at the queue as
+//! it is a moment before that is due, and is told when that will be. Whatever else is submitted concerns no claim: what is emitted or
+//! redriven is claimed once whoever did it was told, a lane is claimed from once it was acquired, and what is given up is never handed
+//! out meanwhile.
 
 use std::collections::BTreeMap;
 
-use crate::engine::LaneId;
+use crate::engine::{LaneId, StoreTime};
 use crate::store::Command;
 use crate::store::command::Fate;
+use crate::store::reply::Claimed;
 
-/// The lanes that something is on its way for that claims must come after, and how many requests.
+/// The lanes that something is on its way for that claims must come after, or heed.
 #[derive(Debug, Default)]
-pub struct PendingByLane(BTreeMap<LaneId, u32>);
+pub struct PendingByLane(BTreeMap<LaneId, Pending>);
+
+/// What is on its way for one lane.
+#[derive(Debug, Default)]
+struct Pending {
+    /// How much of it claims come after.
+    before_claims: u32,
+    /// When deliveries are to be tried again, and how many.
+    retries: BTreeMap<StoreTime, u32>,
+}
+
+/// How a claim goes ahead: nothing of what it passes by is due before this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead(StoreTime);
+
+impl Ahead {
+    /// The claim passes by nothing that it would hand out at any time.
+    pub(super) const FREELY: Self = Self(StoreTime(u64::MAX));
+
+    /// The moment as of which the claim looks at the queue.
+    #[must_use]
+    pub fn moment(self, now: StoreTime) -> StoreTime {
+        now.min(StoreTime(self.0.0.saturating_sub(1)))
+    }
+
+    /// Tells whoever claimed when to look again for what was passed by.
+    pub fn tell(self, claimed: &mut Claimed) {
+        if self != Self::FREELY {
+            claimed.next = Some(claimed.next.map_or(self.0, |next| next.min(self.0)));
+        }
+    }
+}
 
 impl PendingByLane {
-    /// Whether a request of these commands may go ahead: it claims and does nothing else, from lanes that nothing is on its way for.
+    /// Whether a request of these commands may go ahead, and how: it claims and does nothing else, and what is on its way for its
+    /// lanes is due later.
     #[must_use]
-    pub fn lets_pass(&self, commands: &[Command]) -> bool {
-        let passes =
-            |command: &Command| matches!(command, Command::Claim(claim) if !self.0.contains_key(&claim.lane));
-        commands.iter().all(passes)
+    pub fn lets_pass(&self, commands: &[Command], now: StoreTime) -> Option<Ahead> {
+        let mut ahead = Ahead::FREELY;
+        for command in commands {
+            let Command::Claim(claim) = command else { return None };
+            if let Some(pending) = self.0.get(&claim.lane) {
+                let due = pending.soonest_retry();
+                if pending.before_claims > 0 || due <= now {
+                    return None;
+                }
+                ahead = Ahead(ahead.0.min(due));
+            }
+        }
+        Some(ahead)
     }
 
     /// A request was submitted.
     pub fn begin(&mut self, commands: &[Command]) {
-        for lane in commands.iter().flat_map(concerned) {
-            *self.0.entry(lane).or_insert(0) += 1;
+        for (lane, due) in commands.iter().flat_map(concerned) {
+            let pending = self.0.entry(lane).or_default();
+            match due {
+                Some(due) => *pending.retries.entry(due).or_insert(0) += 1,
+                None => pending.before_claims += 1,
+            }
         }
     }
 
     /// A request that began was answered.
     pub fn end(&mut self, commands: &[Command]) {
-        for lane in commands.iter().flat_map(concerned) {
-            if let Some(left) = self.0.get_mut(&lane) {
-                *left -= 1;
-                if *left == 0 {
+        for (lane, due) in commands.iter().flat_map(concerned) {
+            if let Some(pending) = self.0.get_mut(&lane) {
+                pending.end(due);
+                if pending.before_claims == 0 && pending.retries.is_empty() {
                     self.0.remove(&lane);
                 }
             }
@@ -44,15 +92,121 @@ impl PendingByLane {
     }
 }
 
-/// The lanes whose claims must wait for a command.
-fn concerned(command: &Command) -> Vec<LaneId> {
+impl Pending {
+    fn soonest_retry(&self) -> StoreTime {
+        self.retries.keys().next().copied().unwrap_or(Ahead::FREELY.0)
+    }
+
+    fn end(&mut self, due: Option<StoreTime>) {
+        let Some(due) = due else {
+            self.before_claims -= 1;
+            return;
+        };
+        if let Some(left) = self.retries.get_mut(&due) {
+            *left -= 1;
+            if *left == 0 {
+                self.retries.remove(&due);
+            }
+        }
+    }
+}
+
+/// The lanes whose claims must wait for a command; or, where it puts something back for later, from when on.
+fn concerned(command: &Command) -> Vec<(LaneId, Option<StoreTime>)> {
     match command {
-        Command::Claim(claim) => vec![claim.lane],
-        Command::Persist(persist) => vec![persist.lane],
+        Command::Claim(claim) => vec![(claim.lane, None)],
+        Command::Persist(persist) => vec![(persist.lane, None)],
         Command::Settle(settlements) => {
             let changed = settlements.iter().filter(|settlement| settlement.fate != Fate::Delivered);
-            changed.map(|settlement| settlement.lane).collect()
+            changed.map(|settlement| (settlement.lane, due(settlement.fate))).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// When a delivery is to be tried again.
+pub(super) const fn due(fate: Fate) -> Option<StoreTime> {
+    match fate {
+        Fate::Retry { due } => Some(due),
+        Fate::Delivered | Fate::Released | Fate::Dead(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{DeliveryId, Term};
+    use crate::store::command::{Claim, Settlement};
+
+    const NOW: StoreTime = StoreTime(100);
+
+    fn claims(lanes: &[u64]) -> Vec<Command> {
+        let claim =
+            |lane: &u64| Command::Claim(Claim { lane: LaneId(*lane), term: Term(1), max: 1, bytes_max: 1 });
+        lanes.iter().map(claim).collect()
+    }
+
+    fn settle(lane: u64, fate: Fate) -> Command {
+        let (lane, term, delivery) = (LaneId(lane), Term(1), DeliveryId(1));
+        Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
+    }
+
+    fn retry(lane: u64, due: u64) -> Command {
+        settle(lane, Fate::Retry { due: StoreTime(due) })
+    }
+
+    fn answer(ahead: Ahead, next: Option<u64>) -> Option<u64> {
+        let (lane, term) = (LaneId(1), Term(1));
+        let mut claimed = Claimed { lane, term, rows: Vec::new(), next: next.map(StoreTime) };
+        ahead.tell(&mut claimed);
+        claimed.next.map(|next| next.0)
+    }
+
+    #[test]
+    fn a_claim_that_passes_a_retry_looks_at_the_queue_before_that_is_due_and_is_told_of_it() {
+        let mut pending = PendingByLane::default();
+        let (soon, late) = (retry(1, 110), retry(1, 150));
+        pending.begin(std::slice::from_ref(&late));
+        pending.begin(std::slice::from_ref(&soon));
+        let ahead = pending.lets_pass(&claims(&[1]), NOW).unwrap();
+        assert_eq!((ahead.moment(NOW), ahead.moment(StoreTime(200))), (NOW, StoreTime(109)));
+        assert_eq!(
+            [None, Some(105), Some(120)].map(|next| answer(ahead, next)),
+            [Some(110), Some(105), Some(110)]
+        );
+        assert_eq!(
+            pending.lets_pass(&claims(&[1]), StoreTime(110)),
+            None,
+            "it may be the first in the queue by now"
+        );
+        pending.end(std::slice::from_ref(&soon));
+        assert_eq!(
+            pending.lets_pass(&claims(&[2, 1]), StoreTime(110)).map(|ahead| ahead.0),
+            Some(StoreTime(150))
+        );
+        pending.end(std::slice::from_ref(&late));
+        assert_eq!(pending.lets_pass(&claims(&[1]), StoreTime(u64::MAX)), Some(Ahead::FREELY));
+        assert_eq!(answer(Ahead::FREELY, None), None);
+    }
+
+    #[test]
+    fn a_claim_comes_after_what_may_be_the_first_in_the_queue() {
+        let dead = Fate::Dead(crate::store::command::Reason::Exhausted);
+        for before in [settle(1, Fate::Released), settle(1, dead), retry(1, 100), claims(&[1]).remove(0)] {
+            let mut pending = PendingByLane::default();
+            pending.begin(std::slice::from_ref(&before));
+            assert_eq!(pending.lets_pass(&claims(&[2, 1]), NOW), None, "{before:?}");
+            assert_eq!(pending.lets_pass(&claims(&[2]), NOW), Some(Ahead::FREELY));
+            pending.end(std::slice::from_ref(&before));
+            assert!(pending.0.is_empty());
+        }
+        let mut pending = PendingByLane::default();
+        pending.begin(&[settle(1, Fate::Delivered)]);
+        assert_eq!(
+            pending.lets_pass(&claims(&[1]), NOW),
+            Some(Ahead::FREELY),
+            "it is held until it is settled"
+        );
+        assert_eq!(pending.lets_pass(&[settle(2, Fate::Delivered)], NOW), None, "no claim");
     }
 }

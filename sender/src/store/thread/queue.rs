@@ -5,14 +5,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Request;
-use super::order::PendingByLane;
-use crate::engine::StoreTime;
+use super::order::{Ahead, PendingByLane, due};
+use crate::engine::{Nanos, StoreTime};
 use crate::store::command::Fate;
 use crate::store::{Command, LogSize, StoreError, Written};
 
 /// How long what nobody waits for waits for company, so that one commit does for many. It is also for how much longer a
 /// delivery that was made may be made again, if the process is killed.
-const COMPANY: Duration = Duration::from_millis(3);
+const COMPANY: Duration = Duration::from_millis(COMPANY_MS);
+const COMPANY_MS: u64 = 3;
 /// So many requests are company enough.
 const COMPANY_MAX: usize = 256;
 
@@ -94,11 +95,21 @@ pub(super) struct Queue {
     claimed: Condvar,
 }
 
+/// One request that waits.
+#[derive(Debug)]
+struct Entry {
+    request: Request,
+    /// Somebody waits for the writer to be done with it.
+    urgent: bool,
+    /// How it goes ahead, if it does.
+    ahead: Ahead,
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
-    requests: VecDeque<Request>,
+    requests: VecDeque<Entry>,
     /// Claims that go ahead of the requests.
-    claims: VecDeque<Request>,
+    claims: VecDeque<Entry>,
     pending: PendingByLane,
     /// How many of the requests somebody waits for.
     urgent: usize,
@@ -140,7 +151,7 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, request: Request) -> Result<(), TurnedAway> {
+    pub(super) fn push(&self, request: Request, now: StoreTime) -> Result<(), TurnedAway> {
         let bytes = bytes(&request);
         let adds_work = request.commands.iter().any(Command::adds_work);
         let (requests_max, bytes_max) = if adds_work {
@@ -159,17 +170,17 @@ impl Queue {
             return Err(TurnedAway { why: Why::Full, request });
         }
         waiting.bytes += bytes;
-        if waiting.pending.lets_pass(&request.commands) {
-            waiting.claims.push_back(request);
+        if let Some(ahead) = waiting.pending.lets_pass(&request.commands, now) {
+            waiting.claims.push_back(Entry { request: request.told(ahead), urgent: false, ahead });
             let somebody = if waiting.beside { &self.claimed } else { &self.changed };
             // Whoever wakes up wants the lock.
             drop(waiting);
             somebody.notify_one();
         } else {
             waiting.pending.begin(&request.commands);
-            let urgent = is_urgent(&request);
+            let urgent = is_urgent(&request, now);
             waiting.urgent += usize::from(urgent);
-            waiting.requests.push_back(request);
+            waiting.requests.push_back(Entry { request, urgent, ahead: Ahead::FREELY });
             // What nobody waits for wakes nobody who is already waiting for its company.
             let wakes = urgent || waiting.requests.len() == 1 || waiting.requests.len() >= COMPANY_MAX;
             drop(waiting);
@@ -180,10 +191,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether claims may be answered at once: nothing is on its way that they must come after.
-    pub(super) fn lets_pass(&self, commands: &[Command]) -> bool {
+    /// Whether claims may be answered at once, and how: nothing is on its way that they must come after.
+    pub(super) fn lets_pass(&self, commands: &[Command], now: StoreTime) -> Option<Ahead> {
         let waiting = self.lock();
-        !waiting.stopped && waiting.pending.lets_pass(commands)
+        if waiting.stopped { None } else { waiting.pending.lets_pass(commands, now) }
     }
 
     /// From now on, somebody takes the claims that go ahead, or nobody but the writer.
@@ -193,13 +204,13 @@ impl Queue {
     }
 
     /// The next claims that go ahead; nothing, once stopped and empty.
-    pub(super) fn take_claims(&self) -> Option<Request> {
+    pub(super) fn take_claims(&self) -> Option<(Request, Ahead)> {
         let idle = |waiting: &mut Waiting| waiting.claims.is_empty() && !waiting.stopped;
         let guard = self.claimed.wait_while(self.lock(), idle);
         let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
-        let request = waiting.claims.pop_front()?;
+        let Entry { request, ahead, .. } = waiting.claims.pop_front()?;
         waiting.bytes = waiting.bytes.saturating_sub(bytes(&request));
-        Some(request)
+        Some((request, ahead))
     }
 
     /// Claims that want a commit after all: they are the first of the next one. They come back if there is no writer
@@ -211,8 +222,8 @@ impl Queue {
         }
         waiting.bytes += bytes(&request);
         waiting.pending.begin(&request.commands);
-        waiting.urgent += usize::from(is_urgent(&request));
-        waiting.requests.push_front(request);
+        waiting.urgent += 1;
+        waiting.requests.push_front(Entry { request, urgent: true, ahead: Ahead::FREELY });
         drop(waiting);
         self.changed.notify_one();
         Ok(())
@@ -235,21 +246,19 @@ impl Queue {
         let requests = if ahead { &mut waiting.claims } else { &mut waiting.requests };
         let mut batch = Vec::new();
         let (mut rows, mut size) = (0_usize, 0_usize);
-        while let Some(request) = requests.pop_front() {
-            let request_rows: usize = request.commands.iter().map(Command::rows).sum();
-            let request_bytes = bytes(&request);
+        while let Some(entry) = requests.pop_front() {
+            let request_rows: usize = entry.request.commands.iter().map(Command::rows).sum();
+            let request_bytes = bytes(&entry.request);
             rows = rows.saturating_add(request_rows);
             size = size.saturating_add(request_bytes);
             let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
             if !fits && !batch.is_empty() {
-                requests.push_front(request);
+                requests.push_front(entry);
                 break;
             }
             waiting.bytes = waiting.bytes.saturating_sub(request_bytes);
-            if !ahead {
-                waiting.urgent -= usize::from(is_urgent(&request));
-            }
-            batch.push(request);
+            waiting.urgent -= usize::from(entry.urgent);
+            batch.push(entry.request);
         }
         if ahead {
             batch.iter().for_each(|request: &Request| waiting.pending.begin(&request.commands));
@@ -274,7 +283,7 @@ impl Queue {
     }
 
     /// The writer is gone: stops, and gives back what nobody will carry out.
-    pub(super) fn close(&self) -> VecDeque<Request> {
+    pub(super) fn close(&self) -> impl Iterator<Item = Request> {
         let mut waiting = self.lock();
         waiting.stopped = true;
         waiting.closed = true;
@@ -284,7 +293,7 @@ impl Queue {
         left.append(&mut waiting.claims);
         drop(waiting);
         self.claimed.notify_all();
-        left
+        left.into_iter().map(|entry| entry.request)
     }
 
     pub(super) fn worked(&self, written: Written) {
@@ -318,11 +327,14 @@ impl Queue {
     }
 }
 
-/// Whether somebody waits for it to be done. Nobody does for deliveries to be recorded as made: no claim depends on it,
-/// and their permits count from the answer.
-fn is_urgent(request: &Request) -> bool {
+/// Whether somebody waits for it to be done. Nobody does for deliveries to be recorded as made, or as to be tried again later: no
+/// claim depends on it, and their permits count from the answer.
+fn is_urgent(request: &Request, now: StoreTime) -> bool {
+    let later = StoreTime(now.0.saturating_add(Nanos::from_millis(COMPANY_MS).0));
     let is_patient = |command: &Command| match command {
-        Command::Settle(settlements) => settlements.iter().all(|settled| settled.fate == Fate::Delivered),
+        Command::Settle(settlements) => settlements.iter().all(|settled| {
+            settled.fate == Fate::Delivered || due(settled.fate).is_some_and(|due| due > later)
+        }),
         _ => false,
     };
     !request.commands.iter().all(is_patient)
@@ -339,8 +351,10 @@ mod tests {
     use crate::store::command::Settlement;
     use crate::store::lane::OwnerId;
 
+    const NOW: StoreTime = StoreTime::from_secs(1);
+
     fn push(queue: &Queue, command: Command) {
-        queue.push(Request { commands: vec![command], answer: Box::new(|_| {}) }).unwrap();
+        queue.push(Request { commands: vec![command], answer: Box::new(|_| {}) }, NOW).unwrap();
     }
 
     fn settled(fate: Fate) -> Command {
@@ -354,15 +368,15 @@ mod tests {
 
     #[test]
     fn only_what_nobody_waits_for_waits_for_company() {
-        let urgent =
-            [settled(Fate::Retry { due: StoreTime(1) }), settled(Fate::Released), Command::Evict(OwnerId(1))];
-        for urgent in urgent {
+        let soon = Fate::Retry { due: StoreTime(NOW.0 + 3_000_000) };
+        for urgent in [settled(soon), settled(Fate::Released), Command::Evict(OwnerId(1))] {
             let queue = Queue::new(Capacity::default(), LogSize::default());
             push(&queue, settled(Fate::Delivered));
+            push(&queue, settled(Fate::Retry { due: StoreTime(NOW.0 + 3_000_001) }));
             assert!(is_patient(&queue));
             push(&queue, urgent);
             assert!(!is_patient(&queue));
-            assert_eq!(queue.take().unwrap().len(), 2, "one commit does for both");
+            assert_eq!(queue.take().unwrap().len(), 3, "one commit does for all");
             push(&queue, settled(Fate::Delivered));
             assert!(is_patient(&queue), "what was taken hurries nobody any more");
         }

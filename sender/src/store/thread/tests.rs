@@ -222,8 +222,8 @@ fn a_failure_that_may_pass_is_tried_again_and_nobody_is_told_otherwise() {
     }
     assert_eq!(stage.sees(), ["1"]);
     assert_eq!(stage.answers(), []);
-    // Since the first failure; the clock ticks once a try.
-    assert_eq!(stage.handle.health().failing, Some((StoreTime(1), full_disk())));
+    // Since the first failure; the clock ticks once for a request and once for each try.
+    assert_eq!(stage.handle.health().failing, Some((StoreTime(2), full_disk())));
     stage.submit_one(2);
     stage.tells(Ok(()));
     assert_eq!(stage.sees(), ["2"], "the order stands");
@@ -313,7 +313,7 @@ fn claims_go_ahead_of_what_does_not_concern_them() {
     let mut stage = Stage::new(Capacity::default());
     stage.submit_one(1);
     stage.sees();
-    let due = StoreTime(9);
+    let due = StoreTime(0);
     let requests = vec![
         vec![settle(1, Fate::Delivered)],
         vec![settle(2, Fate::Retry { due })],
@@ -363,6 +363,29 @@ fn claims_are_answered_while_a_commit_is_under_way() {
     stage.stop();
     assert_eq!(stage.answers().len(), 8);
     assert_eq!(stage.handle.health().bytes, 0);
+}
+
+#[test]
+fn a_claim_that_goes_ahead_of_a_retry_is_told_when_that_is_due() {
+    let mut stage = Stage::with(Capacity::default(), true);
+    let (say, told) = channel();
+    let ask = |lane| {
+        let say = say.clone();
+        let answer: Answer = Box::new(move |result| {
+            let Reply::Claimed(claimed) = result.unwrap().remove(0) else { panic!("no claim") };
+            say.send((claimed.lane.0, claimed.next)).unwrap();
+        });
+        stage.handle.submit(Request { commands: vec![claim(lane)], answer }).unwrap();
+    };
+    let due = StoreTime(1_000_000_000);
+    stage.submit(1, vec![settle(1, Fate::Retry { due })]).unwrap();
+    assert_eq!(stage.sees(), ["settle 1"], "it is under way");
+    ask(1);
+    assert_eq!(told.recv().unwrap(), (1, Some(due)));
+    ask(2);
+    assert_eq!(told.recv().unwrap(), (2, None), "nothing of this lane is under way");
+    stage.tells(Ok(()));
+    stage.stop();
 }
 
 #[test]
