@@ -196,7 +196,7 @@ impl Cluster {
     /// Notes what the server tells to be delivered, of the last half minute.
     fn note_confirmed(&mut self) {
         let delivered = self.server_says(
-            "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM deliveries d JOIN events e USING (event)
+            "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM all_deliveries d JOIN events e USING (event)
              JOIN subscribers s USING (lane)
              WHERE d.state = 1 AND d.at > ((extract(epoch FROM clock_timestamp()) - 30) * 1000000)::int8 * 1000",
         );

@@ -56,7 +56,7 @@ impl Known {
     fn by(server: &Private) -> Self {
         let asked = |statement| query(&server.address("public"), statement).into_iter().collect();
         let delivered =
-            "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM deliveries d JOIN events e USING (event)
+            "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM all_deliveries d JOIN events e USING (event)
             JOIN subscribers s USING (lane) WHERE d.state = 1";
         Self { events: asked("SELECT id FROM events"), delivered: asked(delivered) }
     }

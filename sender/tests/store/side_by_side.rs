@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use hookproof_sender::engine::{DeliveryId, LaneId, StoreTime, Term};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{Claim, Emit, Fate, Renew, Settlement, Which};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::node::Announcement;
-use hookproof_sender::store::reply::{Handover, Record, TakenLane};
+use hookproof_sender::store::read::{Place, Reader as _};
+use hookproof_sender::store::reply::{Handover, Placed, Record, TakenLane};
 use hookproof_sender::store::{Claimer, Command, Reply, Store};
 
 use crate::older_node::{HandedOut, OlderNode};
@@ -28,7 +29,8 @@ const BEHIND_NS: i64 = 1_000_000;
 fn make_older(address: &str) {
     execute(
         address,
-        "DROP VIEW newest_totals;
+        "DROP VIEW all_deliveries; DROP TABLE done; DROP TYPE new_event, new_delivery, new_attempt, settled;
+         DROP VIEW newest_totals;
          ALTER TABLE lanes DROP COLUMN era, DROP COLUMN changes, ADD PRIMARY KEY (lane);
          UPDATE hookproof_schema SET version = 3",
     );
@@ -145,7 +147,7 @@ fn a_node_of_the_version_before_works_the_same_lanes_as_one_of_today() {
     works_alone(&mut older, lanes, until, &mut account);
     let prepared = older.statements();
     let mut world = World::over(backend);
-    assert_eq!(query(&address, "SELECT version FROM hookproof_schema"), ["4"]);
+    assert_eq!(query(&address, "SELECT version FROM hookproof_schema"), ["5"]);
     for turn in 0..TURNS {
         take_a_turn(&mut world, &mut older, turn, lanes, &mut account);
         world.check_figures();
@@ -164,6 +166,32 @@ fn a_node_of_the_version_before_works_the_same_lanes_as_one_of_today() {
     let keys = query(&address, "SELECT min(era) FROM lanes");
     assert!(keys[0].parse::<u32>().unwrap() > 1, "keys have grown meanwhile: {keys:?}");
     assert_eq!(query(&address, "SELECT count(*) FROM lanes"), ["2"]);
+    knows_what_either_has_delivered(&mut world, &address, lanes, account.bodies.keys());
+}
+
+/// What the older one has delivered lies where it was, what the other has does not, and both are known alike.
+fn knows_what_either_has_delivered<'a>(
+    world: &mut World<Schema>,
+    address: &str,
+    lanes: [LaneId; 2],
+    events: impl Iterator<Item = &'a String>,
+) {
+    let delivered =
+        "SELECT (SELECT count(*) FROM deliveries WHERE state = 1) > 0, (SELECT count(*) FROM done) > 0,
+        (SELECT count(*) FROM deliveries WHERE state <> 1)";
+    assert_eq!(
+        query(address, &format!("SELECT concat_ws(' ', a, b, c) FROM ({delivered}) d (a, b, c)")),
+        ["t t 0"]
+    );
+    for event in events {
+        let listed = world.reader.deliveries_of_event(event, 10).unwrap();
+        let of_lanes: Vec<_> = listed.iter().map(|one| (one.lane, one.place)).collect();
+        assert_eq!(of_lanes, lanes.map(|lane| (lane, Place::Delivered)), "{event}");
+        let mut again = Emit { id: event.as_str().into(), ..world.event(&lanes) };
+        again.targets.iter_mut().for_each(|target| target.dedupe = Nanos::DAY);
+        let emitted = world.try_emit(again).unwrap();
+        assert_eq!(emitted.targets, [Placed::Duplicate, Placed::Duplicate], "{event}");
+    }
 }
 
 /// On the tables that its statements were made for.

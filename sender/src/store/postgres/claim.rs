@@ -20,18 +20,13 @@ use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 /// No claim hands out more.
 const ROWS_MAX: u32 = 10_000;
 
-/// What waits on a lane after a place, the longest due first. Without its parts, since a claim may end before it needs them.
-const FRONT: &str =
-    "SELECT delivery, at, bytes FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3)
-    ORDER BY at, delivery LIMIT $4";
+/// What waits on a lane after a place, the longest due first.
+const FRONT: &str = "SELECT delivery, at, bytes, attempts, expires, signature, event, body, last_attempt, status, error
+    FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3) ORDER BY at, delivery LIMIT $4";
 
-/// Large bodies are read apart, once for all who share them.
-const PARTS: &str =
-    "SELECT d.delivery, d.attempts, d.expires, d.signature, e.id, e.kind, e.received, coalesce(d.body, -d.event),
-    d.bytes, d.at, d.last_attempt, d.status, d.error,
-    CASE WHEN d.bytes > 4096 THEN NULL WHEN d.body IS NULL THEN e.bytes ELSE b.bytes END
-    FROM deliveries d LEFT JOIN events e ON e.event = d.event LEFT JOIN bodies b ON b.body = d.body
-    WHERE d.delivery = ANY($1)";
+/// What deliveries hold. Large bodies are read apart.
+const EVENTS: &str = "SELECT event, id, kind, received, CASE WHEN octet_length(bytes) <= 4096 THEN bytes END
+    FROM events WHERE event = ANY($1)";
 
 const BODIES: &str = "SELECT body, bytes FROM bodies WHERE body = ANY($1)
     UNION ALL SELECT -event, bytes FROM events WHERE event = ANY($2) AND bytes IS NOT NULL";
@@ -65,11 +60,12 @@ struct Waiting {
     delivery: DeliveryId,
     at: StoreTime,
     bytes: u64,
+    row: Row,
 }
 
 /// What of a queue is to be handed out.
-pub(super) struct Front {
-    due: Vec<DeliveryId>,
+pub(super) struct Front<'a> {
+    due: Vec<&'a Waiting>,
     next: Option<StoreTime>,
     place: QueuePlace,
     moving_after: Option<QueuePlace>,
@@ -86,15 +82,20 @@ impl Ahead {
         let limit = rows_max(claim).saturating_add(1).saturating_add(from.handed_out);
         let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
         let mut rows = Vec::with_capacity(found.len());
-        for row in &found {
+        for row in found {
             let bytes = row.try_get::<_, Count>(2)?.0;
-            rows.push(Waiting { delivery: row.try_get(0)?, at: row.try_get(1)?, bytes });
+            rows.push(Waiting { delivery: row.try_get(0)?, at: row.try_get(1)?, bytes, row });
         }
         Ok(Self { from, is_cut: rows.len() >= limit, rows })
     }
 
     /// What of it is to be handed out, given what is. Nothing is handed out by that alone.
-    pub(super) fn choose(&self, claim: &Claim, hand: impl Fn(DeliveryId) -> InHand, now: StoreTime) -> Front {
+    pub(super) fn choose(
+        &self,
+        claim: &Claim,
+        hand: impl Fn(DeliveryId) -> InHand,
+        now: StoreTime,
+    ) -> Front<'_> {
         let max = rows_max(claim);
         let mut front = Front { due: Vec::new(), next: None, place: self.from.place, moving_after: None };
         let mut bytes = 0_u64;
@@ -107,7 +108,7 @@ impl Ahead {
                     front.next = Some(row.at);
                     return front;
                 }
-                front.due.push(row.delivery);
+                front.due.push(row);
             }
             if in_hand == InHand::Moving {
                 front.moving_after.get_or_insert(front.place);
@@ -120,7 +121,7 @@ impl Ahead {
     }
 }
 
-impl Front {
+impl Front<'_> {
     /// The same with all that an attempt needs: what a claim is answered.
     pub(super) fn answer(self, sql: &Link, bodies: &mut Bodies, claim: &Claim) -> Result<Answer> {
         let Self { due, next, place, moving_after } = self;
@@ -142,35 +143,44 @@ struct Parts {
 }
 
 /// All that an attempt needs of these deliveries, in their order.
-fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[DeliveryId]) -> Result<Parts> {
-    let mut found: BTreeMap<DeliveryId, Row> = BTreeMap::new();
-    for row in sql.query(PARTS, &[&due])? {
-        found.insert(row.try_get(0)?, row);
+fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Result<Parts> {
+    let wanted =
+        due.iter().map(|one| one.row.try_get(6)).collect::<std::result::Result<BTreeSet<i64>, _>>()?;
+    let wanted: Vec<i64> = wanted.into_iter().collect();
+    let mut events: BTreeMap<i64, Row> = BTreeMap::new();
+    for row in sql.query(EVENTS, &[&wanted])? {
+        events.insert(row.try_get(0)?, row);
     }
-    read_bodies(sql, bodies, found.values())?;
+    read_bodies(sql, bodies, due, &events)?;
     let mut parts = Parts::default();
-    for delivery in due {
-        let Some(row) = found.get(delivery) else {
-            parts.unreadable.push(*delivery);
-            continue;
-        };
-        match claimed(*delivery, row, bodies)? {
+    for one in due {
+        match claimed(one, &events, bodies)? {
             Some(claimed) => {
                 parts.claimed.push(claimed);
-                parts.rows.push((*delivery, waiting(lane, row)?));
+                parts.rows.push((one.delivery, waiting(lane, one)?));
             }
-            None => parts.unreadable.push(*delivery),
+            None => parts.unreadable.push(one.delivery),
         }
     }
     Ok(parts)
 }
 
-/// Sees to it that these rows' bodies are read, as far as they are there.
-fn read_bodies<'a>(sql: &Link, bodies: &mut Bodies, rows: impl Iterator<Item = &'a Row>) -> Result<()> {
+/// Which body a delivery has: its own number, or that of its event, negative.
+fn body_of(one: &Waiting) -> Result<i64> {
+    Ok(match one.row.try_get(7)? {
+        Some(body) => body,
+        None => -one.row.try_get::<_, i64>(6)?,
+    })
+}
+
+/// Sees to it that these deliveries' bodies are read, as far as they are there.
+fn read_bodies(sql: &Link, bodies: &mut Bodies, due: &[&Waiting], events: &BTreeMap<i64, Row>) -> Result<()> {
     let mut missing = BTreeSet::new();
-    for row in rows {
-        let body = row.try_get(7)?;
-        match row.try_get::<_, Option<&[u8]>>(13)? {
+    for one in due {
+        let body = body_of(one)?;
+        let with_event =
+            events.get(&-body).map(|event| event.try_get::<_, Option<&[u8]>>(4)).transpose()?.flatten();
+        match with_event {
             Some(bytes) => drop(bodies.entry(body).or_insert_with(|| bytes.into())),
             None => drop(missing.insert(body)),
         }
@@ -188,33 +198,37 @@ fn read_bodies<'a>(sql: &Link, bodies: &mut Bodies, rows: impl Iterator<Item = &
 }
 
 /// A delivery that waits, as it stands.
-fn waiting(lane: LaneId, row: &Row) -> Result<Delivery> {
+fn waiting(lane: LaneId, one: &Waiting) -> Result<Delivery> {
+    let row = &one.row;
     Ok(Delivery {
         lane,
         place: Place::Waiting,
-        attempts: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
-        bytes: row.try_get::<_, Count>(8)?.0,
-        at: row.try_get(9)?,
-        last_attempt: row.try_get(10)?,
-        status: row.try_get(11)?,
-        error: row.try_get(12)?,
+        attempts: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or(u32::MAX),
+        bytes: one.bytes,
+        at: one.at,
+        last_attempt: row.try_get(8)?,
+        status: row.try_get(9)?,
+        error: row.try_get(10)?,
         reason: None,
+        is_done: false,
     })
 }
 
 /// What is handed out; nothing, if a part is missing.
-fn claimed(delivery: DeliveryId, row: &Row, bodies: &Bodies) -> Result<Option<ClaimedRow>> {
-    let (event, bytes) = (row.try_get::<_, Option<&str>>(4)?, bodies.get(&row.try_get(7)?));
-    let (Some(event), Some(bytes)) = (event, bytes) else { return Ok(None) };
+fn claimed(one: &Waiting, events: &BTreeMap<i64, Row>, bodies: &Bodies) -> Result<Option<ClaimedRow>> {
+    let row = &one.row;
+    let (Some(event), Some(bytes)) = (events.get(&row.try_get(6)?), bodies.get(&body_of(one)?)) else {
+        return Ok(None);
+    };
     Ok(Some(ClaimedRow {
-        delivery,
-        attempts: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
-        expires: row.try_get(2)?,
-        event: event.into(),
-        kind: row.try_get::<_, &str>(5)?.into(),
-        received: row.try_get(6)?,
+        delivery: one.delivery,
+        attempts: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or(u32::MAX),
+        expires: row.try_get(4)?,
+        event: event.try_get::<_, &str>(1)?.into(),
+        kind: event.try_get::<_, &str>(2)?.into(),
+        received: event.try_get(3)?,
         body: Body { bytes: bytes.clone() },
-        signature: row.try_get::<_, Option<&str>>(3)?.map(Into::into),
+        signature: row.try_get::<_, Option<&str>>(5)?.map(Into::into),
     }))
 }
 
@@ -233,7 +247,8 @@ impl Work<'_> {
         self.queues.look(lane, term, &signs);
         let from = self.queues.from(lane, term, self.held.count(lane));
         let hand = |delivery| self.held.in_hand(lane, delivery);
-        let front = Ahead::read(self.sql, claim, from)?.choose(claim, hand, self.now);
+        let ahead = Ahead::read(self.sql, claim, from)?;
+        let front = ahead.choose(claim, hand, self.now);
         let Answer { claimed, unreadable, place, rows, .. } =
             front.answer(self.sql, &mut self.bodies, claim)?;
         self.queues.advance((lane, term), place, &signs, rows);

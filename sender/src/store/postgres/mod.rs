@@ -57,6 +57,7 @@ mod parts;
 mod purge;
 mod queues;
 mod reader;
+mod record;
 mod room;
 mod rows;
 mod settle;

@@ -21,10 +21,16 @@ pub(super) struct Places {
 /// lately; or it waits in the outbox for who had no room, and who has it must be known.
 /// Of one that is too new nothing more is read.
 const EVENTS: &str = "SELECT e.event, e.received, CASE WHEN e.received < $2 THEN e.deliveries END, e.bodies,
-    e.received >= $2 OR EXISTS (SELECT 1 FROM unnest(e.deliveries) n JOIN deliveries d ON d.delivery = n
+    e.received >= $2 OR EXISTS (SELECT 1 FROM unnest(e.deliveries) n JOIN all_deliveries d ON d.delivery = n
         WHERE d.state IN (0, 2) OR d.at >= $2)
     OR (e.in_part AND EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id))
     FROM events e WHERE e.event > $1 ORDER BY e.event LIMIT $3";
+
+/// Some of these deliveries, wherever they lie.
+const DONE: &str = "DELETE FROM done WHERE delivery IN
+    (SELECT delivery FROM done WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
+const SETTLED: &str = "DELETE FROM deliveries WHERE delivery IN
+    (SELECT delivery FROM deliveries WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
 
 /// Attempts after a place, and whether each is to be kept for a cap, though it is old.
 const ATTEMPTS: &str = "SELECT a.at, a.delivery, a.capped AND a.at >= $3 AND a.at >= coalesce(
@@ -72,9 +78,10 @@ impl Work<'_> {
                 purged.deliveries += deleted;
                 left = left.saturating_sub(deleted);
                 if deleted < size(deliveries.len())
-                    && self
-                        .sql
-                        .exists("SELECT 1 FROM deliveries WHERE delivery = ANY($1) LIMIT 1", &[&deliveries])?
+                    && self.sql.exists(
+                        "SELECT 1 FROM all_deliveries WHERE delivery = ANY($1) LIMIT 1",
+                        &[&deliveries],
+                    )?
                 {
                     // The rest in the next step.
                     self.delete_events(&events, &bodies)?;
@@ -96,10 +103,11 @@ impl Work<'_> {
     }
 
     fn delete_deliveries(&self, deliveries: &[i64], max: u64) -> Result<u64> {
-        let some: Vec<i64> = deliveries.to_vec();
-        let delete = "DELETE FROM deliveries WHERE delivery IN
-            (SELECT delivery FROM deliveries WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
-        Ok(self.sql.execute(delete, &[&some, &int(max)])?)
+        let mut deleted = 0;
+        for delete in [DONE, SETTLED] {
+            deleted += self.sql.execute(delete, &[&deliveries, &int(max - deleted)])?;
+        }
+        Ok(deleted)
     }
 
     fn delete_events(&self, events: &[i64], bodies: &[i64]) -> Result<()> {

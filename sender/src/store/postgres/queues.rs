@@ -308,6 +308,7 @@ mod tests {
             status: None,
             error: None,
             reason: None,
+            is_done: false,
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Delivery {
     pub(super) status: Option<i32>,
     pub(super) error: Option<Box<str>>,
     pub(super) reason: Option<Reason>,
+    /// It lies with what was delivered, and not with what is owed.
+    pub(super) is_done: bool,
 }
 
 /// Who has an event of some id.
@@ -95,11 +97,11 @@ pub(super) struct NewAttempt {
 }
 
 pub(super) const DELIVERIES: &str =
-    "SELECT delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason
-    FROM deliveries WHERE delivery = ANY($1)";
+    "SELECT delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason, is_done
+    FROM all_deliveries WHERE delivery = ANY($1)";
 pub(super) const NAMED: &str =
     "SELECT e.id, d.lane, e.received, e.in_part FROM events e CROSS JOIN LATERAL unnest(e.deliveries) n
-    JOIN deliveries d ON d.delivery = n WHERE e.id = ANY($1)";
+    JOIN all_deliveries d ON d.delivery = n WHERE e.id = ANY($1)";
 pub(super) const ALIKE: &str = "SELECT u.lane, u.key, d.delivery, d.bytes, d.at
     FROM unnest($1::int8[], $2::text[]) u (lane, key) CROSS JOIN LATERAL (
         SELECT delivery, bytes, at FROM deliveries d WHERE d.lane = u.lane AND d.coalesce = u.key COLLATE \"C\"
@@ -145,6 +147,7 @@ impl Rows {
                 status: row.try_get(7)?,
                 error: row.try_get(8)?,
                 reason: row.try_get(9)?,
+                is_done: row.try_get(10)?,
             };
             self.deliveries.insert(row.try_get(0)?, Some(delivery));
         }
@@ -338,10 +341,14 @@ impl Rows {
                 replaced.delivery = number;
             }
         }
+        for delivery in std::mem::take(&mut self.changed) {
+            if let Some(Some(row)) = self.deliveries.get_mut(&delivery) {
+                row.is_done = row.place == Place::Delivered;
+            }
+        }
         self.events.clear();
         self.bodies.clear();
         self.fresh.clear();
-        self.changed.clear();
         self.attempts.clear();
     }
 }

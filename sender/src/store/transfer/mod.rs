@@ -159,7 +159,7 @@ const TABLES: [Table; 12] = [
         of_server: "SELECT delivery, lane, event,
             CASE WHEN body IS NULL THEN 0 ELSE coalesce(m.number, 9223372036854775807) END, bytes, state, attempts, at,
             expires, ttl, last_attempt, reason, status, error, d.coalesce, signature
-            FROM deliveries d LEFT JOIN moved_bodies m USING (body)",
+            FROM all_deliveries d LEFT JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "attempts",

@@ -10,7 +10,8 @@ use crate::store::postgres::{self, Address, PostgresStore};
 use crate::store::sqlite::{Source, SqliteFile};
 
 /// Nobody else begins to use it meanwhile.
-const LOCK: &str = "LOCK TABLE lanes, owners, nodes, state, totals, subscribers, events, deliveries, outbox";
+const LOCK: &str =
+    "LOCK TABLE lanes, owners, nodes, state, totals, subscribers, events, deliveries, done, outbox";
 const ROWS: &str =
     "SELECT (SELECT count(*) FROM subscribers), (SELECT count(*) FROM events), (SELECT count(*) FROM outbox)";
 /// These take the figures of a file, but for [`NUMBERS`] in between.

@@ -155,7 +155,7 @@ pub(super) fn attempt_times(
 ) -> Read<TimesPage> {
     let query =
         "SELECT a.at, a.delivery, a.lane, a.latency, a.outcome, a.before IS NULL, e.received FROM attempts a
-        LEFT JOIN deliveries d ON d.delivery = a.delivery LEFT JOIN events e ON e.event = d.event
+        LEFT JOIN all_deliveries d ON d.delivery = a.delivery LEFT JOIN events e ON e.event = d.event
         WHERE (a.at, a.delivery) >= ($1, $2) AND a.at < $3 ORDER BY a.at, a.delivery LIMIT $4";
     let rows = sql.query(query, &[&from.0, &from.1, &until, &i64::from(max)])?;
     let is_full = rows.len() >= usize::try_from(max).unwrap_or(usize::MAX);

@@ -98,7 +98,7 @@ macro_rules! delivery {
     ($rest:literal) => {
         concat!(
             "SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes,
-             d.at, d.expires, d.reason, d.status, d.error FROM deliveries d LEFT JOIN events e ON e.event = d.event ",
+             d.at, d.expires, d.reason, d.status, d.error FROM all_deliveries d LEFT JOIN events e ON e.event = d.event ",
             $rest
         )
     };
@@ -135,9 +135,9 @@ pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32)
 pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
     let before = place.map_or(u64::MAX, |at| at[0]);
     // So many are looked at; those that are wanted are read whole.
-    let query = "WITH looked AS (SELECT delivery, lane, state FROM deliveries WHERE delivery < $1 ORDER BY delivery DESC LIMIT $2)
+    let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery < $1 ORDER BY delivery DESC LIMIT $2)
         SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires
-        FROM looked l JOIN deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
+        FROM looked l JOIN all_deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
         WHERE ($3::int8 IS NULL OR l.lane = $3) AND ($4::int2 IS NULL OR l.state = $4)
         ORDER BY d.delivery DESC LIMIT $5";
     let found = sql.query(query, &[&int(before), &LOOKED_AT_MAX, &of.lane, &of.place, &i64::from(max)])?;
@@ -146,7 +146,7 @@ pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u
         return Ok((rows, Some(next)));
     }
     let looked = "SELECT count(*), min(delivery) FROM
-        (SELECT delivery FROM deliveries WHERE delivery < $1 ORDER BY delivery DESC LIMIT $2) l";
+        (SELECT delivery FROM all_deliveries WHERE delivery < $1 ORDER BY delivery DESC LIMIT $2) l";
     let row = sql.one(looked, &[&int(before), &LOOKED_AT_MAX])?;
     let last: Option<DeliveryId> = row.try_get(1)?;
     let is_more = row.try_get::<_, i64>(0)? == LOOKED_AT_MAX;
@@ -166,13 +166,14 @@ pub(super) fn deliveries_of_event(sql: &Link, event: &str, max: u32) -> Read<Vec
 }
 
 pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {
-    let query = "SELECT d.lane FROM events e CROSS JOIN LATERAL unnest(e.deliveries) n JOIN deliveries d ON d.delivery = n
+    let query = "SELECT d.lane FROM events e CROSS JOIN LATERAL unnest(e.deliveries) n JOIN all_deliveries d ON d.delivery = n
         WHERE e.id = $1 AND e.in_part ORDER BY d.delivery";
     all(sql, query, &[&event], |row| row.try_get(0))
 }
 
 pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
-    let query = "SELECT coalesce(b.bytes, e.bytes) FROM deliveries d LEFT JOIN bodies b ON b.body = d.body
+    let query =
+        "SELECT coalesce(b.bytes, e.bytes) FROM all_deliveries d LEFT JOIN bodies b ON b.body = d.body
         LEFT JOIN events e ON e.event = d.event AND d.body IS NULL
         WHERE d.delivery = $1 AND coalesce(b.bytes, e.bytes) IS NOT NULL";
     let Some(row) = sql.first(query, &[&delivery])? else { return Ok(None) };
@@ -182,7 +183,7 @@ pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
 /// Along the chain, which is cut where no delivery has that many attempts.
 pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempted>> {
     let query = "WITH RECURSIVE chain AS (
-            SELECT a.*, 1 AS place FROM deliveries d JOIN attempts a ON a.at = d.last_attempt AND a.delivery = d.delivery
+            SELECT a.*, 1 AS place FROM all_deliveries d JOIN attempts a ON a.at = d.last_attempt AND a.delivery = d.delivery
             WHERE d.delivery = $1
         UNION ALL
             SELECT a.*, c.place + 1 FROM chain c JOIN attempts a ON a.at = c.before AND a.delivery = c.delivery

@@ -15,12 +15,12 @@ use crate::store::postgres::values::{Bits, Count, size};
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
 const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes,
-    coalesce((SELECT delivery FROM deliveries ORDER BY delivery DESC LIMIT 1), 0), (SELECT max(id) FROM outbox)
+    coalesce((SELECT delivery FROM all_deliveries ORDER BY delivery DESC LIMIT 1), 0), (SELECT max(id) FROM outbox)
     FROM state s";
 
 /// Deliveries above a place, and which transactions have ended: of one moment.
 const ARRIVED: &str =
-    "SELECT ARRAY(SELECT delivery FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
+    "SELECT ARRAY(SELECT delivery FROM all_deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
     pg_snapshot_xmin(pg_current_snapshot())::text::int8, pg_snapshot_xmax(pg_current_snapshot())::text::int8";
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
@@ -54,7 +54,7 @@ fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> 
 
 pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> {
     let query =
-        "SELECT delivery, lane, at, state FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT $2";
+        "SELECT delivery, lane, at, state FROM all_deliveries WHERE delivery > $1 ORDER BY delivery LIMIT $2";
     let rows = sql.query(query, &[&after, &i64::from(max)])?;
     let mut lanes: BTreeMap<LaneId, StoreTime> = BTreeMap::new();
     let mut last = after;
