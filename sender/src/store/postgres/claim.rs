@@ -24,9 +24,17 @@ const ROWS_MAX: u32 = 10_000;
 const FRONT: &str = "SELECT delivery, at, bytes, attempts, expires, signature, event, body, last_attempt, status, error
     FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3) ORDER BY at, delivery LIMIT $4";
 
-/// What deliveries hold. Large bodies are read apart.
-const EVENTS: &str = "SELECT event, id, kind, received, CASE WHEN octet_length(bytes) <= 4096 THEN bytes END
-    FROM events WHERE event = ANY($1)";
+/// What deliveries hold, of these events and of all in a range. Large bodies are read apart.
+macro_rules! events {
+    ($which:literal) => {
+        concat!(
+            "SELECT event, id, kind, received, CASE WHEN octet_length(bytes) <= 4096 THEN bytes END FROM events WHERE ",
+            $which
+        )
+    };
+}
+const EVENTS: &str = events!("event = ANY($1)");
+const EVENTS_BETWEEN: &str = events!("event BETWEEN $1 AND $2");
 
 const BODIES: &str = "SELECT body, bytes FROM bodies WHERE body = ANY($1)
     UNION ALL SELECT -event, bytes FROM events WHERE event = ANY($2) AND bytes IS NOT NULL";
@@ -144,13 +152,7 @@ struct Parts {
 
 /// All that an attempt needs of these deliveries, in their order.
 fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Result<Parts> {
-    let wanted =
-        due.iter().map(|one| one.row.try_get(6)).collect::<std::result::Result<BTreeSet<i64>, _>>()?;
-    let wanted: Vec<i64> = wanted.into_iter().collect();
-    let mut events: BTreeMap<i64, Row> = BTreeMap::new();
-    for row in sql.query(EVENTS, &[&wanted])? {
-        events.insert(row.try_get(0)?, row);
-    }
+    let events = events(sql, due)?;
     read_bodies(sql, bodies, due, &events)?;
     let mut parts = Parts::default();
     for one in due {
@@ -163,6 +165,21 @@ fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Res
         }
     }
     Ok(parts)
+}
+
+/// The events of these deliveries, by their numbers. Those of one queue mostly lie side by side: then one way through the index
+/// finds all of them, with few others.
+fn events(sql: &Link, due: &[&Waiting]) -> Result<BTreeMap<i64, Row>> {
+    let wanted =
+        due.iter().map(|one| one.row.try_get(6)).collect::<std::result::Result<BTreeSet<i64>, _>>()?;
+    let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(BTreeMap::new()) };
+    let is_dense = last.abs_diff(*first) < 2 * size(wanted.len());
+    let found = if is_dense {
+        sql.query(EVENTS_BETWEEN, &[first, last])?
+    } else {
+        sql.query(EVENTS, &[&wanted.into_iter().collect::<Vec<_>>()])?
+    };
+    found.into_iter().map(|row| Ok((row.try_get(0)?, row))).collect()
 }
 
 /// Which body a delivery has: its own number, or that of its event, negative.
