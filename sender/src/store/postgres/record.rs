@@ -100,3 +100,57 @@ fn sized(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<IsNull,
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs() -> Type {
+        let of = |name: &str, oid, kind| Type::new(name.to_owned(), oid, kind, "public".to_owned());
+        let columns =
+            vec![Field::new("number".to_owned(), Type::INT2), Field::new("text".to_owned(), Type::TEXT)];
+        of("_pair", 501, Kind::Array(of("pair", 500, Kind::Composite(columns))))
+    }
+
+    fn written(write: Write<(i16, Option<&'static str>)>) -> Result<Vec<u8>, String> {
+        let rows = Records::new("", vec![(7, Some("ab")), (8, None)], write);
+        let mut out = BytesMut::new();
+        let told = rows.array.to_sql_checked(&pairs(), &mut out);
+        told.map(|_| out.to_vec()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn rows_are_an_array_of_records() {
+        let words = |words: &[i32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+        let mut expected = words(&[1, 0, 500, 2, 1]);
+        expected.extend(words(&[24, 2, 21, 2]));
+        expected.extend([0, 7]);
+        expected.extend(words(&[25, 2]));
+        expected.extend(b"ab");
+        expected.extend(words(&[22, 2, 21, 2]));
+        expected.extend([0, 8]);
+        expected.extend(words(&[25, -1]));
+        let write: Write<_> = |(number, text), to| {
+            to.put(number)?;
+            to.put(text)
+        };
+        assert_eq!(written(write), Ok(expected));
+    }
+
+    #[test]
+    fn a_record_has_a_value_for_each_column_of_its_type() {
+        let few: Write<_> = |(number, _), to| to.put(number);
+        assert_eq!(written(few), Err("a record has no value for text".to_owned()));
+        let many: Write<_> = |(number, text), to| {
+            to.put(number)?;
+            to.put(text)?;
+            to.put(text)
+        };
+        assert_eq!(written(many), Err("a record has more values than its type has columns".to_owned()));
+        let other: Write<_> = |(_, text), to| {
+            to.put(text)?;
+            to.put(text)
+        };
+        assert!(written(other).is_err(), "a text is no number");
+    }
+}
