@@ -1,8 +1,8 @@
 //! The way from one process of the sender to the private database server: a socket of the harness's own, whose bytes it carries on.
-//! A fault may silence it, as a network does that loses everything, or cut it.
+//! A fault may silence it, as a network does that loses everything, or one direction of it alone; delay it; or cut it.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, more are closed at once; what is read and may not pass yet is at most one
-//! buffer for each direction, and its writer waits.
+//! Bounds: [`CONNECTIONS_MAX`] connections, more are closed at once; what is read and may not pass yet is at most
+//! [`PIECES_MAX`] pieces of [`PIECE_BYTES`] for each direction, and its writer waits.
 
 use std::fs::Permissions;
 use std::io;
@@ -14,35 +14,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
+
+use crate::clock::Clock;
+use crate::scenario::Partition;
 
 /// More than a process of any sender keeps to its database.
 const CONNECTIONS_MAX: usize = 256;
 /// What is carried at once.
 const PIECE_BYTES: usize = 16 << 10;
+/// What may be under way.
+const PIECES_MAX: usize = 64;
 
-/// What is done to a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Barrier {
-    /// Nothing passes, and neither side hears of it; what was said passes once it is open again.
-    Silence,
-    /// Nothing passes: connections are closed, and none can be made.
-    Cut,
-}
-
-/// What is done to a link now: the same may be done to it several times over, and ends as often.
+/// What is done to a link now: the same may be done to it several times over, and ends as often. Delays add up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Barriers {
     silences: u32,
     cuts: u32,
+    half_opens: u32,
+    delay: u64,
+}
+
+/// From whom to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    ToServer,
+    ToProcess,
 }
 
 impl Barriers {
-    const fn of(&mut self, barrier: Barrier) -> &mut u32 {
-        match barrier {
-            Barrier::Silence => &mut self.silences,
-            Barrier::Cut => &mut self.cuts,
+    const fn begin(&mut self, how: Partition) {
+        match how {
+            Partition::Silence => self.silences += 1,
+            Partition::Cut => self.cuts += 1,
+            Partition::HalfOpen => self.half_opens += 1,
+            Partition::Delay(by) => self.delay = self.delay.saturating_add(by.0),
+        }
+    }
+
+    const fn end(&mut self, how: Partition) {
+        match how {
+            Partition::Silence => self.silences = self.silences.saturating_sub(1),
+            Partition::Cut => self.cuts = self.cuts.saturating_sub(1),
+            Partition::HalfOpen => self.half_opens = self.half_opens.saturating_sub(1),
+            Partition::Delay(by) => self.delay = self.delay.saturating_sub(by.0),
         }
     }
 
@@ -50,8 +66,10 @@ impl Barriers {
         self.cuts > 0
     }
 
-    const fn is_silent(&self) -> bool {
-        self.silences > 0 && !self.is_cut()
+    /// Whether what is said in that direction is not passed on, and nobody hears of it.
+    const fn is_silent(&self, direction: Direction) -> bool {
+        let one_way = matches!(direction, Direction::ToProcess) && self.half_opens > 0;
+        (self.silences > 0 || one_way) && !self.is_cut()
     }
 }
 
@@ -74,7 +92,8 @@ impl Link {
         let listener = UnixListener::bind(socket(&folder))?;
         let (barriers, passage) = watch::channel(Barriers::default());
         let carried = Arc::default();
-        let way = Way { server: socket(server), passage, carried: Arc::clone(&carried) };
+        let way =
+            Way { server: socket(server), passage, carried: Arc::clone(&carried), clock: Clock::begun() };
         let accepting = tokio::spawn(accept(listener, way)).abort_handle();
         Ok(Self { folder, barriers, carried, accepting })
     }
@@ -91,17 +110,14 @@ impl Link {
         self.carried.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins to let nothing pass.
-    pub fn bar(&self, barrier: Barrier) {
-        self.barriers.send_modify(|barriers| *barriers.of(barrier) += 1);
+    /// Begins to keep from passing what doesn't.
+    pub fn bar(&self, how: Partition) {
+        self.barriers.send_modify(|barriers| barriers.begin(how));
     }
 
     /// Ends what was begun so; what else was begun lasts.
-    pub fn unbar(&self, barrier: Barrier) {
-        self.barriers.send_modify(|barriers| {
-            let count = barriers.of(barrier);
-            *count = count.saturating_sub(1);
-        });
+    pub fn unbar(&self, how: Partition) {
+        self.barriers.send_modify(|barriers| barriers.end(how));
     }
 
     /// Ends all that was begun.
@@ -127,6 +143,7 @@ struct Way {
     server: PathBuf,
     passage: watch::Receiver<Barriers>,
     carried: Arc<AtomicU64>,
+    clock: Clock,
 }
 
 async fn accept(listener: UnixListener, way: Way) {
@@ -151,44 +168,88 @@ async fn accept(listener: UnixListener, way: Way) {
 
 /// Carries what both sides say, until one of them ends or the link is cut.
 async fn carry(near: UnixStream, way: Way) -> io::Result<()> {
-    let Way { server, mut passage, carried } = way;
-    if !opens(&mut passage).await {
+    let Way { server, mut passage, carried, clock } = way;
+    if !opens(&mut passage, Direction::ToServer).await {
         return Ok(());
     }
     let (from_near, to_near) = near.into_split();
     let (from_far, to_far) = UnixStream::connect(server).await?.into_split();
     carried.fetch_add(1, Ordering::Relaxed);
+    let there = OneWay { direction: Direction::ToServer, passage: passage.clone(), clock: clock.clone() };
+    let back = OneWay { direction: Direction::ToProcess, passage: passage.clone(), clock };
     tokio::select! {
-        ended = pass_on(from_near, to_far, passage.clone()) => ended,
-        ended = pass_on(from_far, to_near, passage.clone()) => ended,
+        ended = there.pass_on(from_near, to_far) => ended,
+        ended = back.pass_on(from_far, to_near) => ended,
         _ = passage.wait_for(Barriers::is_cut) => Ok(()),
     }
 }
 
-async fn pass_on(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut passage: watch::Receiver<Barriers>,
-) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let read = from.read(&mut piece).await?;
-        // That one side has gone is news that a silent link doesn't carry either.
-        if !opens(&mut passage).await || read == 0 {
-            return Ok(());
+/// Bytes that were read, and when they are due at the other side.
+struct Piece {
+    due: u64,
+    bytes: Box<[u8]>,
+}
+
+/// One direction of a connection.
+struct OneWay {
+    direction: Direction,
+    passage: watch::Receiver<Barriers>,
+    clock: Clock,
+}
+
+impl OneWay {
+    /// Carries what is said until its end has passed, too: that one side has gone is news like any other.
+    async fn pass_on(self, from: OwnedReadHalf, to: OwnedWriteHalf) -> io::Result<()> {
+        let (said, heard) = mpsc::channel(PIECES_MAX);
+        let listening = listen(from, said, self.passage.clone(), self.clock.clone());
+        tokio::try_join!(async { Ok(listening.await) }, self.say(heard, to)).map(drop)
+    }
+
+    /// Says what was heard, each piece when it is due, in its order.
+    async fn say(mut self, mut heard: mpsc::Receiver<Piece>, mut to: OwnedWriteHalf) -> io::Result<()> {
+        while let Some(Piece { due, bytes }) = heard.recv().await {
+            tokio::select! {
+                () = self.clock.until(due) => {}
+                // Once it is over, nothing is late any more.
+                _ = self.passage.wait_for(|barriers| barriers.delay == 0) => {}
+            }
+            if !opens(&mut self.passage, self.direction).await || bytes.is_empty() {
+                return Ok(());
+            }
+            to.write_all(&bytes).await?;
         }
-        to.write_all(&piece[..read]).await?;
+        Ok(())
     }
 }
 
-/// Waits while the link is silent, and answers whether it is open then. One that nobody keeps any more is cut.
-async fn opens(passage: &mut watch::Receiver<Barriers>) -> bool {
-    passage.wait_for(|barriers| !barriers.is_silent()).await.is_ok_and(|barriers| !barriers.is_cut())
+/// Hears what is said. The last piece is empty.
+async fn listen(
+    mut from: OwnedReadHalf,
+    said: mpsc::Sender<Piece>,
+    passage: watch::Receiver<Barriers>,
+    clock: Clock,
+) {
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        // How it ends makes no difference to the other side.
+        let read = from.read(&mut buffer).await.unwrap_or(0);
+        let due = clock.now().saturating_add(passage.borrow().delay);
+        // Whoever says nothing any more has heard that the connection is over.
+        if said.send(Piece { due, bytes: buffer[..read].into() }).await.is_err() || read == 0 {
+            return;
+        }
+    }
+}
+
+/// Waits while the link is silent in that direction, and answers whether it is open then. One that nobody keeps any more is cut.
+async fn opens(passage: &mut watch::Receiver<Barriers>, direction: Direction) -> bool {
+    passage.wait_for(|barriers| !barriers.is_silent(direction)).await.is_ok_and(|barriers| !barriers.is_cut())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Duration;
 
     /// A server that says back what it hears, and a link to it.
     fn echoing(folder: &Path) -> Link {
@@ -215,7 +276,7 @@ mod tests {
         let link = echoing(folder.path());
         let mut before = say(&link).await;
         assert_eq!(before.read_u8().await.unwrap(), b'?');
-        link.bar(Barrier::Silence);
+        link.bar(Partition::Silence);
         before.write_all(b"!").await.unwrap();
         let mut during = say(&link).await;
         // Whatever may pass has passed once both have waited for as long as others need.
@@ -223,7 +284,7 @@ mod tests {
             let heard = tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await;
             assert!(heard.is_err(), "{heard:?}");
         }
-        link.unbar(Barrier::Silence);
+        link.unbar(Partition::Silence);
         assert_eq!((before.read_u8().await.unwrap(), during.read_u8().await.unwrap()), (b'!', b'?'));
     }
 
@@ -233,8 +294,8 @@ mod tests {
         let link = echoing(folder.path());
         let mut before = say(&link).await;
         before.read_u8().await.unwrap();
-        link.bar(Barrier::Silence);
-        link.bar(Barrier::Cut);
+        link.bar(Partition::Silence);
+        link.bar(Partition::Cut);
         assert!(before.read_u8().await.is_err(), "the connection is closed");
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "and so is each that is made");
@@ -247,16 +308,103 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         assert!(!link.is_used());
-        [Barrier::Cut, Barrier::Silence, Barrier::Cut].into_iter().for_each(|barrier| link.bar(barrier));
-        link.unbar(Barrier::Cut);
+        [Partition::Cut, Partition::Silence, Partition::Cut].into_iter().for_each(|how| link.bar(how));
+        link.unbar(Partition::Cut);
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "one cut lasts");
-        link.unbar(Barrier::Cut);
+        link.unbar(Partition::Cut);
         let mut silent = say(&link).await;
         let heard = tokio::time::timeout(std::time::Duration::from_millis(50), silent.read_u8()).await;
         assert!(heard.is_err() && !link.is_used(), "{heard:?}");
-        link.unbar(Barrier::Silence);
+        link.unbar(Partition::Silence);
         assert_eq!(silent.read_u8().await.unwrap(), b'?');
         assert!(link.is_used());
+    }
+
+    /// Whether nothing comes for as long as others need.
+    async fn is_silent(peer: &mut UnixStream) -> bool {
+        tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn what_is_delayed_comes_later_by_as_much_each_way_in_its_order_and_at_once_when_it_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = echoing(folder.path());
+        let (clock, by) = (Clock::begun(), Partition::Delay(Duration::from_millis(60)));
+        let mut peer = say(&link).await;
+        peer.read_u8().await.unwrap();
+        link.bar(by);
+        let text: Vec<u8> = (0..=255).cycle().take(3 * PIECE_BYTES + 1).collect();
+        let began = clock.now();
+        let (mut from, mut to) = peer.split();
+        let mut heard = vec![0; text.len()];
+        let (said, read) = tokio::join!(to.write_all(&text), from.read_exact(&mut heard));
+        assert!(said.is_ok() && read.is_ok() && heard == text, "it came whole and in its order");
+        assert!(clock.now() - began >= 120_000_000, "{} ns there and back", clock.now() - began);
+        let longest = Partition::Delay(Duration::from_secs(3_600));
+        link.bar(longest);
+        peer.write_all(b"!").await.unwrap();
+        assert!(is_silent(&mut peer).await);
+        link.unbar(longest);
+        link.unbar(by);
+        assert_eq!(peer.read_u8().await.unwrap(), b'!', "an hour is not waited for");
+        link.bar(longest);
+        link.bar(Partition::Cut);
+        assert!(peer.read_u8().await.is_err(), "a cut is not delayed");
+    }
+
+    #[tokio::test]
+    async fn who_says_more_than_a_delay_can_hold_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = echoing(folder.path());
+        let mut peer = say(&link).await;
+        peer.read_u8().await.unwrap();
+        let longest = Partition::Delay(Duration::from_secs(3_600));
+        link.bar(longest);
+        let text = vec![7; 4 * PIECES_MAX * PIECE_BYTES];
+        let (mut from, mut to) = peer.split();
+        let mut said = 0;
+        let within = std::time::Duration::from_millis(100);
+        while let Ok(written) = tokio::time::timeout(within, to.write(&text[said..])).await {
+            said += written.unwrap();
+        }
+        assert!(said < text.len(), "all of it was taken");
+        link.unbar(longest);
+        let mut heard = vec![0; text.len()];
+        let (rest, read) = tokio::join!(to.write_all(&text[said..]), from.read_exact(&mut heard));
+        assert!(rest.is_ok() && read.is_ok() && heard == text);
+    }
+
+    #[tokio::test]
+    async fn what_a_process_says_to_a_half_open_server_arrives_and_the_answer_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sent, mut arrived) = mpsc::unbounded_channel();
+        let listener = UnixListener::bind(socket(folder.path())).unwrap();
+        tokio::spawn(async move {
+            let mut peers = JoinSet::new();
+            while let Ok((mut peer, _)) = listener.accept().await {
+                let sent = sent.clone();
+                peers.spawn(async move {
+                    while let Ok(byte) = peer.read_u8().await {
+                        sent.send(Some(byte)).unwrap();
+                        peer.write_u8(byte).await.unwrap();
+                    }
+                    sent.send(None).unwrap();
+                });
+            }
+        });
+        let link = Link::open(folder.path().join("link"), folder.path()).unwrap();
+        let mut before = say(&link).await;
+        assert_eq!((arrived.recv().await, before.read_u8().await.unwrap()), (Some(Some(b'?')), b'?'));
+        link.bar(Partition::HalfOpen);
+        before.write_all(b"!").await.unwrap();
+        assert_eq!(arrived.recv().await, Some(Some(b'!')), "what is said arrives");
+        let during = say(&link).await;
+        assert_eq!(arrived.recv().await, Some(Some(b'?')), "and connections are made");
+        assert!(is_silent(&mut before).await);
+        drop(during);
+        assert_eq!(arrived.recv().await, Some(None), "that one has gone is said, too");
+        link.unbar(Partition::HalfOpen);
+        assert_eq!(before.read_u8().await.unwrap(), b'!');
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::scenario::{Durability, Store};
 use given::Given;
-pub use link::{Barrier, Link};
+pub use link::Link;
 pub use server::Server;
 
 /// The environment variable with the address of a server to use in place of a private one.

@@ -25,13 +25,13 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
 /// so long after it is gone, which is no moment that is known beforehand; a database is let go by whoever holds it.
 pub(crate) const fn ends(action: &FaultAction) -> bool {
     use FaultAction::{ClockSkew, DiskFull, Partition, Stop};
-    matches!(action, Stop | ClockSkew { .. } | DiskFull | Partition { .. })
+    matches!(action, Stop | ClockSkew { .. } | DiskFull | Partition(_))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Duration;
+    use crate::scenario::{Duration, Partition};
 
     #[test]
     fn what_lasts_has_two_steps_and_ends_before_the_next_begins() {
@@ -41,7 +41,7 @@ mod tests {
             fault(1, 4, FaultAction::Stop),
             fault(2, 9, FaultAction::Kill),
             fault(5, 1, FaultAction::DiskFull),
-            fault(7, 2, FaultAction::Partition { cut: true }),
+            fault(7, 2, FaultAction::Partition(Partition::Cut)),
         ];
         let steps = timeline(&faults);
         let expected = [

@@ -148,7 +148,7 @@ fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     let hold = hold.into_iter().fold(0, u64::saturating_add);
     let after = match fault.action {
         FaultAction::Kill => hold,
-        FaultAction::Stop | FaultAction::Partition { .. } => LEASE_NS.saturating_add(hold),
+        FaultAction::Stop | FaultAction::Partition(_) => LEASE_NS.saturating_add(hold),
         FaultAction::Restart => hold.saturating_add(subscriber.timeout.0),
         FaultAction::DiskFull | FaultAction::LockDatabase | FaultAction::DatabaseRestart => SECOND,
         _ => return None,

@@ -323,7 +323,7 @@ impl Staged<'_> {
 
     /// A way for each process to the private database server, where a fault may cut it.
     fn links(&self) -> Result<Vec<Link>, RunError> {
-        let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition { .. });
+        let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition(_));
         let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
             return Ok(Vec::new());
         };

@@ -2,6 +2,7 @@
 
 use super::contract::{LIMIT, Limit};
 use super::form::{Form, Section, may, must};
+use super::partition::{HOW, Partition};
 use super::quantity::Duration;
 use super::reader::Reader;
 use super::target::FaultTarget;
@@ -44,10 +45,15 @@ pub(super) const FAULT: Section = Section {
         ),
         may(
             "how",
-            Form::Word(&["silence", "cut"]),
-            "partition: nothing arrives and nobody hears of it, or every connection is closed; silence without it",
+            Form::Word(&HOW),
+            "partition: nothing arrives and nobody hears of it; every connection is closed; everything arrives later, by as much \
+             each way; or what the process says arrives, and what the server answers does not; silence without it",
         ),
-        may("by", Form::Text, "clock-step, clock-skew: how far, such as \"1h\" or \"-1h\""),
+        may(
+            "by",
+            Form::Text,
+            "clock-step, clock-skew: how far, such as \"1h\" or \"-1h\"; partition: the delay, such as \"200ms\"",
+        ),
         may(
             "subscriber",
             Form::Text,
@@ -108,10 +114,7 @@ pub enum FaultAction {
     /// The database server is stopped as by a crash, and started again after `lasts`.
     DatabaseRestart,
     /// A process and its database server can't reach each other for `lasts`.
-    Partition {
-        /// Whether connections are closed; else nobody hears of it.
-        cut: bool,
-    },
+    Partition(Partition),
     /// Its operator changes a contract.
     Limit {
         /// Whose: a group's name.
@@ -149,7 +152,7 @@ impl FaultAction {
             Self::DiskFull => "disk-full",
             Self::LockDatabase => "lock-database",
             Self::DatabaseRestart => "database-restart",
-            Self::Partition { .. } => "partition",
+            Self::Partition(_) => "partition",
             Self::Limit { .. } => "limit",
             Self::Rotate { .. } => "rotate",
             Self::Redrive { .. } => "redrive",
@@ -229,11 +232,11 @@ impl FaultPlan {
         let lasts = reader.or("lasts", Duration::default());
         let worker: Option<FaultTarget> = reader.get("worker");
         use FaultAction::{DiskFull, Kill, LockDatabase, Partition, Restart, Stop};
-        let strikes = matches!(action, Kill | Stop | Restart | Partition { .. });
+        let strikes = matches!(action, Kill | Stop | Restart | Partition(_));
         if !strikes && worker.as_ref().is_some_and(|target| target.owner_of().is_some()) {
             reader.wrong("worker", "expected a number; an owner is killed, stopped, restarted or cut off");
         }
-        if matches!(action, Stop | DiskFull | LockDatabase | Partition { .. }) && lasts.0 == 0 {
+        if matches!(action, Stop | DiskFull | LockDatabase | Partition(_)) && lasts.0 == 0 {
             reader.wrong("lasts", "missing; this needs its end");
         }
         if action == FaultAction::Start
@@ -270,14 +273,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         "disk-full" => FaultAction::DiskFull,
         "lock-database" => FaultAction::LockDatabase,
         "database-restart" => FaultAction::DatabaseRestart,
-        "partition" => {
-            let cut = if reader.has("how") {
-                reader.word("how", &[("silence", false), ("cut", true)])?
-            } else {
-                false
-            };
-            FaultAction::Partition { cut }
-        }
+        "partition" => FaultAction::Partition(Partition::read(reader)?),
         "limit" => {
             if !reader.has("limit") {
                 reader.wrong("limit", "missing; a changed limit needs what it is changed to");
@@ -299,7 +295,8 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         FaultAction::Limit { .. } => &["subscriber", "limit", "within", "timeout"],
         FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
         FaultAction::DatabaseRestart => &[],
-        FaultAction::Partition { .. } => &["worker", "how"],
+        FaultAction::Partition(Partition::Delay(_)) => &["worker", "how", "by"],
+        FaultAction::Partition(_) => &["worker", "how"],
         _ => &["worker"],
     };
     for key in ["by", "how", "subscriber", "limit", "within", "timeout", "worker"] {

@@ -9,6 +9,7 @@
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
 //! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `fault`, `expect`: the sections.
+//! - `partition`: how a process and its database server can't reach each other.
 //! - `ending`: when a run of it is over. `target`: to which process a fault is done.
 //! - `form`, `reader`, `document`: how any section is read.
 //! - `schema`: the same forms as JSON Schema, for editors.
@@ -20,6 +21,7 @@ mod ending;
 pub mod expect;
 pub mod fault;
 mod form;
+mod partition;
 pub mod problem;
 pub mod quantity;
 mod reader;
@@ -37,6 +39,7 @@ pub use expect::{
     Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, PressureBound, QueueRows, Speeds,
 };
 pub use fault::{FaultAction, FaultPlan};
+pub use partition::Partition;
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};
@@ -213,7 +216,7 @@ impl Scenario {
             root.wrong(key, format!("there is no subscriber {name:?}{hint}"));
         }
         let of_servers = |fault: &&FaultPlan| {
-            matches!(fault.action, FaultAction::DatabaseRestart | FaultAction::Partition { .. })
+            matches!(fault.action, FaultAction::DatabaseRestart | FaultAction::Partition(_))
         };
         if let Some(fault) =
             self.faults.iter().find(of_servers).filter(|_| self.sender.store == Store::Sqlite)

@@ -61,6 +61,46 @@ fn several_of_a_kind_are_numbered_from_one() {
     assert!(scenario.subscribers.iter().all(|one| one.group == "a"));
 }
 
+/// A scenario with a partition, on a server.
+fn parted(more: &str) -> String {
+    let fault = format!("[[fault]]\nat = \"1s\"\ndo = \"partition\"\nlasts = \"1s\"\n{more}");
+    with(&format!("[sender]\nstore = \"postgres\"\n{fault}"))
+}
+
+#[test]
+fn a_partition_is_read_in_each_of_its_forms() {
+    let delay = Partition::Delay(Duration::from_millis(200));
+    for (more, how) in [
+        ("", Partition::Silence),
+        ("how = \"silence\"", Partition::Silence),
+        ("how = \"cut\"", Partition::Cut),
+        ("how = \"delay\"\nby = \"200ms\"", delay),
+        ("how = \"half-open\"", Partition::HalfOpen),
+    ] {
+        let read = Scenario::from_text(&parted(more), "s.toml").expect(more);
+        assert_eq!(read.faults[0].action, FaultAction::Partition(how), "{more}");
+    }
+}
+
+#[test]
+fn mistakes_in_a_partition_are_told() {
+    refused(&parted("how = \"half-opn\""), "did you mean \"half-open\"?");
+    refused(
+        &parted("how = \"delay\""),
+        "missing; a delay needs how much later everything comes, such as \"200ms\"",
+    );
+    refused(&parted("how = \"delay\"\nby = 200"), "fault[0].by: expected text");
+    refused(&parted("how = \"delay\"\nby = \"-200ms\""), "fault[0].by: expected \"200ms\":");
+    refused(&parted("how = \"delay\"\nby = \"200\""), "fault[0].by: expected \"200ms\":");
+    refused(&parted("how = \"delay\"\nby = \"0s\""), "fault[0].by: expected 1ms to 1min");
+    refused(&parted("how = \"delay\"\nby = \"2min\""), "fault[0].by: expected 1ms to 1min");
+    for how in ["", "how = \"cut\"", "how = \"half-open\""] {
+        refused(&parted(&format!("{how}\nby = \"200ms\"")), "fault[0].by: what is done does not go by it");
+    }
+    let kill = "[[fault]]\nat = \"1s\"\ndo = \"kill\"\nhow = \"delay\"";
+    refused(&with(kill), "fault[0].how: what is done does not go by it");
+}
+
 #[test]
 fn mistakes_are_told_with_key_line_and_what_was_meant() {
     refused(
@@ -110,7 +150,10 @@ fn names_must_exist_and_be_unique() {
     let partition = |more: &str| format!("[[fault]]\nat = \"1s\"\ndo = \"partition\"\n{more}");
     refused(&with(&partition("lasts = \"1s\"")), "partition needs [sender] store = \"postgres\"");
     refused(&with(&partition("")), "missing; this needs its end");
-    refused(&with(&partition("lasts = \"1s\"\nhow = \"slow\"")), "expected one of silence, cut");
+    refused(
+        &with(&partition("lasts = \"1s\"\nhow = \"slow\"")),
+        "expected one of silence, cut, delay, half-open, got \"slow\"",
+    );
     let skew = |by: &str| format!("[[fault]]\nat = \"1s\"\ndo = \"clock-skew\"\n{by}");
     refused(&with(&skew("")), "missing; a clock that is set needs how far");
     refused(&with(&skew("by = \"-14s\"")), "expected 15s or more");

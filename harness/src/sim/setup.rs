@@ -4,7 +4,7 @@ use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
 use hookproof_sender::engine::Nanos;
 
 use super::error::SimError;
-use crate::scenario::{Answer, Durability, Duration, Scenario, Store};
+use crate::scenario::{Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store};
 
 /// The argument that says how long a lease is.
 const LEASE_ARGUMENT: &str = "--lease";
@@ -23,6 +23,16 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     if scenario.sender.durability != Durability::PowerLoss {
         let name = scenario.sender.durability.name();
         all.push(format!("durability = \"{name}\": no power is cut, and commits take as long with either"));
+    }
+    let has = |is: fn(&Partition) -> bool| {
+        let of = |fault: &FaultPlan| matches!(&fault.action, FaultAction::Partition(how) if is(how));
+        scenario.faults.iter().any(of)
+    };
+    if has(|how| matches!(how, Partition::HalfOpen)) {
+        all.push("how = \"half-open\": nothing is written, as with silence".to_owned());
+    }
+    if has(|how| matches!(how, Partition::Delay(_))) {
+        all.push("how = \"delay\": commits take as much longer, claims and looks do not".to_owned());
     }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {

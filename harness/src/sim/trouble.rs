@@ -11,7 +11,7 @@ use super::options::ns;
 use super::process::Process;
 use super::world::{WorkerSlot, World};
 use crate::fault::Step;
-use crate::scenario::{FaultAction, FaultPlan, FaultTarget};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
 use crate::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
 
 /// How long a process takes from its start until it is ready.
@@ -65,10 +65,15 @@ impl<'a> World<'a> {
                     self.later(lasts, SimEvent::StepClock(-by));
                 }
             }
+            FaultAction::Partition(Partition::Delay(by)) => {
+                let until = self.now.saturating_add(lasts);
+                let both_ways = by.0.saturating_mul(2);
+                concerned.into_iter().for_each(|worker| self.slots[worker].delayed = (until, both_ways));
+            }
             FaultAction::DiskFull
             | FaultAction::LockDatabase
             | FaultAction::DatabaseRestart
-            | FaultAction::Partition { .. } => {
+            | FaultAction::Partition(_) => {
                 let until = self.now.saturating_add(lasts);
                 for worker in concerned {
                     let slot = &mut self.slots[worker];

@@ -107,7 +107,7 @@ impl World<'_> {
         self.act(worker, acts)?;
         if begins {
             let (least, most) = self.given.model.commit_ns;
-            let takes = self.chance.between(least, most);
+            let takes = self.chance.between(least, most).saturating_add(self.delay(worker));
             self.tell(worker, takes, ProcessEvent::Committed);
         }
         let known = self.slots[worker].wake_at;

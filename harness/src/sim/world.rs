@@ -44,6 +44,8 @@ pub(super) struct WorkerSlot {
     pub(super) again_after: u64,
     /// Until when it can't write to the store.
     pub(super) blocked_until: u64,
+    /// Until when its commits take longer, and by how much.
+    pub(super) delayed: (u64, u64),
 }
 
 /// The faults, and what lasts of them.
@@ -123,6 +125,12 @@ impl World<'_> {
     pub(super) fn endpoint_of(&self, lane: LaneId) -> Result<usize, SimError> {
         let place = self.net.endpoints.binary_search_by_key(&lane, |endpoint| endpoint.lane);
         place.map_err(|_| SimError::Defect(format!("lane {} has no endpoint", lane.0)))
+    }
+
+    /// How much longer than usual a commit takes that a process begins now. What is under way when that is over comes at once.
+    pub(super) fn delay(&self, worker: usize) -> u64 {
+        let (until, by) = self.slots[worker].delayed;
+        by.min(until.saturating_sub(self.now))
     }
 
     pub(super) fn is_frozen(&self, worker: usize, generation: u64) -> bool {

@@ -105,6 +105,50 @@ fn a_node_is_cut_off_from_a_server_of_the_runs_own_and_comes_back() {
     assert!(place.path().read_dir().unwrap().next().is_none(), "the links are left");
 }
 
+const SLOWED: &str = "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"delay\"\nby = \"50ms\"\nworker = 0\nlasts = \"2s\"\n";
+const HALF_OPEN: &str =
+    "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"half-open\"\nworker = 0\nlasts = \"2s\"\n";
+
+/// What was offered and taken while a run's one fault lasted, each with how long that took.
+fn taken_during(trace: &Trace, fault: &hookproof::trace::Fault) -> Vec<(u64, u64)> {
+    let offered = |token: u64| trace.offers.iter().find(|offer| offer.token == token).unwrap().t;
+    let taken = trace.accepted.iter().map(|one| (one.token, offered(one.token), one.t));
+    let during = taken.filter(|(_, from, until)| fault.t < *from && *until < fault.until.unwrap());
+    during.map(|(token, from, until)| (token, until - from)).collect()
+}
+
+/// A run with one partition of the node that takes the events, whose checks must hold.
+fn parted(test: &str, fault: &str) -> Option<Trace> {
+    server(test)?;
+    let place = tempfile::tempdir().unwrap();
+    let shared = SHARED.replace("count = 4", "count = 16");
+    let scenario = format!("{shared}{fault}[expect]\naccepted_min = 0.2\n");
+    let (code, said, trace, _) = start(&scenario, place.path(), "").end();
+    let trace = trace.unwrap();
+    for check in ["fault.partition", "rate.across-workers", "loss.none", "process.exits"] {
+        let (status, sentence) = status(&scenario, &trace, check);
+        assert_eq!(status, Status::Pass, "{check}: {sentence}: {said}");
+    }
+    assert!(code == Some(0) && trace.faults.len() == 1, "{code:?}: {said}");
+    Some(trace)
+}
+
+#[test]
+fn a_node_with_a_slow_way_to_its_server_is_answered_as_much_later() {
+    let Some(trace) = parted("a_node_with_a_slow_way_to_its_server", SLOWED) else { return };
+    let taken = taken_during(&trace, &trace.faults[0]);
+    assert!(!taken.is_empty() && taken.iter().all(|(_, took)| *took >= 100_000_000), "{taken:?}");
+}
+
+#[test]
+fn a_node_that_is_heard_and_hears_nothing_takes_no_event_before_it_does() {
+    let Some(trace) = parted("a_node_that_is_heard_and_hears_nothing", HALF_OPEN) else { return };
+    let fault = &trace.faults[0];
+    assert_eq!(taken_during(&trace, fault), [], "it was told of a commit");
+    let during = |t: u64| fault.t < t && t < fault.until.unwrap();
+    assert!(trace.offers.iter().any(|one| during(one.t)), "nothing was offered meanwhile");
+}
+
 #[tokio::test]
 async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_stopped() {
     if server("a_run_that_ends_before_its_database_server_is_back").is_none() {

@@ -34,10 +34,23 @@ impl Past {
         self.server.address("public").replace("/postgres?", "/here?")
     }
 
+    /// Takes all connections away, and no new ones.
+    fn close(&self) {
+        self.order("ALTER DATABASE here ALLOW_CONNECTIONS false");
+        self.order("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'here'");
+    }
+
+    /// Takes connections again.
+    fn reopen(&self) {
+        self.order("ALTER DATABASE here ALLOW_CONNECTIONS true");
+    }
+
     /// Notes how it is. Every connection is lost by that.
     fn note(&self) {
-        self.order("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'here'");
+        // Who tries to come back meanwhile would keep it from being copied.
+        self.close();
         self.order("CREATE DATABASE noted TEMPLATE here");
+        self.reopen();
     }
 
     /// Brings it back to how it was when that was noted last.
@@ -104,6 +117,25 @@ fn who_was_there_only_after_what_is_left_is_told_as_well() {
     past.go_back();
     let error = commit(&mut store, &world, &Command::Emit(after)).unwrap_err();
     assert!(matches!(error, StoreError::WentBack { .. }), "{error}");
+}
+
+#[test]
+fn a_database_that_takes_no_connections_for_now_is_waited_for() {
+    let Some(past) = Past::new("a_database_that_takes_no_connections_for_now") else { return };
+    let mut world = World::over(Schema::at_address(past.address()));
+    let lane = world.new_lane(WIDE);
+    let mut store = open(&past);
+    let event = Command::Emit(world.event(&[lane]));
+    past.close();
+    // The first loses its connection, the others get none.
+    for _ in 0..3 {
+        let error = store.commit(world.now, std::slice::from_ref(&event)).unwrap_err();
+        assert!(error.may_pass(), "{error}");
+    }
+    past.reopen();
+    commit(&mut store, &world, &event).unwrap();
+    let world = World::over(Schema::at_address(past.address()));
+    assert_eq!(world.total().accepted, 1);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{Conductor, text};
-use crate::database::{Barrier, Link};
+use crate::database::Link;
 use crate::driver::{self, Blow, Processes};
 use crate::fault::{Room, Step};
 use crate::run::operator::{Errand, Operator};
-use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Store};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Partition, Store};
 use crate::trace::{Fault, Record, Undone};
 
 impl Conductor<'_> {
@@ -38,8 +38,8 @@ impl Conductor<'_> {
                     FaultAction::DiskFull => {
                         self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
                     }
-                    FaultAction::Partition { cut } => {
-                        self.links_of(worker).for_each(|link| link.unbar(barrier(cut)));
+                    FaultAction::Partition(how) => {
+                        self.links_of(worker).for_each(|link| link.unbar(how));
                         Ok(())
                     }
                     FaultAction::ClockSkew { .. } => self.set_clocks(worker, 0),
@@ -85,7 +85,7 @@ impl Conductor<'_> {
             FaultAction::ClockStep { .. } => {
                 Err(std::io::Error::other("the machine's clock can't be set without privilege"))
             }
-            FaultAction::Partition { cut } => self.cut_off(worker, barrier(*cut)),
+            FaultAction::Partition(how) => self.cut_off(worker, *how),
             FaultAction::LockDatabase => return self.lock(fault),
             FaultAction::DatabaseRestart => return self.restart_database(fault),
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
@@ -140,8 +140,8 @@ impl Conductor<'_> {
         links.filter(move |(at, _)| worker.is_none_or(|one| one == *at)).map(|(_, link)| link)
     }
 
-    /// Lets nothing pass between a process, or all of them, and the database server.
-    fn cut_off(&self, worker: Option<usize>, barrier: Barrier) -> std::io::Result<()> {
+    /// Keeps a process, or all of them, and the database server from reaching each other.
+    fn cut_off(&self, worker: Option<usize>, how: Partition) -> std::io::Result<()> {
         if self.links.is_empty() {
             return Err(std::io::Error::other("the database server is not the harness's own"));
         }
@@ -150,7 +150,7 @@ impl Conductor<'_> {
                 "the sender has never come to the database by the address that it was given for this process",
             ));
         }
-        self.links_of(worker).for_each(|link| link.bar(barrier));
+        self.links_of(worker).for_each(|link| link.bar(how));
         Ok(())
     }
 
@@ -190,9 +190,4 @@ impl Conductor<'_> {
             )),
         }
     }
-}
-
-/// What is done to a link where it is cut, or else silenced.
-const fn barrier(cut: bool) -> Barrier {
-    if cut { Barrier::Cut } else { Barrier::Silence }
 }

@@ -37,6 +37,8 @@ pub(in crate::store) fn failure(doing: &'static str, error: &tokio_postgres::Err
         Some("08" | "57") => StoreError::Lost { doing, detail },
         Some("53") if *code == SqlState::DISK_FULL => StoreError::Full { doing, detail },
         Some("53") => StoreError::Lost { doing, detail },
+        // The database takes no connections for now.
+        Some("55") if told.parsed_severity() == Some(Severity::Fatal) => StoreError::Lost { doing, detail },
         Some("58") => StoreError::Io { doing, detail },
         // The transaction was ended while it waited for us.
         Some("25") => StoreError::Lost { doing, detail },
