@@ -202,7 +202,11 @@ impl OneWay {
     async fn pass_on(self, from: OwnedReadHalf, to: OwnedWriteHalf) -> io::Result<()> {
         let (said, heard) = mpsc::channel(PIECES_MAX);
         let listening = listen(from, said, self.passage.clone(), self.clock.clone());
-        tokio::try_join!(async { Ok(listening.await) }, self.say(heard, to)).map(drop)
+        let listening = async {
+            listening.await;
+            Ok(())
+        };
+        tokio::try_join!(listening, self.say(heard, to)).map(drop)
     }
 
     /// Says what was heard, each piece when it is due, in its order.
