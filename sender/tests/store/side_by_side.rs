@@ -7,7 +7,7 @@ use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{Claim, Emit, Fate, Renew, Settlement, Which};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::node::Announcement;
-use hookproof_sender::store::read::{Place, Reader as _};
+use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Handover, Placed, Record, TakenLane};
 use hookproof_sender::store::{Claimer, Command, Reply, Store};
 
