@@ -1,6 +1,21 @@
 //! Figures in the text form that Prometheus reads (version 0.0.4): a family's help, its type, then its samples.
+//!
+//! Handed on in pieces while they are read: with many subscribers the text is larger than all that a process knows of them, and
+//! whoever asks for it and does not read must not make it keep that.
 
-use std::fmt::Write;
+use std::convert::Infallible;
+use std::fmt::{self, Write};
+use std::pin::Pin;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::sync::mpsc;
+
+/// So much is handed on at once. Two such pieces at most are written and not taken: one that waits, and the one being written.
+const PIECE_BYTES: usize = 64 << 10;
+/// A sample is written whole: its family's name, its labels and its value.
+const SAMPLE_BYTES: usize = 1 << 10;
 
 /// What a figure may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +28,24 @@ pub(super) enum Type {
     Histogram,
 }
 
-/// The text, as far as it is written.
-#[derive(Debug, Default)]
-pub(super) struct Exposition(String);
+/// The text, as far as it is written and not handed on.
+pub(super) struct Exposition {
+    text: String,
+    pieces: mpsc::Sender<Bytes>,
+}
 
 impl Exposition {
     /// What the answer's content type has to be.
     pub(super) const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// The body that `write` writes as it is read, and no longer than that.
+    pub(super) fn body<W: Future<Output = Self> + Send + 'static>(write: impl FnOnce(Self) -> W) -> Body {
+        let (sender, pieces) = mpsc::channel(1);
+        let text = Self { text: String::with_capacity(PIECE_BYTES + SAMPLE_BYTES), pieces: sender };
+        let written = write(text);
+        let whole = async move { written.await.hand_on().await };
+        Body::from_stream(stream::unfold(Reading { writer: Some(Box::pin(whole)), pieces }, Reading::next))
+    }
 
     /// Begins a family. Its samples follow at once.
     pub(super) fn family<'a>(&'a mut self, name: &'static str, kind: Type, help: &str) -> Family<'a> {
@@ -34,13 +60,37 @@ impl Exposition {
         Family { text: self, name }
     }
 
-    pub(super) fn finish(self) -> String {
-        self.0
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{line}");
     }
 
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "{line}");
+    /// Waits until what was written before is being read.
+    async fn hand_on(&mut self) {
+        let piece = Bytes::copy_from_slice(self.text.as_bytes());
+        self.text.clear();
+        // Who reads is there, as it is who writes ([`Reading`]).
+        let _ = self.pieces.send(piece).await;
+    }
+}
+
+/// A text that is written by whoever reads it.
+struct Reading {
+    /// Until it has written everything. If it panics, the answer breaks off.
+    writer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pieces: mpsc::Receiver<Bytes>,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if let Some(writer) = &mut self.writer {
+            tokio::select! {
+                biased;
+                piece = self.pieces.recv() => return piece.map(|piece| (Ok(piece), self)),
+                () = writer => self.writer = None,
+            }
+        }
+        self.pieces.recv().await.map(|piece| (Ok(piece), self))
     }
 }
 
@@ -58,56 +108,131 @@ impl Family<'_> {
 
     /// One sample whose name goes on: `_bucket`, `_sum`, `_count`.
     pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
-        let labels: Vec<_> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let (name, value) = (self.name, value.into().0);
+        let (name, labels, value) = (self.name, Labels(labels), value.into());
         self.text.line(format_args!("{name}{suffix}{labels} {value}"));
+    }
+
+    /// After some samples, where there may be many more: waits until somebody reads them, if there are enough for a piece.
+    pub(super) async fn pause(&mut self) {
+        if self.text.text.len() >= PIECE_BYTES {
+            self.text.hand_on().await;
+        }
     }
 }
 
 /// A figure as it is written.
-pub(super) struct Value(String);
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    Count(u64),
+    /// Exactly so many.
+    Millionths(u64),
+}
 
 impl From<u64> for Value {
     fn from(value: u64) -> Self {
-        Self(value.to_string())
+        Self::Count(value)
     }
 }
 
 impl From<bool> for Value {
     fn from(value: bool) -> Self {
-        Self(u64::from(value).to_string())
+        Self::Count(value.into())
     }
 }
 
-impl Value {
-    /// A number of millionths, exactly.
-    pub(super) fn millionths(count: u64) -> Self {
-        Self(format!("{}.{:06}", count / 1_000_000, count % 1_000_000))
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Millionths(count) => write!(f, "{}.{:06}", count / 1_000_000, count % 1_000_000),
+        }
     }
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+/// What is said of a sample, in braces, if anything is.
+struct Labels<'a>(&'a [(&'a str, &'a str)]);
+
+impl fmt::Display for Labels<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, value)) in self.0.iter().enumerate() {
+            write!(f, "{}{name}=\"", if place == 0 { '{' } else { ',' })?;
+            for piece in value.split_inclusive(['\\', '"', '\n']) {
+                let plain = piece.trim_end_matches(['\\', '"', '\n']);
+                f.write_str(plain)?;
+                match &piece[plain.len()..] {
+                    "\n" => f.write_str("\\n")?,
+                    "" => {}
+                    special => write!(f, "\\{special}")?,
+                }
+            }
+            f.write_char('"')?;
+        }
+        if self.0.is_empty() { Ok(()) } else { f.write_char('}') }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt;
+
     use super::*;
 
-    #[test]
-    fn families_are_written_as_prometheus_reads_them() {
-        let mut text = Exposition::default();
-        let mut family = text.family("a_total", Type::Counter, "Things.");
-        family.sample(&[("name", "a \"b\"\\\n"), ("x", "y")], 7_u64);
-        family.sample(&[], true);
-        let mut family = text.family("b_seconds", Type::Histogram, "Whiles.");
-        family.with_suffix("_sum", &[], Value::millionths(1_000_001));
+    #[tokio::test]
+    async fn families_are_written_as_prometheus_reads_them() {
+        let body = Exposition::body(|mut text| async move {
+            let mut family = text.family("a_total", Type::Counter, "Things.");
+            family.sample(&[("name", "a \"b\"\\\n"), ("x", "y")], 7_u64);
+            family.sample(&[], true);
+            let mut family = text.family("b_seconds", Type::Histogram, "Whiles.");
+            family.with_suffix("_sum", &[], Value::Millionths(1_000_001));
+            text
+        });
         assert_eq!(
-            text.finish(),
+            body.collect().await.unwrap().to_bytes(),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{name=\"a \\\"b\\\"\\\\\\n\",x=\"y\"} 7\na_total 1\n\
              # HELP b_seconds Whiles.\n# TYPE b_seconds histogram\nb_seconds_sum 1.000001\n"
         );
+    }
+
+    /// A body of so many samples, and how many of them are written.
+    fn many(samples: usize) -> (Body, Arc<AtomicUsize>) {
+        let written = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&written);
+        let body = Exposition::body(move |mut text| async move {
+            let mut family = text.family("a", Type::Gauge, "Things.");
+            for _ in 0..samples {
+                family.sample(&[("name", "of a hundred bytes or so")], 1_u64);
+                count.fetch_add(1, Ordering::Relaxed);
+                family.pause().await;
+            }
+            text
+        });
+        (body, written)
+    }
+
+    #[tokio::test]
+    async fn what_nobody_reads_is_not_written() {
+        let (mut body, written) = many(1_000_000);
+        assert_eq!(written.load(Ordering::Relaxed), 0);
+        let line = "a{name=\"of a hundred bytes or so\"} 1\n".len();
+        let mut read = 0;
+        for _ in 0..20 {
+            read += body.frame().await.unwrap().unwrap().into_data().unwrap().len();
+            let ahead = (written.load(Ordering::Relaxed) * line).saturating_sub(read);
+            assert!(ahead <= 2 * (PIECE_BYTES + SAMPLE_BYTES), "{ahead} bytes are written and not read");
+        }
+        let before = written.load(Ordering::Relaxed);
+        drop(body);
+        assert!(before < 1_000_000 && Arc::strong_count(&written) == 1, "it would be written on");
+    }
+
+    #[tokio::test]
+    async fn all_of_it_comes() {
+        let (body, _) = many(100_000);
+        let text = body.collect().await.unwrap().to_bytes();
+        assert_eq!(text.split(|byte| *byte == b'\n').count(), 2 + 100_000 + 1);
     }
 }

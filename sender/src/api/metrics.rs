@@ -49,15 +49,17 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     let now = app.sender().clock().now();
     let figures = app.sender().read(move |reader| Figures::read(reader, now)).await??;
     let views = app.sender().views().await;
-    let mut text = Exposition::default();
-    totals(&mut text, &figures.status, app.shed());
-    lanes(&mut text, &figures, now);
-    under_way(&mut text, &UnderWay::of(&views));
-    owned(&mut text, &figures, &views, &app);
-    store(&mut text, &app.sender().health());
-    clock(&mut text, app.sender().clock());
+    let body = Exposition::body(|mut text| async move {
+        totals(&mut text, &figures.status, app.shed());
+        lanes(&mut text, &figures, now).await;
+        under_way(&mut text, &UnderWay::of(&views));
+        owned(&mut text, &figures, &views, &app).await;
+        store(&mut text, &app.sender().health());
+        clock(&mut text, app.sender().clock());
+        text
+    });
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE))];
-    Ok((StatusCode::OK, kind, text.finish()).into_response())
+    Ok((StatusCode::OK, kind, body).into_response())
 }
 
 /// What the store knows.
@@ -135,54 +137,67 @@ fn totals(text: &mut Exposition, status: &Status, shed: u64) {
     }
 }
 
-fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
-    let mut each = |name, kind, help, value: fn(&LaneStatus) -> u64| {
-        per_lane(text.family(name, kind, help), &figures.lanes, |lane| value(lane).into());
-    };
-    each("hookproof_delivered_total", Type::Counter, "Deliveries that endpoints took.", |lane| {
+/// A figure of each lane, by its name, what it may do and what it is.
+type OfLane<T, V> = (&'static str, Type, &'static str, fn(&T) -> V);
+
+/// What is dead falls when dead letters are redriven, so it is no counter.
+const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
+    ("hookproof_delivered_total", Type::Counter, "Deliveries that endpoints took.", |lane| {
         lane.counts.delivered
-    });
-    each("hookproof_failed_attempts_total", Type::Counter, "Attempts that failed.", |lane| {
+    }),
+    ("hookproof_failed_attempts_total", Type::Counter, "Attempts that failed.", |lane| {
         lane.counts.failed_attempts
-    });
-    each("hookproof_coalesced_total", Type::Counter, "Deliveries replaced by newer ones.", |lane| {
+    }),
+    ("hookproof_coalesced_total", Type::Counter, "Deliveries replaced by newer ones.", |lane| {
         lane.counts.coalesced
-    });
-    // It falls when dead letters are redriven, so it is no counter.
-    each("hookproof_dead", Type::Gauge, "Deliveries given up and not redriven.", |lane| lane.counts.dead);
-    each("hookproof_dead_kept", Type::Gauge, "Dead letters kept.", |lane| lane.counts.dead_kept);
-    each("hookproof_waiting", Type::Gauge, "Deliveries that wait.", |lane| lane.counts.waiting);
-    each("hookproof_waiting_max", Type::Gauge, "Deliveries that may wait.", |lane| lane.bounds.rows_max);
-    each("hookproof_waiting_bytes", Type::Gauge, "Bytes of bodies that wait.", |lane| {
-        lane.counts.waiting_bytes
-    });
-    each("hookproof_waiting_bytes_max", Type::Gauge, "Bytes of bodies that may wait.", |lane| {
+    }),
+    ("hookproof_dead", Type::Gauge, "Deliveries given up and not redriven.", |lane| lane.counts.dead),
+    ("hookproof_dead_kept", Type::Gauge, "Dead letters kept.", |lane| lane.counts.dead_kept),
+    ("hookproof_waiting", Type::Gauge, "Deliveries that wait.", |lane| lane.counts.waiting),
+    ("hookproof_waiting_max", Type::Gauge, "Deliveries that may wait.", |lane| lane.bounds.rows_max),
+    ("hookproof_waiting_bytes", Type::Gauge, "Bytes of bodies that wait.", |lane| lane.counts.waiting_bytes),
+    ("hookproof_waiting_bytes_max", Type::Gauge, "Bytes of bodies that may wait.", |lane| {
         lane.bounds.bytes_max
-    });
-    each("hookproof_retrying", Type::Gauge, "Deliveries that wait and were tried before.", |lane| {
+    }),
+    ("hookproof_retrying", Type::Gauge, "Deliveries that wait and were tried before.", |lane| {
         lane.counts.retrying
-    });
+    }),
+];
+
+async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
+    for (name, kind, help, value) in OF_STORED {
+        per_lane(text.family(name, kind, help), &figures.lanes, |lane| Some(value(lane).into())).await;
+    }
     let help = "How long the longest due delivery has been due; nothing, where an operator holds it back.";
     let family = text.family("hookproof_oldest_due_age_seconds", Type::Gauge, help);
     per_lane(family, &figures.lanes, |lane| {
         let due = lane.next.filter(|_| lane.state == LaneState::Active);
-        Value::millionths(due.map_or(0, |due| now.since(due).0 / 1_000))
-    });
-    let help = "How long attempts took of which something was sent.";
-    lengths(text, figures, ("hookproof_latency_seconds", help), |measured| &measured.answer);
-    let help = "From when an event was received to the first attempt of its delivery.";
-    lengths(text, figures, ("hookproof_first_attempt_seconds", help), |measured| &measured.first_attempt);
-    let help = "From when an event was received to the end of the attempt that delivered it.";
-    lengths(text, figures, ("hookproof_delivery_seconds", help), |measured| &measured.delivery);
+        Some(Value::Millionths(due.map_or(0, |due| now.since(due).0 / 1_000)))
+    })
+    .await;
+    for (name, help, measure) in LENGTHS {
+        lengths(text.family(name, Type::Histogram, help), figures, measure).await;
+    }
 }
 
-fn lengths(
-    text: &mut Exposition,
-    figures: &Figures,
-    (name, help): (&'static str, &'static str),
-    measure: fn(&Measured) -> &Histogram,
-) {
-    let mut family = text.family(name, Type::Histogram, help);
+/// How long things took, by name.
+const LENGTHS: [(&str, &str, fn(&Measured) -> &Histogram); 3] = [
+    ("hookproof_latency_seconds", "How long attempts took of which something was sent.", |measured| {
+        &measured.answer
+    }),
+    (
+        "hookproof_first_attempt_seconds",
+        "From when an event was received to the first attempt of its delivery.",
+        |measured| &measured.first_attempt,
+    ),
+    (
+        "hookproof_delivery_seconds",
+        "From when an event was received to the end of the attempt that delivered it.",
+        |measured| &measured.delivery,
+    ),
+];
+
+async fn lengths(mut family: Family<'_>, figures: &Figures, measure: fn(&Measured) -> &Histogram) {
     for lane in &figures.lanes {
         let Some(counted) = figures.latencies.get(&lane.lane).map(measure) else { continue };
         let labels = |le| [("subscriber", &*lane.id), ("name", &*lane.name), ("le", le)];
@@ -191,8 +206,9 @@ fn lengths(
         }
         family.with_suffix("_bucket", &labels("+Inf"), counted.samples());
         let [subscriber, name, _] = labels("");
-        family.with_suffix("_sum", &[subscriber, name], Value::millionths(counted.sum_us()));
+        family.with_suffix("_sum", &[subscriber, name], Value::Millionths(counted.sum_us()));
         family.with_suffix("_count", &[subscriber, name], counted.samples());
+        family.pause().await;
     }
 }
 
@@ -205,52 +221,57 @@ fn under_way(text: &mut Exposition, requests: &UnderWay) {
     one("hookproof_attempts_in_doubt", help, requests.in_doubt);
 }
 
-/// What the owner of lanes knows of them.
-fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app: &App) {
-    let views: BTreeMap<LaneId, &LaneView> = views.iter().map(|view| (view.lane, view)).collect();
-    let ours: Vec<_> = figures.lanes.iter().filter(|lane| views.contains_key(&lane.lane)).cloned().collect();
-    let mut each = |name, help, value: fn(&LaneView) -> Value| {
-        let family = text.family(name, Type::Gauge, help);
-        per_lane(family, &ours, |lane| {
-            views.get(&lane.lane).map_or_else(|| 0_u64.into(), |view| value(view))
-        });
-    };
-    each("hookproof_in_flight", "Attempts whose request may yet arrive.", |view| {
+/// What a lane's owner alone knows.
+const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
+    ("hookproof_in_flight", Type::Gauge, "Attempts whose request may yet arrive.", |view| {
         u64::from(view.in_flight).into()
-    });
-    each("hookproof_bucket_level", "How full the bucket is, in attempts.", |view| view.level.into());
-    each(
+    }),
+    ("hookproof_bucket_level", Type::Gauge, "How full the bucket is, in attempts.", |view| view.level.into()),
+    (
         "hookproof_share",
+        Type::Gauge,
         "How much of its contract a lane works at under pressure, from 0 to 1.",
-        |view| Value::millionths(u64::from(view.share_percent) * 10_000),
-    );
-    each(
+        |view| Value::Millionths(u64::from(view.share_percent) * 10_000),
+    ),
+    (
         "hookproof_latency_target_seconds",
+        Type::Gauge,
         "How long answers may take before the share is lowered; 0 while too few have come to say.",
-        |view| Value::millionths(view.target.unwrap_or_default().0 / 1_000),
-    );
-    each("hookproof_breaker_open", "Whether the breaker holds attempts back.", |view| {
+        |view| Value::Millionths(view.target.unwrap_or_default().0 / 1_000),
+    ),
+    ("hookproof_breaker_open", Type::Gauge, "Whether the breaker holds attempts back.", |view| {
         view.breaker_open.into()
-    });
-    each(
+    }),
+    (
         "hookproof_endpoint_pause_seconds",
+        Type::Gauge,
         "How much longer the endpoint wants to be left alone.",
-        |view| Value::millionths(view.paused_for.0 / 1_000),
-    );
+        |view| Value::Millionths(view.paused_for.0 / 1_000),
+    ),
+];
+
+/// What the owner of lanes knows of them.
+async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app: &App) {
+    let views: BTreeMap<LaneId, &LaneView> = views.iter().map(|view| (view.lane, view)).collect();
+    for (name, kind, help, value) in OF_OWNED {
+        let of_lane = |lane: &LaneStatus| views.get(&lane.lane).map(|view| value(view));
+        per_lane(text.family(name, kind, help), &figures.lanes, of_lane).await;
+    }
     let roster = app.sender().roster();
-    let family =
-        text.family("hookproof_bucket_burst", Type::Gauge, "How full the bucket may be, in attempts.");
-    per_lane(family, &ours, |lane| {
-        let burst = roster.get(lane.lane).map_or(0, |known| known.settings().contract().bucket().burst());
-        u64::from(burst).into()
-    });
+    let help = "How full the bucket may be, in attempts.";
+    per_lane(text.family("hookproof_bucket_burst", Type::Gauge, help), &figures.lanes, |lane| {
+        let burst = || roster.get(lane.lane).map_or(0, |known| known.settings().contract().bucket().burst());
+        views.contains_key(&lane.lane).then(|| Value::from(u64::from(burst())))
+    })
+    .await;
     let names: BTreeMap<LaneId, &LaneStatus> = figures.lanes.iter().map(|lane| (lane.lane, lane)).collect();
     let help = "The share of attempts that were answered 429 in the last 15 s, from 0 to 1.";
     let mut family = text.family("hookproof_answered_429_share", Type::Gauge, help);
     for (lane, attempts, limited) in share_429(&figures.seconds) {
         if let Some(lane) = names.get(&lane) {
             let share = limited.saturating_mul(1_000_000) / attempts.max(1);
-            family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], Value::millionths(share));
+            family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], Value::Millionths(share));
+            family.pause().await;
         }
     }
 }
@@ -286,7 +307,7 @@ fn store(text: &mut Exposition, health: &Health) {
 /// The steady clock beside the wall clock, as far as that is worth a word.
 fn clock(text: &mut Exposition, clock: Clock) {
     let mut one = |name, help, off: Option<Nanos>| {
-        let value = Value::millionths(off.map_or(0, |off| off.0 / 1_000));
+        let value = Value::Millionths(off.map_or(0, |off| off.0 / 1_000));
         text.family(name, Type::Gauge, help).sample(&[], value);
     };
     one(
@@ -297,8 +318,16 @@ fn clock(text: &mut Exposition, clock: Clock) {
     one("hookproof_clock_behind_seconds", "How far it is behind.", clock.behind());
 }
 
-fn per_lane(mut family: Family<'_>, lanes: &[LaneStatus], value: impl Fn(&LaneStatus) -> Value) {
+/// A sample for each of the lanes of which there is something to tell.
+async fn per_lane(
+    mut family: Family<'_>,
+    lanes: &[LaneStatus],
+    value: impl Fn(&LaneStatus) -> Option<Value>,
+) {
     for lane in lanes {
-        family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], value(lane));
+        if let Some(value) = value(lane) {
+            family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], value);
+            family.pause().await;
+        }
     }
 }
