@@ -180,8 +180,11 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
     }
 }
 
+/// Of what was measured, one part.
+type Measure = fn(&Measured) -> &Histogram;
+
 /// How long things took, by name.
-const LENGTHS: [(&str, &str, fn(&Measured) -> &Histogram); 3] = [
+const LENGTHS: [(&str, &str, Measure); 3] = [
     ("hookproof_latency_seconds", "How long attempts took of which something was sent.", |measured| {
         &measured.answer
     }),
@@ -197,7 +200,7 @@ const LENGTHS: [(&str, &str, fn(&Measured) -> &Histogram); 3] = [
     ),
 ];
 
-async fn lengths(mut family: Family<'_>, figures: &Figures, measure: fn(&Measured) -> &Histogram) {
+async fn lengths(mut family: Family<'_>, figures: &Figures, measure: Measure) {
     for lane in &figures.lanes {
         let Some(counted) = figures.latencies.get(&lane.lane).map(measure) else { continue };
         let labels = |le| [("subscriber", &*lane.id), ("name", &*lane.name), ("le", le)];

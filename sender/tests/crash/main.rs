@@ -115,6 +115,7 @@ fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan)
     sink.wait_for_events(&acknowledged);
     senders.into_iter().for_each(Serving::stop_in_order);
     assert!(acknowledged.len() > plan.kills, "{} events were acknowledged", acknowledged.len());
+    assert!(!confirmed.is_empty(), "no event was known to be delivered when a process was killed");
     let counts = judge_all(&sink.arrivals(), &kills, &confirmed, plan.burst);
     eprintln!(
         "{processes} processes, {} kills, {} events acknowledged, 0 lost; {counts}; burst {} and {RATE_PER_SECOND}/s kept \

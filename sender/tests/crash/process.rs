@@ -147,12 +147,15 @@ impl Database {
 
     /// The events that are delivered, as the database has it.
     pub(crate) fn confirmed(&self) -> Vec<String> {
-        let query = "SELECT e.id FROM deliveries d JOIN events e ON e.event = d.event WHERE d.state = 1";
+        let from =
+            |table| format!("SELECT e.id FROM {table} d JOIN events e USING (event) WHERE d.state = 1");
         let sql = match &self.place {
             Place::File(folder) => Connection::open(folder.path().join("sender.db")).unwrap(),
-            Place::Server(server) => return postgres_server::query(&server.address("public"), query),
+            Place::Server(server) => {
+                return postgres_server::query(&server.address("public"), &from("all_deliveries"));
+            }
         };
-        let mut query = sql.prepare(query).unwrap();
+        let mut query = sql.prepare(&from("deliveries")).unwrap();
         let made = |bits| PublicId::of_bits(Kind::Event, u128::from_be_bytes(bits)).to_string();
         query.query_map([], |row| row.get(0).map(made)).unwrap().map(Result::unwrap).collect()
     }

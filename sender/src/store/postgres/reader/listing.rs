@@ -134,20 +134,25 @@ pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32)
 
 pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
     let before = place.map_or(u64::MAX, |at| at[0]);
-    // So many are looked at; those that are wanted are read whole.
-    let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery < $1 ORDER BY delivery DESC LIMIT $2)
+    // So many are looked at; those that are wanted are read whole. None is looked for below as many that are done: among the others
+    // those would be passed over that left for there.
+    let lowest = "SELECT coalesce((SELECT delivery FROM done WHERE delivery < $1 ORDER BY delivery DESC OFFSET $2 LIMIT 1), 0)";
+    let low: DeliveryId = sql.one(lowest, &[&int(before), &LOOKED_AT_MAX])?.try_get(0)?;
+    let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery BETWEEN $6 AND $1 - 1
+            ORDER BY delivery DESC LIMIT $2)
         SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires
         FROM looked l JOIN all_deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
         WHERE ($3::int8 IS NULL OR l.lane = $3) AND ($4::int2 IS NULL OR l.state = $4)
         ORDER BY d.delivery DESC LIMIT $5";
-    let found = sql.query(query, &[&int(before), &LOOKED_AT_MAX, &of.lane, &of.place, &i64::from(max)])?;
+    let found =
+        sql.query(query, &[&int(before), &LOOKED_AT_MAX, &of.lane, &of.place, &i64::from(max), &low])?;
     let rows = found.iter().map(read_delivery).collect::<Read<Vec<_>>>()?;
     if let Some(next) = last_if_full(&rows, max, |row| [row.delivery.0, 0]) {
         return Ok((rows, Some(next)));
     }
     let looked = "SELECT count(*), min(delivery) FROM
-        (SELECT delivery FROM all_deliveries WHERE delivery < $1 ORDER BY delivery DESC LIMIT $2) l";
-    let row = sql.one(looked, &[&int(before), &LOOKED_AT_MAX])?;
+        (SELECT delivery FROM all_deliveries WHERE delivery BETWEEN $3 AND $1 - 1 ORDER BY delivery DESC LIMIT $2) l";
+    let row = sql.one(looked, &[&int(before), &LOOKED_AT_MAX, &low])?;
     let last: Option<DeliveryId> = row.try_get(1)?;
     let is_more = row.try_get::<_, i64>(0)? == LOOKED_AT_MAX;
     Ok((rows, last.filter(|_| is_more).map(|last| [last.0, 0])))

@@ -14,9 +14,12 @@ use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Bits, Count, size};
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
+/// The newest delivery is looked for among those that are done, and above it among the others: below it those would be passed over
+/// that left for there, for as long as a stranger's transaction keeps them.
 const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes,
-    coalesce((SELECT delivery FROM all_deliveries ORDER BY delivery DESC LIMIT 1), 0), (SELECT max(id) FROM outbox)
-    FROM state s";
+    greatest(d.newest, (SELECT delivery FROM deliveries WHERE delivery > d.newest ORDER BY delivery DESC LIMIT 1)),
+    (SELECT max(id) FROM outbox)
+    FROM state s, (SELECT coalesce((SELECT delivery FROM done ORDER BY delivery DESC LIMIT 1), 0) AS newest) d";
 
 /// Deliveries above a place, and which transactions have ended: of one moment.
 const ARRIVED: &str =
