@@ -138,7 +138,7 @@ pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u
     // those would be passed over that left for there.
     let lowest = "SELECT coalesce((SELECT delivery FROM done WHERE delivery < $1 ORDER BY delivery DESC OFFSET $2 LIMIT 1), 0)";
     let low: DeliveryId = sql.one(lowest, &[&int(before), &LOOKED_AT_MAX])?.try_get(0)?;
-    let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery BETWEEN $6 AND $1 - 1
+    let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery >= $6 AND delivery < $1
             ORDER BY delivery DESC LIMIT $2)
         SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires
         FROM looked l JOIN all_deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
@@ -151,11 +151,10 @@ pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u
         return Ok((rows, Some(next)));
     }
     let looked = "SELECT count(*), min(delivery) FROM
-        (SELECT delivery FROM all_deliveries WHERE delivery BETWEEN $3 AND $1 - 1 ORDER BY delivery DESC LIMIT $2) l";
+        (SELECT delivery FROM all_deliveries WHERE delivery >= $3 AND delivery < $1 ORDER BY delivery DESC LIMIT $2) l";
     let row = sql.one(looked, &[&int(before), &LOOKED_AT_MAX, &low])?;
-    let last: Option<DeliveryId> = row.try_get(1)?;
-    let is_more = row.try_get::<_, i64>(0)? == LOOKED_AT_MAX;
-    Ok((rows, last.filter(|_| is_more).map(|last| [last.0, 0])))
+    let end: DeliveryId = if row.try_get::<_, i64>(0)? == LOOKED_AT_MAX { row.try_get(1)? } else { low };
+    Ok((rows, (end.0 > 0).then_some([end.0, 0])))
 }
 
 pub(super) fn delivery(sql: &Link, delivery: DeliveryId) -> Read<Option<Delivery>> {
