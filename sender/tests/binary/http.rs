@@ -67,7 +67,7 @@ pub(crate) fn try_ask(
 pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Answer> {
     stream.set_read_timeout(Some(FOREVER))?;
     let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), None);
+    let (mut head, mut length, mut chunked) = (String::new(), None, false);
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {
@@ -80,10 +80,31 @@ pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Answer> {
         if let Some(value) = lower.strip_prefix("content-length: ") {
             length = value.trim().parse::<usize>().ok();
         }
+        chunked |= lower == "transfer-encoding: chunked\r\n";
         head.push_str(&line);
     }
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    let mut body = vec![0; length.unwrap_or(0)];
-    reader.read_exact(&mut body)?;
+    let mut body = Vec::new();
+    if chunked {
+        while read_chunk(&mut reader, &mut body)? {}
+    } else {
+        read_more(&mut reader, length.unwrap_or(0), &mut body)?;
+    }
     Ok(Answer { status, head, body })
+}
+
+/// Reads a chunk; whether it was one before the last.
+fn read_chunk(reader: &mut impl BufRead, body: &mut Vec<u8>) -> std::io::Result<bool> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let length = usize::from_str_radix(line.trim_end(), 16).map_err(std::io::Error::other)?;
+    read_more(reader, length, body)?;
+    reader.read_line(&mut line)?;
+    Ok(length > 0)
+}
+
+fn read_more(reader: &mut impl Read, length: usize, body: &mut Vec<u8>) -> std::io::Result<()> {
+    let from = body.len();
+    body.resize(from + length, 0);
+    reader.read_exact(&mut body[from..])
 }

@@ -207,7 +207,9 @@ impl Serving {
     pub(crate) fn figure(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
-        samples.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+        let values: Vec<f64> = samples.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+        assert!(!values.is_empty(), "no figure {name} in {text:?}");
+        values.iter().sum()
     }
 
     /// Hundredths of a second that it has spent on a processor.
