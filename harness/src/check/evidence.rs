@@ -46,7 +46,7 @@ pub struct Evidence<'a> {
     /// When processes were killed, asked to stop, stopped or gone, in order.
     pub(crate) upsets: Vec<u64>,
     /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
-    unwritable: Vec<(u64, u64)>,
+    unwritable: Vec<Unwritable>,
     /// When the run ended, or the last thing that was seen.
     pub(crate) end: u64,
     /// How far the sender's clock is ahead of the harness's, in nanoseconds.
@@ -99,7 +99,7 @@ impl<'a> Evidence<'a> {
             attempts,
             kills,
             upsets,
-            unwritable: unwritable(trace),
+            unwritable: unwritable(trace.faults.iter()),
             end,
             ahead,
         }
@@ -217,7 +217,8 @@ impl<'a> Evidence<'a> {
                 .trace
                 .faults
                 .iter()
-                .any(|fault| fault.cuts_off() && fault.t <= until && from <= fault.until.unwrap_or(fault.t))
+                .filter(|fault| fault.may_cut_off(self.scenario.sender.takeover_within.0))
+                .any(|fault| fault.t <= until && from <= fault.until.unwrap_or(fault.t))
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 
@@ -235,11 +236,11 @@ impl<'a> Evidence<'a> {
     }
 
     /// By when the sender has promised to have written down what it learnt at `t`: counted from when it could, where a
-    /// fault kept it from that by then.
+    /// fault kept it from that by then, and from as much later as a fault made that.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
-        let writable = self.unwritable.iter().fold(t, |writable, (from, until)| {
-            if *from <= writable.saturating_add(promised) { writable.max(*until) } else { writable }
+        let writable = self.unwritable.iter().fold(t, |writable, one| {
+            if one.from <= writable.saturating_add(promised) { one.over_for(writable) } else { writable }
         });
         writable.saturating_add(promised)
     }
@@ -250,13 +251,10 @@ impl<'a> Evidence<'a> {
         let name = format!("worker {worker}");
         let concerns = |fault: &&Fault| {
             let whom = fault.detail.as_deref().and_then(|detail| detail.split(',').next());
-            fault.keeps_from_writing() && fault.t <= until && whom.is_none_or(|whom| whom == name)
+            fault.t <= until && whom.is_none_or(|whom| whom == name)
         };
-        let faults = self.trace.faults.iter().filter(concerns);
-        let mut kept: Vec<(u64, u64)> = faults.filter_map(|fault| Some((fault.t, fault.until?))).collect();
-        kept.sort_unstable();
-        let over = |from: u64, (_, end): (u64, u64)| from.max(end);
-        kept.into_iter().filter(|(_, end)| *end > asked).fold(asked, over)
+        let kept = unwritable(self.trace.faults.iter().filter(concerns));
+        kept.iter().filter(|one| one.until > asked).fold(asked, |from, one| one.over_for(from))
     }
 
     /// Whether a process was killed or stopped before the sender must have written down how a request ended, so that the
@@ -299,11 +297,30 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn unwritable(trace: &Trace) -> Vec<(u64, u64)> {
-    let hindered = trace.faults.iter().filter(|fault| fault.keeps_from_writing());
-    let mut hindered: Vec<(u64, u64)> = hindered.filter_map(|fault| Some((fault.t, fault.until?))).collect();
-    hindered.sort_unstable();
-    hindered
+/// A time in which nothing can be written down, or that only later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Unwritable {
+    from: u64,
+    until: u64,
+    later_by: u64,
+}
+
+impl Unwritable {
+    /// From when on it keeps nobody any more from writing down what was known at `t`.
+    fn over_for(self, t: u64) -> u64 {
+        t.max(self.until.min(t.saturating_add(self.later_by)))
+    }
+}
+
+/// Those of some faults, in order.
+fn unwritable<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Unwritable> {
+    let hinders = |fault: &Fault| {
+        let later_by = if fault.keeps_from_writing() { u64::MAX } else { fault.slows_writing() };
+        (later_by > 0).then_some(Unwritable { from: fault.t, until: fault.until?, later_by })
+    };
+    let mut found: Vec<Unwritable> = faults.filter_map(hinders).collect();
+    found.sort_unstable();
+    found
 }
 
 fn ending(trace: &Trace) -> u64 {

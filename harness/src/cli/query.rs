@@ -276,6 +276,7 @@ mod tests {
                 action: endpoint.clone(),
                 until: Some(1),
                 detail: text(),
+                delay: Some(1),
                 plan: Some(0),
             }),
             Record::Process(Process { t, worker: 0, event: ProcessEvent::Exited, status: text() }),

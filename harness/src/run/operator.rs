@@ -140,7 +140,8 @@ impl Operator {
         let (action, t) = (errand.plan.action.name(), self.clock.now());
         // Who is broken off here leaves a server that never came back: nothing that the sender could recover from.
         let until = Some(u64::MAX);
-        let fault = Fault { t, action: action.to_owned(), until, detail: None, plan: errand.place };
+        let fault =
+            Fault { t, action: action.to_owned(), until, detail: None, delay: None, plan: errand.place };
         let mut lasting = Lasting { recorder: &self.recorder, fault: Some(fault) };
         if let Err(error) = server.stop().await {
             lasting.fault = None;
@@ -172,7 +173,14 @@ impl Operator {
         let Errand { plan, place, .. } = errand;
         let until = (plan.lasts.0 > 0).then(|| from.saturating_add(plan.lasts.0));
         let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
-        self.recorder.keep(Record::Fault(Fault { t: self.clock.now(), action, until, detail, plan: *place }));
+        self.recorder.keep(Record::Fault(Fault {
+            t: self.clock.now(),
+            action,
+            until,
+            detail,
+            delay: None,
+            plan: *place,
+        }));
     }
 
     /// Asks until somebody answers.

@@ -167,6 +167,15 @@ impl FaultAction {
         Some(if *back { -by } else { by })
     }
 
+    /// By how much later, each way, whatever a process and its store say to each other comes. None for what delays nothing.
+    #[must_use]
+    pub const fn delay(&self) -> Option<Duration> {
+        match self {
+            Self::Partition(Partition::Delay(by)) => Some(*by),
+            _ => None,
+        }
+    }
+
     /// Whether it is something an operator does through the sender's API, rather than something that befalls it.
     #[must_use]
     pub const fn is_operation(&self) -> bool {

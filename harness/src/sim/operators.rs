@@ -68,7 +68,7 @@ impl<'a> World<'a> {
         let until = (plan.lasts.0 > 0).then(|| at.saturating_add(plan.lasts.0));
         let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
         let plan = Fault::place(&self.given.scenario.faults, plan);
-        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, plan }))
+        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, delay: None, plan }))
     }
 
     /// The process is no more that was asked: somebody else will be.

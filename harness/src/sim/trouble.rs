@@ -16,6 +16,9 @@ use crate::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
 
 /// How long a process takes from its start until it is ready.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
+/// How often a process and its store answer each other for one commit: what it locks, what it reads, what it writes.
+const EXCHANGES_OF_A_COMMIT: u64 = 3;
+
 impl<'a> World<'a> {
     /// A fault begins, or ends.
     pub(super) fn trouble(&mut self, place: usize) -> Result<(), SimError> {
@@ -67,8 +70,12 @@ impl<'a> World<'a> {
             }
             FaultAction::Partition(Partition::Delay(by)) => {
                 let until = self.now.saturating_add(lasts);
-                let both_ways = by.0.saturating_mul(2);
-                concerned.into_iter().for_each(|worker| self.slots[worker].delayed = (until, both_ways));
+                let later_by = by.0.saturating_mul(2 * EXCHANGES_OF_A_COMMIT);
+                for worker in concerned {
+                    let delays = &mut self.slots[worker].delays;
+                    delays.push((until, later_by));
+                    delays.sort_unstable();
+                }
             }
             FaultAction::DiskFull
             | FaultAction::LockDatabase
@@ -93,7 +100,8 @@ impl<'a> World<'a> {
         let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
         let until = (lasts > 0).then(|| self.now.saturating_add(lasts));
         let action = fault.action.name().to_owned();
-        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, plan }))
+        let delay = fault.action.delay().map(|delay| delay.0);
+        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, delay, plan }))
     }
 
     fn concerned(&self, fault: &FaultPlan) -> Result<Vec<usize>, SimError> {

@@ -44,8 +44,8 @@ pub(super) struct WorkerSlot {
     pub(super) again_after: u64,
     /// Until when it can't write to the store.
     pub(super) blocked_until: u64,
-    /// Until when its commits take longer, and by how much.
-    pub(super) delayed: (u64, u64),
+    /// Until when its commits take longer, and by how much: of each fault that makes them, as they end.
+    pub(super) delays: Vec<(u64, u64)>,
 }
 
 /// The faults, and what lasts of them.
@@ -129,8 +129,9 @@ impl World<'_> {
 
     /// How much longer than usual a commit takes that a process begins now. What is under way when that is over comes at once.
     pub(super) fn delay(&self, worker: usize) -> u64 {
-        let (until, by) = self.slots[worker].delayed;
-        by.min(until.saturating_sub(self.now))
+        let lasting = || self.slots[worker].delays.iter().filter(|(until, _)| *until > self.now);
+        let all = lasting().map(|(_, by)| *by).fold(0, u64::saturating_add);
+        lasting().fold(all, |left, (until, by)| left.min((until - self.now).max(left.saturating_sub(*by))))
     }
 
     pub(super) fn is_frozen(&self, worker: usize, generation: u64) -> bool {

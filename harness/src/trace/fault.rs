@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::FaultPlan;
+use crate::scenario::{FaultPlan, SECOND};
 
 /// Something was done to the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,26 +18,43 @@ pub struct Fault {
     /// Whom or what it concerned: a worker, a subscriber, a new limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// By how many nanoseconds whatever a process and its store say to each other comes later, each way, where it comes at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<u64>,
     /// Which of the scenario's faults it was, from 0; traces of older versions don't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<u32>,
 }
 
 impl Fault {
-    /// Whether it keeps the sender from its work for as long as it lasts.
+    /// As often a process and its store may answer each other until something is written down. On a connection that is new,
+    /// everything is said for the first time.
+    const EXCHANGES: u64 = 16;
+
+    /// Whether it keeps the sender from its work for as long as it lasts, or makes that slow enough to be seen from outside.
     pub(crate) fn hinders(&self) -> bool {
-        self.keeps_from_writing() || self.action == "clock-step"
+        self.keeps_from_writing() || self.action == "clock-step" || self.slows_writing() >= SECOND
     }
 
     /// Whether the sender can write nothing down for as long as it lasts.
     pub(crate) fn keeps_from_writing(&self) -> bool {
         let words = ["lock-database", "database-restart", "disk-full", "stop", "partition"];
-        words.contains(&self.action.as_str())
+        self.delay.is_none() && words.contains(&self.action.as_str())
+    }
+
+    /// By how much later, at most, what the sender writes down is written meanwhile. What is under way at its end comes at once.
+    pub(crate) fn slows_writing(&self) -> u64 {
+        self.delay.unwrap_or(0).saturating_mul(2 * Self::EXCHANGES)
     }
 
     /// Whether it takes from a process what it knows, for others or for good: that is not written down where they look.
     pub(crate) fn cuts_off(&self) -> bool {
-        self.action == "partition"
+        self.action == "partition" && self.delay.is_none()
+    }
+
+    /// Whether a process may lose its lanes to another one by it, as it can't say in time that it lives.
+    pub(crate) fn may_cut_off(&self, takeover_within: u64) -> bool {
+        self.cuts_off() || (self.delay.is_some() && self.slows_writing() >= takeover_within)
     }
 
     /// Which of a scenario's faults one of them is.
@@ -132,8 +149,14 @@ mod tests {
         use ProcessEvent::{Exited, Killed, Started};
 
         let process = |t, worker, event| Process { t, worker, event, status: None };
-        let fault =
-            |t, plan| Fault { t, action: "kill".to_owned(), until: None, detail: None, plan: Some(plan) };
+        let fault = |t, plan| Fault {
+            t,
+            action: "kill".to_owned(),
+            until: None,
+            detail: None,
+            delay: None,
+            plan: Some(plan),
+        };
         let undone = |worker| Undone {
             t: 40,
             action: "kill".to_owned(),

@@ -128,7 +128,7 @@ fn locks_that_follow_each_other_without_a_gap_excuse_as_one() {
             killed(700 * MS)(trace);
             for (t, until) in [(2_900 * MS, 3_350 * MS), (second, second + 500 * MS)] {
                 let (action, until) = ("lock-database".to_owned(), Some(until));
-                trace.faults.push(Fault { t, action, until, detail: None, plan: None });
+                trace.faults.push(Fault { t, action, until, detail: None, delay: None, plan: None });
             }
         };
         check("duplicate.bounded", "", locked, expected);

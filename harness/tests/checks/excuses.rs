@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
 pub(crate) fn fault(t: u64, action: &str, until: Option<u64>) -> Fault {
-    Fault { t, action: action.to_owned(), until, detail: None, plan: Some(0) }
+    Fault { t, action: action.to_owned(), until, detail: None, delay: None, plan: Some(0) }
 }
 
 pub(crate) fn process(t: u64, event: ProcessEvent) -> Process {
@@ -406,6 +406,14 @@ fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
     }
 }
 
+/// The same, and the way between the process and its store is longer by `delay`, each way, from half a second to `until`.
+fn forgotten_behind_a_long_way(killed: u64, delay: u64, until: u64) -> impl Fn(&mut Trace) {
+    move |trace| {
+        forgotten(killed, None)(trace);
+        trace.faults.push(Fault { delay: Some(delay), ..fault(SECOND / 2, "partition", Some(until)) });
+    }
+}
+
 #[test]
 fn a_pause_that_could_not_be_written_down_before_a_kill_is_known_to_nobody() {
     let more = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"30s\"";
@@ -416,5 +424,23 @@ fn a_pause_that_could_not_be_written_down_before_a_kill_is_known_to_nobody() {
         check(id, more, forgotten(5 * SECOND, locked), Status::Inconclusive);
         // It was over by then, and there was time enough.
         check(id, more, forgotten(8 * SECOND, Some((SECOND / 2, 2 * SECOND))), broken);
+    }
+}
+
+#[test]
+fn what_only_comes_later_is_written_down_later_and_not_lost() {
+    let more = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"30s\"";
+    for (id, broken) in [("retry.after-429", Status::Fail), ("retry.after-endpoint", Status::Warn)] {
+        let behind =
+            |killed, delay, until| forgotten_behind_a_long_way(killed * SECOND, delay * MS, until * SECOND);
+        // Answered at 1 s: 32 ways of 50 ms later it is written down, that of 200 ms by 7.4 s.
+        check(id, more, behind(2, 50, 60), Status::Inconclusive);
+        check(id, more, behind(5, 50, 60), broken);
+        check(id, more, behind(5, 200, 60), Status::Inconclusive);
+        check(id, more, behind(8, 200, 60), broken);
+        // What is under way at its end comes at once.
+        check(id, more, behind(5, 200, 3), broken);
+        // Who can't say for a minute that it lives may have lost its lanes to another one.
+        check(id, more, behind(5, 2_000, 3), Status::Inconclusive);
     }
 }

@@ -8,7 +8,7 @@ use crate::build::{self, check};
 const SECOND: u64 = 1_000_000_000;
 
 fn fault(t: u64, action: &str, detail: Option<&str>, plan: Option<u32>) -> Fault {
-    Fault { t, action: action.to_owned(), until: None, detail: detail.map(str::to_owned), plan }
+    Fault { t, action: action.to_owned(), until: None, detail: detail.map(str::to_owned), delay: None, plan }
 }
 
 /// Two limits are planned, and the second one alone was made; three arrivals follow within a second.

@@ -17,6 +17,7 @@ fn open_at(t: u64, count: u64) -> impl Fn(&mut Trace) {
             action: "limit".to_owned(),
             until: None,
             detail: None,
+            delay: None,
             plan: Some(0),
         });
         for place in 0..count {

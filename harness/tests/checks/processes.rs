@@ -6,6 +6,7 @@ use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
 use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
 
 fn at(t: u64, worker: u32, event: ProcessEvent, status: Option<&str>) -> Process {
     Process { t, worker, event, status: status.map(str::to_owned) }
@@ -56,9 +57,27 @@ fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
         let bereft = |trace: &mut Trace| {
             lives(events)(trace);
             let (action, until) = ("database-restart".to_owned(), Some(until * SECOND));
-            trace.faults.push(Fault { t: 3 * SECOND, action, until, detail: None, plan: None });
+            trace.faults.push(Fault { t: 3 * SECOND, action, until, detail: None, delay: None, plan: None });
         };
         check("process.exits", "", bereft, expected);
+    }
+}
+
+#[test]
+fn what_only_comes_later_keeps_nobody_from_ending_for_longer_than_that() {
+    use ProcessEvent::{Asked, Exited};
+    let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
+    // Asked at 4 s, 32 times as much later it can have written everything down.
+    for (delay_ms, until, expected) in
+        [(100, 20_000, Status::NotApplicable), (1, 20_000, Status::Fail), (100, 4_500, Status::Fail)]
+    {
+        let behind = |trace: &mut Trace| {
+            lives(failed)(trace);
+            let (t, until, detail) = (3 * SECOND, Some(until * MS), Some("worker 0".to_owned()));
+            let (action, delay) = ("partition".to_owned(), Some(delay_ms * MS));
+            trace.faults.push(Fault { t, action, until, detail, delay, plan: None });
+        };
+        check("process.exits", "[sender]\nworkers = 2", behind, expected);
     }
 }
 
@@ -75,7 +94,14 @@ fn what_kept_another_process_from_writing_or_came_later_excuses_no_end() {
         let cut_off = |trace: &mut Trace| {
             lives(failed)(trace);
             let (t, until, detail) = (from * SECOND, Some(20 * SECOND), Some(whom.to_owned()));
-            trace.faults.push(Fault { t, action: "partition".to_owned(), until, detail, plan: None });
+            trace.faults.push(Fault {
+                t,
+                action: "partition".to_owned(),
+                until,
+                detail,
+                delay: None,
+                plan: None,
+            });
         };
         check("process.exits", "[sender]\nworkers = 2", cut_off, expected);
     }

@@ -27,7 +27,7 @@ fn restarted(scenario: &Scenario, second: u64, third: u64) -> Trace {
     let mut trace = trace(scenario, &[1_000 * MILLI, second, third]);
     let until = Some(READY);
     let plan = Some(0);
-    trace.faults.push(Fault { t: DOWN, action: "kill".to_owned(), until, detail: None, plan });
+    trace.faults.push(Fault { t: DOWN, action: "kill".to_owned(), until, detail: None, delay: None, plan });
     use ProcessEvent::{Exited, Killed, Ready, Started};
     let events =
         [(0, Started), (1, Ready), (DOWN, Killed), (DOWN + 1, Exited), (READY - 1, Started), (READY, Ready)];
@@ -169,7 +169,14 @@ fn what_hides_arrivals_or_befalls_the_sender_again_says_nothing() {
     check(ROOMY, stall, 6_000, as_it_is, Status::Inconclusive);
     let locked = |trace: &mut Trace| {
         let (t, until) = (1_400 * MILLI, Some(5_000 * MILLI));
-        trace.faults.push(Fault { t, action: "lock-database".to_owned(), until, detail: None, plan: None });
+        trace.faults.push(Fault {
+            t,
+            action: "lock-database".to_owned(),
+            until,
+            detail: None,
+            delay: None,
+            plan: None,
+        });
     };
     check(ROOMY, "", 6_000, locked, Status::Inconclusive);
     let again = |trace: &mut Trace| trace.processes.push(process(2_000 * MILLI, ProcessEvent::Killed));

@@ -155,3 +155,36 @@ fn a_store_that_has_not_written_for_a_second_takes_no_events() {
     let trace = traced("locked", &format!("drain = \"30s\"\n{STEADY}{locked}"));
     assert!(trace.refused.is_empty(), "a writer waits five seconds for another one");
 }
+
+#[test]
+fn what_makes_a_way_longer_adds_up_and_is_gone_once_over() {
+    let delayed = |faults: &[(u64, u64)]| {
+        let fault = |(by, lasts): &(u64, u64)| {
+            format!(
+                "[[fault]]\nat = \"2s\"\ndo = \"partition\"\nhow = \"delay\"\nby = \"{by}ms\"\nlasts = \"{lasts}ms\"\n"
+            )
+        };
+        let text = faults.iter().map(fault).collect::<String>();
+        let trace =
+            traced("delayed", &format!("drain = \"30s\"\n[sender]\nstore = \"postgres\"\n{STEADY}{text}"));
+        assert_eq!(trace.faults.iter().filter(|fault| fault.delay.is_some()).count(), faults.len());
+        trace.arrivals.iter().map(|one| one.t).collect::<Vec<_>>()
+    };
+    // What a scenario is called and says decides what is drawn, so that no two runs are alike to the nanosecond.
+    let alike = |one: &[u64], other: &[u64]| {
+        one.len() == other.len()
+            && one.iter().zip(other).all(|(one, other)| one.abs_diff(*other) < SECOND / 40)
+    };
+    let (never, once) = (delayed(&[]), delayed(&[(60, 3_000)]));
+    assert!(alike(&delayed(&[(20, 3_000), (40, 3_000)]), &once));
+    // Each commit is answered three times, each time 120 ms later; what is under way at the end comes at once.
+    let later = |times: &[u64]| times.iter().zip(&never).map(|(t, never)| t.saturating_sub(*never)).max();
+    assert!(later(&once).is_some_and(|most| most > 3 * 120 * SECOND / 1_000), "{once:?} {never:?}");
+    let after =
+        |times: &[u64]| times.iter().filter(|t| **t > 5 * SECOND + SECOND / 40).copied().collect::<Vec<_>>();
+    assert!(alike(&after(&once), &after(&never)), "{once:?} {never:?}");
+    // Once the first is over, the second goes on alone.
+    let (both, second) = (delayed(&[(2_000, 1_000), (60, 3_000)]), delayed(&[(60, 3_000)]));
+    let from = |times: &[u64]| times.iter().filter(|t| **t > 4 * SECOND).count();
+    assert!(!alike(&both, &second) && from(&both).abs_diff(from(&second)) < 20, "{both:?} {second:?}");
+}

@@ -207,7 +207,8 @@ impl Serving {
     pub(crate) fn figure(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
-        let values: Vec<f64> = samples.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+        let values: Vec<f64> =
+            samples.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
         assert!(!values.is_empty(), "no figure {name} in {text:?}");
         values.iter().sum()
     }

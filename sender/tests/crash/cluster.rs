@@ -111,7 +111,8 @@ const WATCH: &str = "CREATE TABLE takings (lane int8, at timestamptz DEFAULT clo
     SELECT 1";
 
 /// What was recorded for one who had lost the lane, which another one may have claimed by then: events and paths.
-const RECORDED_LATE: &str = "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM recordings r JOIN done d USING (delivery)
+const RECORDED_LATE: &str =
+    "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM recordings r JOIN done d USING (delivery)
     JOIN events e USING (event) JOIN subscribers s USING (lane) WHERE EXISTS (
         SELECT 1 FROM takings t JOIN attempts a ON a.delivery = r.delivery AND a.outcome = 0
         WHERE t.lane = d.lane AND t.at < r.at AND a.at < (extract(epoch FROM t.at) * 1000000)::int8 * 1000)";

@@ -102,7 +102,8 @@ impl Conductor<'_> {
         let from = if crate::fault::ends(&fault.action) { fault.at.0 } else { t };
         let until = (lasts > 0).then(|| from.saturating_add(lasts).max(t));
         let action = fault.action.name().to_owned();
-        self.recorder.keep(Record::Fault(Fault { t, action, until, detail, plan }));
+        let delay = fault.action.delay().map(|delay| delay.0);
+        self.recorder.keep(Record::Fault(Fault { t, action, until, detail, delay, plan }));
     }
 
     /// Takes back what was struck, and goes on all the same.

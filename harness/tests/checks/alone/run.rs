@@ -135,7 +135,7 @@ impl Run {
     /// The first fault that the scenario plans is done.
     pub(super) fn fault(&mut self, t: u64, action: &str, until: u64) -> &mut Self {
         let (action, until) = (action.to_owned(), (until > t).then_some(until * MS));
-        self.trace.faults.push(Fault { t: t * MS, action, until, detail: None, plan: Some(0) });
+        self.trace.faults.push(Fault { t: t * MS, action, until, detail: None, delay: None, plan: Some(0) });
         self
     }
 
