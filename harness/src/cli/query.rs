@@ -35,7 +35,7 @@ const TABLES: [(&str, &str); 23] = [
     ),
     ("answer", "t, end, n, status, retry_after, whole"),
     ("cut", "t, endpoint, n, how, began, token"),
-    ("fault", "t, do, until, detail, plan"),
+    ("fault", "t, do, until, detail, delay, plan"),
     ("process", "t, worker, event, status"),
     (
         "depth",
