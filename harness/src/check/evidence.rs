@@ -10,6 +10,7 @@ use super::delivery::{deliveries, small};
 use super::epochs::{Epoch, epochs};
 pub(crate) use super::exchange::{Exchange, Outcome};
 use super::exchange::{exchanges, unread};
+use super::unwritable::{Unwritable, unwritable};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
 use crate::trace::{Cut, Fault, Handshake, Process, ProcessEvent, Trace};
@@ -295,32 +296,6 @@ impl<'a> Evidence<'a> {
             ..self.witness(delivery.lane, arrivals, format!("event {}: {what}", delivery.token))
         }
     }
-}
-
-/// A time in which nothing can be written down, or that only later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Unwritable {
-    from: u64,
-    until: u64,
-    later_by: u64,
-}
-
-impl Unwritable {
-    /// From when on it keeps nobody any more from writing down what was known at `t`.
-    fn over_for(self, t: u64) -> u64 {
-        t.max(self.until.min(t.saturating_add(self.later_by)))
-    }
-}
-
-/// Those of some faults, in order.
-fn unwritable<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Unwritable> {
-    let hinders = |fault: &Fault| {
-        let later_by = if fault.keeps_from_writing() { u64::MAX } else { fault.slows_writing() };
-        (later_by > 0).then_some(Unwritable { from: fault.t, until: fault.until?, later_by })
-    };
-    let mut found: Vec<Unwritable> = faults.filter_map(hinders).collect();
-    found.sort_unstable();
-    found
 }
 
 fn ending(trace: &Trace) -> u64 {

@@ -68,6 +68,7 @@ mod strays;
 mod truth;
 mod undone;
 mod unsettled;
+mod unwritable;
 pub mod verdict;
 mod word;
 
