@@ -293,16 +293,35 @@ fn program(from: &str, to: &str) -> Child {
 /// Kills it with SIGKILL once it has told of a table.
 fn killed_after(table: &str, from: &str, to: &str) {
     let mut moving = program(from, to);
-    let lines = BufReader::new(moving.stdout.take().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.starts_with(table)), "{table} is not told of");
+    let mut lines = BufReader::new(moving.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let told = lines.any(|line| line.starts_with(table));
     moving.kill().unwrap();
-    moving.wait().unwrap();
+    let output = moving.wait_with_output().unwrap();
+    assert!(told, "{table} is not told of: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[track_caller]
 fn done(from: &str, to: &str) {
     let output = program(from, to).wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Others keep tables in that database too, and lock them for as long as they like.
+#[test]
+fn a_move_waits_for_no_table_that_is_not_its_own() {
+    const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'not_ours'::regclass";
+    let Some(address) = new_schema("a_move_waits_for_no_table_that_is_not_its_own") else { return };
+    let world = filled();
+    execute(&address, "CREATE TABLE not_ours (id int8)");
+    let _held = hold(&address, "BEGIN; LOCK TABLE not_ours");
+    let mut moving = program(&world.backend.path().display().to_string(), &address);
+    while moving.try_wait().unwrap().is_none() {
+        if query(&address, WAITING) != ["0"] {
+            moving.kill().unwrap();
+            panic!("it waits for a table of somebody else");
+        }
+    }
+    assert!(moving.wait().unwrap().success());
 }
 
 #[test]
