@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{hookproof, ours, python::python, shipped};
 
-const QUIET: &str = "name = \"quiet\"\ndrain = \"10s\"\n[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\n\
+const QUIET: &str = "name = \"quiet\"\ndrain = \"10s\"\nlinger = \"500ms\"\n[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\n\
                      name = \"one\"\nlimit = { rate = \"1000/s\", burst = 50, in_flight = 10 }\n";
 
 #[test]

@@ -64,7 +64,7 @@ impl Sender for Patient {
     }
 }
 
-const BURST: &str = "name = \"burst\"\ndrain = \"20s\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\n\
+const BURST: &str = "name = \"burst\"\ndrain = \"20s\"\nlinger = \"500ms\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\n\
                      name = \"one\"\nlimit = { rate = \"20/s\", burst = 2, in_flight = 2 }\n";
 const UNSIGNED: &str = "[sign]\nalgorithm = \"none\"\nid = \"x-id\"";
 

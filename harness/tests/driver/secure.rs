@@ -146,7 +146,7 @@ fn a_sender_behind_a_proxy_that_asks_for_a_certificate_is_spoken_to() {
 
 #[test]
 fn a_token_of_the_environment_is_in_nothing_that_a_run_leaves_behind() {
-    const SCENARIO: &str = "name = \"quiet\"\ndrain = \"10s\"\n[[traffic]]\nshape = \"steady\"\nrate = \"20/s\"\nlasts = \"1s\"\n\
+    const SCENARIO: &str = "name = \"quiet\"\ndrain = \"10s\"\nlinger = \"500ms\"\n[[traffic]]\nshape = \"steady\"\nrate = \"20/s\"\nlasts = \"1s\"\n\
                             [[subscriber]]\nname = \"one\"\nlimit = { rate = \"100/s\", burst = 50, in_flight = 10 }\n";
     let folder = tempfile::tempdir().unwrap();
     let front = Front::open(folder.path());

@@ -26,6 +26,7 @@ use super::*;
 const WAITING: &str = r#"
 name = "waiting"
 drain = "20s"
+linger = "500ms"
 [[traffic]]
 shape = "steady"
 rate = "60/s"

@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const QUIET: &str = r#"
 name = "quiet"
 drain = "10s"
+linger = "500ms"
 [[traffic]]
 shape = "steady"
 rate = "50/s"
@@ -35,8 +36,9 @@ limit = { rate = "200/s", burst = 100, in_flight = 20 }
 fn served_by_two(name: &str, subscribers: u32) -> String {
     format!(
         r#"
-name  = "{name}"
-drain = "20s"
+name   = "{name}"
+drain  = "20s"
+linger = "500ms"
 [sender]
 workers         = 2
 takeover_within = "10s"

@@ -16,8 +16,9 @@ use crate::postgres_server::{Fsync, Private, execute, none, query};
 use crate::{Run, lives};
 
 const SHARED: &str = r#"
-name  = "shared"
-drain = "20s"
+name   = "shared"
+drain  = "20s"
+linger = "500ms"
 [sender]
 store           = "postgres"
 workers         = 2
