@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hookproof_sender::dispatch::{Answered, AttemptEnd, Effect, Event, NewAttempt, Order};
 use hookproof_sender::engine::{Answer, DeliveryId, Nanos, Outcome, StoreTime};
-use hookproof_sender::store::command::{Command, Fate, Settlement};
+use hookproof_sender::store::command::{Command, Fate, Renew, Settlement};
 use hookproof_sender::store::reply::{Claimed, Refusal, Renewed, Reply, SettleResult};
 
 use super::commit_queue::{CommitQueue, Then};
@@ -12,6 +12,9 @@ use super::error::SimError;
 
 /// For how long the mutant that loses settlements keeps them to itself.
 const LOST_FOR: u64 = 3_000_000_000;
+
+/// How much later than it is the mutant without leases takes a lease to be over.
+const UNFENCED: Nanos = Nanos::HOUR;
 
 /// One bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +64,13 @@ pub(super) struct Bug {
     charged: BTreeMap<DeliveryId, Option<Settlement>>,
     /// Settlements that wait to be written, and until when.
     unwritten: Vec<(u64, Settlement)>,
+    /// What keeps a lease that the dispatcher takes to be safe for long, and when it is to be said again.
+    renewal: Option<(u64, Renew)>,
 }
 
 impl Bug {
     pub(super) const fn new(kind: Option<Mutant>) -> Self {
-        Self { kind, charged: BTreeMap::new(), unwritten: Vec::new() }
+        Self { kind, charged: BTreeMap::new(), unwritten: Vec::new(), renewal: None }
     }
 
     /// What the dispatcher hears in the place of an event, if anything.
@@ -120,6 +125,11 @@ impl Bug {
                 self.unwritten.extend(rows.into_iter().map(|row| (now + LOST_FOR, row)));
                 (None, Some(answer))
             }
+            (Some(Mutant::LeaseNotFenced), Effect::Ask { order, command: Command::Renew(renew) }) => {
+                let again = Renew { announce: None, ..renew.clone() };
+                self.renewal = Some((now + again.lease.0 / 3, again));
+                (Some(Effect::Ask { order, command: Command::Renew(renew) }), None)
+            }
             (_, effect) => (Some(effect), None),
         }
     }
@@ -137,11 +147,16 @@ impl Bug {
 
     /// When something is to be written that was kept back.
     pub(super) fn next_write(&self) -> Option<u64> {
-        self.unwritten.first().map(|(at, _)| *at)
+        let renewal = self.renewal.as_ref().map(|(at, _)| *at);
+        self.unwritten.first().map(|(at, _)| *at).into_iter().chain(renewal).min()
     }
 
-    /// Writes what the mutant that loses settlements has kept for long enough.
+    /// Writes what the mutant that loses settlements has kept for long enough, and renews what its dispatcher does not.
     pub(super) fn write_late(&mut self, now: u64, queue: &mut CommitQueue) {
+        if let Some((at, renew)) = self.renewal.as_mut().filter(|(at, _)| *at <= now) {
+            *at = now + renew.lease.0 / 3;
+            queue.submit(vec![Command::Renew(renew.clone())], Then::Nothing);
+        }
         let ripe = self.unwritten.partition_point(|(at, _)| *at <= now);
         if ripe > 0 {
             let rows: Vec<_> = self.unwritten.drain(..ripe).map(|(_, row)| row).collect();
@@ -179,12 +194,14 @@ fn settle_late(settled: Settlement, result: AttemptEnd, now: StoreTime, queue: &
 
 /// An answer that says nothing of leases: none ends, and no lane was lost.
 fn unfenced(answered: Answered) -> Answered {
+    let later = |asked: StoreTime| StoreTime(asked.0.saturating_add(UNFENCED.0));
     let Answered { order, reply, moment } = answered;
     let (order, reply) = match (order, reply) {
-        (Order::Acquire { .. }, reply) => (Order::Acquire { asked: StoreTime(u64::MAX) }, reply),
-        // It renews on, and does not heed what it has lost.
-        (order @ Order::Renew { .. }, Ok(Reply::Renewed(renewed))) => {
-            (order, Ok(Reply::Renewed(Renewed { lost: Vec::new(), ..renewed })))
+        (Order::Acquire { asked }, reply) => (Order::Acquire { asked: later(asked) }, reply),
+        // It does not heed what it has lost.
+        (Order::Renew { asked }, Ok(Reply::Renewed(renewed))) => {
+            let renewed = Renewed { lost: Vec::new(), ..renewed };
+            (Order::Renew { asked: later(asked) }, Ok(Reply::Renewed(renewed)))
         }
         (Order::Claim { lane, term }, Ok(Reply::Refused(_))) => {
             (order, Ok(Reply::Claimed(Claimed { lane, term, rows: Vec::new(), next: None })))

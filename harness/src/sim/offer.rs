@@ -120,8 +120,9 @@ impl World<'_> {
                 Outcome::Stale => {
                     if let Some(place) = self.play.place_of(token) {
                         // The subscribers have changed: it reads them, and matches the event again.
-                        self.tell(worker, ns(LOOK_EVERY), ProcessEvent::Look);
-                        self.tell(worker, ns(LOOK_EVERY) + 1, ProcessEvent::Offered(vec![place]));
+                        self.look_soon(worker);
+                        let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1)) + 1;
+                        self.tell(worker, after, ProcessEvent::Offered(vec![place]));
                     }
                 }
             }

@@ -33,7 +33,8 @@ impl<'a> World<'a> {
             return Ok(());
         }
         let able = self.slots.iter().position(|slot| {
-            !slot.frozen && slot.process.as_ref().is_some_and(|process| !process.is_stopping())
+            let reaches = !slot.frozen && self.now >= slot.parted_until;
+            reaches && slot.process.as_ref().is_some_and(|process| !process.is_stopping())
         });
         let Some(worker) = able else { return Ok(()) };
         for plan in std::mem::take(&mut self.troubles.errands.waiting) {

@@ -35,8 +35,8 @@ use crate::traffic::mix;
 pub(super) enum Act {
     /// Make an attempt, and give it up after so many nanoseconds, or with its lane's lease.
     Send { attempt: Box<NewAttempt>, timeout: u64, lease: Lease },
-    /// Tell the process this in a moment.
-    Dispatch(Vec<Event>),
+    /// Tell the process in a moment what it had asked its store for beside its commits.
+    Claimed(Vec<Event>),
     /// The sender's answer to offered events, in their order.
     Emitted(Vec<(u64, Outcome)>),
     /// What was asked of the store for an operator is done: by its number.
@@ -208,9 +208,14 @@ impl Process {
                 self.dispatcher.handle(instant(steady), event);
             }
         }
+        Ok(())
+    }
+
+    /// Has the claims answered that pass ahead of commits.
+    pub(super) fn claim(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
         let told = self.queue.claim(self.steady(now)).map_err(store_failed("claim"))?;
         if !told.is_empty() {
-            acts.push(Act::Dispatch(told.into_iter().map(Event::Answered).collect()));
+            acts.push(Act::Claimed(told.into_iter().map(Event::Answered).collect()));
         }
         Ok(())
     }

@@ -24,15 +24,9 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
         let name = scenario.sender.durability.name();
         all.push(format!("durability = \"{name}\": no power is cut, and commits take as long with either"));
     }
-    let has = |is: fn(&Partition) -> bool| {
-        let of = |fault: &FaultPlan| matches!(&fault.action, FaultAction::Partition(how) if is(how));
-        scenario.faults.iter().any(of)
-    };
-    if has(|how| matches!(how, Partition::HalfOpen)) {
-        all.push("how = \"half-open\": nothing is written, as with silence".to_owned());
-    }
-    if has(|how| matches!(how, Partition::Delay(_))) {
-        all.push("how = \"delay\": commits take as much longer, claims and looks do not".to_owned());
+    let is_half_open = |fault: &FaultPlan| fault.action == FaultAction::Partition(Partition::HalfOpen);
+    if scenario.faults.iter().any(is_half_open) {
+        all.push("how = \"half-open\": nothing passes either way, as with silence".to_owned());
     }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {

@@ -196,6 +196,12 @@ impl<'a> World<'a> {
 
     /// Starts a process.
     pub(super) fn start(&mut self, worker: usize) -> Result<(), SimError> {
+        if let Some(left) = self.parted_for(worker) {
+            // It comes up once it reaches its store.
+            self.troubles.starting += 1;
+            self.later(left, SimEvent::Start(worker));
+            return Ok(());
+        }
         let birth = self.birth(worker);
         let path = self.folder.path().join("sender.db");
         let process = Process::start(&Birth { path: &path, dead: &self.troubles.dead, ..birth })?;

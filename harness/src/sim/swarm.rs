@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Keep, Options, SimError, judged_disturbed, simulate};
 use crate::check::{Status, Witness};
 use crate::scenario::{
-    Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, QueueRows, SECOND,
-    Scenario, Subscriber,
+    Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, Partition, QueueRows,
+    SECOND, Scenario, Subscriber,
 };
 use crate::trace::Trace;
 use crate::traffic::Chance;
@@ -22,6 +22,8 @@ const PURPOSE_SWARM: u64 = 0x5a;
 const PURPOSE_STALLS: u64 = 0x5b;
 /// How far a fault is moved at most.
 const MOVED_NS: u64 = 2 * SECOND;
+/// How late a process hears that has a bad way to its store: up to more than half of a short lease.
+const DELAYS_NS: (u64, u64) = (SECOND / 20, 2 * SECOND);
 /// How often the end is cut off in search of the smallest failing prefix.
 const CUTS_MAX: u32 = 8;
 
@@ -262,13 +264,21 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
         let length = Duration(chance.between(SECOND / 10, 3 * SECOND));
         let worker = (scenario.sender.workers > 1)
             .then(|| u32::try_from(chance.below(scenario.sender.workers.into())).unwrap_or_default());
-        let action = match chance.below(4) {
+        // Of several processes one may lose sight of the store that the others go on with.
+        let kinds = if worker.is_some() { 6 } else { 4 };
+        let action = match chance.below(kinds) {
             0 | 1 => FaultAction::Kill,
             2 => FaultAction::Stop,
-            _ => FaultAction::LockDatabase,
+            3 => FaultAction::LockDatabase,
+            4 => FaultAction::Partition(Partition::Silence),
+            _ => {
+                let by = chance.between(DELAYS_NS.0, DELAYS_NS.1);
+                FaultAction::Partition(Partition::Delay(Duration(by)))
+            }
         };
         let worker = worker.filter(|_| action != FaultAction::LockDatabase).map(FaultTarget::Worker);
-        let long = action == FaultAction::Stop && chance.below(2) == 0;
+        let may_be_long = matches!(action, FaultAction::Stop | FaultAction::Partition(_));
+        let long = may_be_long && chance.below(2) == 0;
         let length = if long { Duration(chance.between(5 * SECOND, 40 * SECOND)) } else { length };
         troubled.faults.push(FaultPlan { at, lasts: length, worker, action });
     }

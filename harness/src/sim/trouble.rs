@@ -1,7 +1,7 @@
 //! Faults in virtual time: processes that are killed, stopped or asked to end, clocks that step, stores that can't write.
 
 use hookproof_sender::dispatch::Event;
-use hookproof_sender::runtime::{LOOK_EVERY, OWNERS_EVERY};
+use hookproof_sender::runtime::OWNERS_EVERY;
 use hookproof_sender::store::sqlite;
 
 use super::close::all_lanes;
@@ -16,8 +16,6 @@ use crate::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
 
 /// How long a process takes from its start until it is ready.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
-/// How often a process and its store answer each other for one commit: what it locks, what it reads, what it writes.
-const EXCHANGES_OF_A_COMMIT: u64 = 3;
 
 impl<'a> World<'a> {
     /// A fault begins, or ends.
@@ -68,28 +66,13 @@ impl<'a> World<'a> {
                     self.later(lasts, SimEvent::StepClock(-by));
                 }
             }
-            FaultAction::Partition(Partition::Delay(by)) => {
-                let until = self.now.saturating_add(lasts);
-                let later_by = by.0.saturating_mul(2 * EXCHANGES_OF_A_COMMIT);
-                for worker in concerned {
-                    let delays = &mut self.slots[worker].delays;
-                    delays.push((until, later_by));
-                    delays.sort_unstable();
-                }
+            // A writer waits for another one to let go.
+            FaultAction::LockDatabase => {
+                self.block(&concerned, lasts, ns(sqlite::Options::default().patience));
             }
-            FaultAction::DiskFull
-            | FaultAction::LockDatabase
-            | FaultAction::DatabaseRestart
-            | FaultAction::Partition(_) => {
-                let until = self.now.saturating_add(lasts);
-                for worker in concerned {
-                    let slot = &mut self.slots[worker];
-                    slot.blocked_until = slot.blocked_until.max(until);
-                }
-                let locked = matches!(fault.action, FaultAction::LockDatabase);
-                // A writer waits for another one to let go; a full disk, or a server that is not there, is told of at once.
-                self.troubles.patience = if locked { ns(sqlite::Options::default().patience) } else { 0 };
-            }
+            FaultAction::DiskFull => self.block(&concerned, lasts, 0),
+            FaultAction::Partition(Partition::Delay(by)) => self.delay_by(&concerned, lasts, by.0),
+            FaultAction::DatabaseRestart | FaultAction::Partition(_) => self.part(&concerned, lasts),
             // What is wanted isn't done yet, and a fault is what was done.
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
                 self.want(fault);
@@ -102,6 +85,40 @@ impl<'a> World<'a> {
         let action = fault.action.name().to_owned();
         let delay = fault.action.delay().map(|delay| delay.0);
         self.keep(Record::Fault(Fault { t: self.now, action, until, detail, delay, plan }))
+    }
+
+    /// Processes can't write for so long. A try to write has failed after `patience`.
+    fn block(&mut self, concerned: &[usize], lasts: u64, patience: u64) {
+        let until = self.now.saturating_add(lasts);
+        for worker in concerned {
+            let slot = &mut self.slots[*worker];
+            slot.blocked_until = slot.blocked_until.max(until);
+        }
+        self.troubles.patience = patience;
+    }
+
+    /// Processes can't reach their store for so long: they neither write nor read, and hear nothing of others.
+    fn part(&mut self, concerned: &[usize], lasts: u64) {
+        // Of a server that is not there they are told at once.
+        self.block(concerned, lasts, 0);
+        let until = self.now.saturating_add(lasts);
+        for worker in concerned {
+            let slot = &mut self.slots[*worker];
+            slot.parted_until = slot.parted_until.max(until);
+            // What they had no news of meanwhile, they see then.
+            self.tell(*worker, lasts, ProcessEvent::Look);
+            self.tell(*worker, lasts, ProcessEvent::Evict);
+        }
+    }
+
+    /// What processes say to their store and hear from it comes later, each by as much.
+    fn delay_by(&mut self, concerned: &[usize], lasts: u64, by: u64) {
+        let until = self.now.saturating_add(lasts);
+        for worker in concerned {
+            let delays = &mut self.slots[*worker].delays;
+            delays.push((until, by.saturating_mul(2)));
+            delays.sort_unstable();
+        }
     }
 
     fn concerned(&self, fault: &FaultPlan) -> Result<Vec<usize>, SimError> {
@@ -154,10 +171,10 @@ impl<'a> World<'a> {
         for errand in operated {
             // An operator who looks finds it done, and so do the other processes.
             self.done(errand)?;
-            (0..self.slots.len()).for_each(|other| self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look));
+            self.others_look_soon(None);
         }
         if nodes_stirred {
-            (0..self.slots.len()).for_each(|other| self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look));
+            self.others_look_soon(None);
         }
         self.gone(worker, process, lasts)
     }

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::runtime::{LOOK_EVERY, Retention, UPKEEP_ROWS, upkeep_due};
+use hookproof_sender::runtime::{Retention, UPKEEP_ROWS, upkeep_due};
 
 use super::commit_queue::Then;
 use super::error::SimError;
 use super::event::{ProcessEvent, SimEvent};
-use super::options::{Model, ns};
+use super::options::Model;
 use super::process::Act;
 use super::world::World;
 
 /// The pause after a commit that failed.
 const BLOCKED_NS: u64 = 100_000_000;
+/// How often a process and its store answer each other for one commit: what it locks, what it reads, what it writes.
+const EXCHANGES_OF_A_COMMIT: u64 = 3;
 /// Rows that upkeep looks at in one step where little is kept.
 const STEP_ROWS: u32 = 20_000;
 
@@ -32,11 +34,13 @@ impl World<'_> {
             slot.stash.push(event);
             return Ok(());
         }
+        let (now, parted) = (self.now, self.now < slot.parted_until);
         let Some(process) = slot.process.as_mut() else { return self.lost(event) };
         slot.dirty = true;
-        let now = self.now;
         match event {
             ProcessEvent::Wake => {}
+            // It looks again once it reaches its store.
+            ProcessEvent::Look | ProcessEvent::Evict if parted => {}
             ProcessEvent::Committed => return self.committed(worker),
             ProcessEvent::Dispatch(events) => events.into_iter().for_each(|event| process.hear(now, event)),
             ProcessEvent::Look => {
@@ -80,9 +84,7 @@ impl World<'_> {
         self.figures.commits += 1;
         self.figures.ledger.add(std::mem::take(&mut process.queue.ledger));
         if std::mem::take(&mut process.queue.nodes_stirred) || recorded {
-            (0..self.slots.len()).filter(|other| *other != worker).for_each(|other| {
-                self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look);
-            });
+            self.others_look_soon(Some(worker));
         }
         self.act(worker, acts)
     }
@@ -98,16 +100,19 @@ impl World<'_> {
     }
 
     fn step(&mut self, worker: usize) -> Result<(), SimError> {
-        let now = self.now;
+        let (now, reaches) = (self.now, self.parted_for(worker).is_none());
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
         let mut acts = Vec::new();
         process.step(now, &mut acts)?;
+        if reaches {
+            process.claim(now, &mut acts)?;
+        }
         let begins = process.queue.begin_commit();
         let (wake, over) = (process.next_wake(), process.is_over(now));
         self.act(worker, acts)?;
         if begins {
             let (least, most) = self.given.model.commit_ns;
-            let takes = self.chance.between(least, most).saturating_add(self.delay(worker));
+            let takes = self.chance.between(least, most).saturating_add(self.delay(worker, EXCHANGES_OF_A_COMMIT));
             self.tell(worker, takes, ProcessEvent::Committed);
         }
         let known = self.slots[worker].wake_at;
@@ -124,15 +129,14 @@ impl World<'_> {
         for act in acts {
             match act {
                 Act::Send { attempt, timeout, lease } => self.send(worker, *attempt, timeout, lease)?,
-                Act::Dispatch(events) => {
-                    let after = self.wire();
+                Act::Claimed(events) => {
+                    let after = self.wire().saturating_add(self.delay(worker, 1));
                     self.tell(worker, after, ProcessEvent::Dispatch(events));
                 }
                 Act::Emitted(answers) => self.answered(worker, answers)?,
                 Act::Operated(errand) => {
                     self.done(errand)?;
-                    (0..self.slots.len())
-                        .for_each(|other| self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look));
+                    self.others_look_soon(None);
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::roster::Roster;
+use hookproof_sender::runtime::LOOK_EVERY;
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::reply::ClaimedRow;
 use tempfile::TempDir;
@@ -19,7 +20,7 @@ use super::exchange::Network;
 use super::figures::Figures;
 use super::heap::Heap;
 use super::offers::Play;
-use super::options::{EPOCH, Model, Options};
+use super::options::{EPOCH, Model, Options, ns};
 use super::process::Process;
 use crate::fault::Step;
 use crate::scenario::Scenario;
@@ -44,7 +45,9 @@ pub(super) struct WorkerSlot {
     pub(super) again_after: u64,
     /// Until when it can't write to the store.
     pub(super) blocked_until: u64,
-    /// Until when its commits take longer, and by how much: of each fault that makes them, as they end.
+    /// Until when it can't read it either.
+    pub(super) parted_until: u64,
+    /// Until when the store answers it later, and by how much: of each fault that does that, as they end.
     pub(super) delays: Vec<(u64, u64)>,
 }
 
@@ -127,11 +130,18 @@ impl World<'_> {
         place.map_err(|_| SimError::Defect(format!("lane {} has no endpoint", lane.0)))
     }
 
-    /// How much longer than usual a commit takes that a process begins now. What is under way when that is over comes at once.
-    pub(super) fn delay(&self, worker: usize) -> u64 {
-        let lasting = || self.slots[worker].delays.iter().filter(|(until, _)| *until > self.now);
-        let all = lasting().map(|(_, by)| *by).fold(0, u64::saturating_add);
-        lasting().fold(all, |left, (until, by)| left.min((until - self.now).max(left.saturating_sub(*by))))
+    /// For how much longer a process can't reach the store; none if it can.
+    pub(super) fn parted_for(&self, worker: usize) -> Option<u64> {
+        self.slots[worker].parted_until.checked_sub(self.now).filter(|left| *left > 0)
+    }
+
+    /// How much later than usual a process has an answer that it asks for now, if it and its store exchange words so often for that.
+    /// What is under way when that is over comes at once.
+    pub(super) fn delay(&self, worker: usize, exchanges: u64) -> u64 {
+        let lasting = self.slots[worker].delays.iter().filter(|(until, _)| *until > self.now);
+        let lasting = lasting.map(|(until, by)| (until - self.now, by.saturating_mul(exchanges)));
+        let all = lasting.clone().map(|(_, by)| by).fold(0, u64::saturating_add);
+        lasting.fold(all, |left, (over, by)| left.min(over.max(left.saturating_sub(by))))
     }
 
     pub(super) fn is_frozen(&self, worker: usize, generation: u64) -> bool {
@@ -155,6 +165,18 @@ impl World<'_> {
     pub(super) fn tell(&mut self, worker: usize, after: u64, event: ProcessEvent) {
         let generation = self.slots[worker].generation;
         self.later(after, SimEvent::Process { worker, generation, event });
+    }
+
+    /// A process looks, soon, at what others did to the database.
+    pub(super) fn look_soon(&mut self, worker: usize) {
+        let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1));
+        self.tell(worker, after, ProcessEvent::Look);
+    }
+
+    /// All processes do, but one.
+    pub(super) fn others_look_soon(&mut self, but: Option<usize>) {
+        let others = (0..self.slots.len()).filter(|other| Some(*other) != but);
+        others.for_each(|other| self.look_soon(other));
     }
 
     /// Writes a record down.

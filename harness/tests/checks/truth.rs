@@ -1,9 +1,10 @@
 //! What the sender says of itself is compared with what was seen.
 
 use hookproof::check::Status;
-use hookproof::trace::{Depth, Process, ProcessEvent, Trace};
+use hookproof::trace::{Depth, Fault, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
+use crate::excuses;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -49,6 +50,28 @@ fn what_is_delivered_is_said_to_be_within_seconds() {
         build::end(trace, 21 * SECOND);
     };
     check("queue.truth", "", forgotten, Status::Fail);
+}
+
+/// The process is killed at 9 s, and what it had to do is to be done again.
+#[test]
+fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
+    let killed = |delay: Option<u64>| {
+        move |trace: &mut Trace| {
+            said(0, |_| {})(trace);
+            trace.depths.retain(|depth| depth.t < SECOND);
+            trace.depths.push(Depth { delivered: Some(0), ..build::depth(22 * SECOND, None, 3) });
+            use ProcessEvent::{Exited, Killed, Ready, Started};
+            let life = [(9, Killed), (9, Exited), (10, Started), (10, Ready)];
+            let life = life.map(|(t, event)| Process { t: t * SECOND, worker: 0, event, status: None });
+            trace.processes.extend(life);
+            let fault = excuses::fault(SECOND / 2, "partition", Some(14 * SECOND));
+            trace.faults.extend(delay.map(|_| Fault { delay, ..fault }));
+            build::end(trace, 23 * SECOND);
+        }
+    };
+    check("queue.truth", "", killed(None), Status::Fail);
+    check("queue.truth", "", killed(Some(SECOND / 20)), Status::Fail);
+    check("queue.truth", "", killed(Some(SECOND / 2)), Status::Pass);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod errands;
 #[cfg(target_os = "linux")]
 #[path = "../interrupted/mod.rs"]
 mod interrupted;
+mod leases;
 mod reality;
 mod scenarios;
 mod setup;

@@ -1,0 +1,104 @@
+//! Processes that lose sight of their store, or their lease: what of that shows, and by which check.
+
+use hookproof::check::{Status, Strictness, Verdict};
+use hookproof::scenario::{FaultAction, Partition, SECOND, Scenario};
+use hookproof::sim::swarm::trouble;
+use hookproof::sim::{Keep, Mutant, Options, judged, simulate};
+use hookproof::trace::{ProcessEvent, Trace};
+
+use crate::{options, read, reduced, scenario};
+
+fn traced(scenario: &Scenario, mutant: Option<Mutant>) -> Trace {
+    let simulated = simulate(scenario, &Options { mutant, ..options(Keep::Trace) }).unwrap();
+    Trace::read(simulated.trace.as_slice()).unwrap()
+}
+
+fn verdicts(mutant: Option<Mutant>) -> Vec<Verdict> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/stopped-past-its-lease.toml");
+    let scenario = read(&path);
+    judged(&scenario, &traced(&scenario, mutant), Strictness::Strict).verdicts
+}
+
+#[test]
+fn who_ignores_its_lease_is_caught_by_what_all_workers_together_sent() {
+    let find = |verdicts: &[Verdict]| {
+        let found = verdicts.iter().find(|verdict| verdict.id == "rate.across-workers");
+        found.map(|verdict| (verdict.status, verdict.sentence.clone())).unwrap()
+    };
+    let right = verdicts(None);
+    assert_eq!(find(&right).0, Status::Pass, "{}", find(&right).1);
+    let broken: Vec<_> =
+        right.iter().filter(|one| matches!(one.status, Status::Fail | Status::Warn)).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+    let (status, sentence) = find(&verdicts(Some(Mutant::LeaseNotFenced)));
+    assert_eq!(status, Status::Fail, "{sentence}");
+}
+
+/// Twenty seconds of what one subscriber may have. In the middle of it the sender has no store.
+const WAITING: &str = r#"
+drain = "90s"
+[sender]
+arguments = ["--lease", "30s"]
+[[traffic]]
+shape  = "burst"
+events = 1000
+[[subscriber]]
+name  = "slow"
+limit = { rate = "50/s", burst = 10, in_flight = 10 }
+[[fault]]
+at    = "3s"
+lasts = "6s"
+do    = "partition"
+"#;
+
+/// A partition needs a server, as scenarios have it.
+fn on_a_server(text: &str) -> String {
+    text.replace("[sender]\n", "[sender]\nstore = \"postgres\"\n")
+}
+
+#[test]
+fn who_cannot_reach_its_store_claims_nothing_until_it_can() {
+    let trace = traced(&scenario("waiting", &on_a_server(WAITING)), None);
+    let during = |from: u64, until: u64| {
+        trace.arrivals.iter().filter(|one| (from * SECOND..until * SECOND).contains(&one.t)).count()
+    };
+    assert!(during(0, 3) >= 100 && during(10, 20) >= 400, "it works before and afterwards");
+    // A lane claims what it may send within a second.
+    assert_eq!(during(5, 9), 0, "{} came of what was claimed meanwhile", during(5, 9));
+}
+
+#[test]
+fn who_is_started_without_its_store_comes_up_once_it_reaches_it() {
+    let killed = "[[fault]]\nat = \"4s\"\ndo = \"kill\"\nlasts = \"100ms\"\n";
+    let trace = traced(&scenario("killed", &on_a_server(&format!("{WAITING}{killed}"))), None);
+    let ready: Vec<u64> =
+        trace.processes.iter().filter(|one| one.event == ProcessEvent::Ready).map(|one| one.t).collect();
+    assert!(ready.len() == 2 && ready[1] >= 9 * SECOND, "{ready:?}");
+}
+
+#[test]
+fn a_sweep_cuts_one_of_several_processes_off_and_never_the_only_one() {
+    let partitions = |scenario: &Scenario| {
+        let mut all = Vec::new();
+        for seed in 0..200 {
+            let faults = trouble(scenario, seed, None).faults;
+            all.extend(faults.into_iter().filter_map(|fault| match fault.action {
+                FaultAction::Partition(how) => Some((how, fault.worker, fault.lasts)),
+                _ => None,
+            }));
+        }
+        all
+    };
+    let two = partitions(&read(&reduced()));
+    let silences = two.iter().filter(|(how, ..)| *how == Partition::Silence);
+    let longest = silences.clone().map(|(_, _, lasts)| lasts.0).max();
+    assert!(
+        silences.count() >= 10 && two.iter().any(|(how, ..)| matches!(how, Partition::Delay(_))),
+        "{two:?}"
+    );
+    assert!(two.iter().all(|(_, worker, _)| worker.is_some()), "{two:?}");
+    assert!(longest > Some(20 * SECOND), "none lasts for longer than a lease");
+    let mut alone = read(&reduced());
+    alone.sender.workers = 1;
+    assert!(partitions(&alone).is_empty());
+}
