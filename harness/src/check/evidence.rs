@@ -44,6 +44,8 @@ pub struct Evidence<'a> {
     attempts: Vec<u32>,
     /// When processes were killed, in order.
     pub(crate) kills: Vec<u64>,
+    /// When processes were killed or stopped.
+    strikes: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone, in order.
     pub(crate) upsets: Vec<u64>,
     /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
@@ -86,7 +88,8 @@ impl<'a> Evidence<'a> {
             times
         };
         use ProcessEvent::{Asked, Exited, Killed, Stopped};
-        let (kills, upsets) = (times(&[Killed]), times(&[Killed, Asked, Stopped, Exited]));
+        let (kills, strikes) = (times(&[Killed]), times(&[Killed, Stopped]));
+        let upsets = times(&[Killed, Asked, Stopped, Exited]);
         let ahead = super::offset::ahead(trace);
         Self {
             scenario,
@@ -99,6 +102,7 @@ impl<'a> Evidence<'a> {
             deliveries,
             attempts,
             kills,
+            strikes,
             upsets,
             unwritable: unwritable(trace.faults.iter()),
             end,
@@ -108,7 +112,7 @@ impl<'a> Evidence<'a> {
 
     /// The earliest moment at which a request may have been sent: one that was read when its endpoint had just begun again
     /// to accept or to read may have waited there for as long as it did not; one that was read just after its process
-    /// was killed was sent before; and one that was read just after TLS was agreed may have waited for that.
+    /// was killed or stopped was sent before; and one that was read just after TLS was agreed may have waited for that.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -119,7 +123,7 @@ impl<'a> Evidence<'a> {
                     .until()
                     .is_some_and(|end| (end..=end.saturating_add(READ_WITHIN)).contains(&exchange.t))
         };
-        let known = [self.killed_before(exchange.t), self.dialled_before(n, exchange.t)];
+        let known = [self.struck_before(exchange.t), self.dialled_before(n, exchange.t)];
         let waited = behaviours.iter().filter(waited).map(|one| one.at.0);
         known.into_iter().flatten().chain(waited).fold(exchange.t, u64::min)
     }
@@ -138,14 +142,15 @@ impl<'a> Evidence<'a> {
         (waited && t.saturating_sub(until) <= READ_WITHIN).then_some(dialled)
     }
 
-    /// When the process was killed that sent what was read at `t`, if that was just before, and none was started meanwhile.
-    /// Where others live, they sent most of what comes then.
-    fn killed_before(&self, t: u64) -> Option<u64> {
-        let kill = *self.kills.get(self.kills.partition_point(|kill| *kill <= t).checked_sub(1)?)?;
-        let mut started = self.trace.processes.iter();
-        let is_back = started.any(|one| one.event == ProcessEvent::Started && (kill..=t).contains(&one.t));
+    /// When the process was killed or stopped that sent what was read at `t`, if that was just before, and none was started or went
+    /// on meanwhile. Where others live, they sent most of what comes then.
+    fn struck_before(&self, t: u64) -> Option<u64> {
+        let strike = *self.strikes.get(self.strikes.partition_point(|strike| *strike <= t).checked_sub(1)?)?;
+        let goes_on = |event| matches!(event, ProcessEvent::Started | ProcessEvent::Continued);
+        let is_back =
+            self.trace.processes.iter().any(|one| goes_on(one.event) && (strike..=t).contains(&one.t));
         let within = if self.scenario.sender.workers == 1 { READ_WITHIN } else { READ_AT_ONCE };
-        (!is_back && t - kill <= within).then_some(kill)
+        (!is_back && t - strike <= within).then_some(strike)
     }
 
     /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.

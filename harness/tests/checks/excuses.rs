@@ -444,3 +444,25 @@ fn what_only_comes_later_is_written_down_later_and_not_lost() {
         check(id, more, behind(5, 2_000, 3), Status::Inconclusive);
     }
 }
+
+/// A process is stopped, what it had sent comes a moment later, and is sent again by whoever takes the lane over.
+#[test]
+fn what_comes_just_after_a_stop_was_sent_before_it() {
+    let stopped = |before: u64, goes_on: Option<u64>| {
+        move |trace: &mut Trace| {
+            build::deliver(trace, "a", 0, 20 * SECOND, 204);
+            let begins = SECOND - before;
+            trace.processes.push(process(0, ProcessEvent::Started));
+            trace.processes.push(process(begins, ProcessEvent::Stopped));
+            trace.processes.extend(goes_on.map(|t| process(t, ProcessEvent::Continued)));
+            trace.faults.push(fault(begins, "stop", Some(goes_on.unwrap_or(30 * SECOND))));
+            build::end(trace, 60 * SECOND);
+        }
+    };
+    for (id, broken) in [("retry.status", Status::Fail), ("duplicate.bounded", Status::Fail)] {
+        check(id, "", stopped(40_000, None), Status::Pass);
+        check(id, "", stopped(SECOND / 2, None), broken);
+        // It went on by then.
+        check(id, "", stopped(40_000, Some(SECOND - 20_000)), broken);
+    }
+}
