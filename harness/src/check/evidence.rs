@@ -145,7 +145,8 @@ impl<'a> Evidence<'a> {
     /// When the process was killed or stopped that sent what was read at `t`, if that was just before, and none was started or went
     /// on meanwhile. Where others live, they sent most of what comes then.
     fn struck_before(&self, t: u64) -> Option<u64> {
-        let strike = *self.strikes.get(self.strikes.partition_point(|strike| *strike <= t).checked_sub(1)?)?;
+        let strike =
+            *self.strikes.get(self.strikes.partition_point(|strike| *strike <= t).checked_sub(1)?)?;
         let goes_on = |event| matches!(event, ProcessEvent::Started | ProcessEvent::Continued);
         let is_back =
             self.trace.processes.iter().any(|one| goes_on(one.event) && (strike..=t).contains(&one.t));

@@ -112,7 +112,8 @@ impl World<'_> {
         self.act(worker, acts)?;
         if begins {
             let (least, most) = self.given.model.commit_ns;
-            let takes = self.chance.between(least, most).saturating_add(self.delay(worker, EXCHANGES_OF_A_COMMIT));
+            let takes =
+                self.chance.between(least, most).saturating_add(self.delay(worker, EXCHANGES_OF_A_COMMIT));
             self.tell(worker, takes, ProcessEvent::Committed);
         }
         let known = self.slots[worker].wake_at;
