@@ -28,7 +28,7 @@ pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// How many receivers are tested at once.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 4;
 
 /// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
 fn judged(flaw: Option<Flaw>) -> Report {

@@ -15,7 +15,7 @@ use crate::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
 use crate::strangers::excused;
 
 /// Runs at once: each of them mostly waits.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 5;
 
 /// What a verdict says of a broken check where the harness itself may be why.
 const SOFTENED: &str = "; but the harness's own endpoints stood still";
