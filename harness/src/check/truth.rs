@@ -213,8 +213,10 @@ fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
         && evidence.is_in_time(n, exchange.end)
-        && !evidence
-            .was_killed(exchange.t, exchange.end.saturating_add(NOTED).max(evidence.noted_by(exchange.end)))
+        && !evidence.was_killed(
+            evidence.sent_from(n),
+            exchange.end.saturating_add(NOTED).max(evidence.noted_by(exchange.end)),
+        )
 }
 
 /// How many moments are not after `t`.

@@ -74,6 +74,25 @@ fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
     check("queue.truth", "", killed(Some(SECOND / 2)), Status::Pass);
 }
 
+/// The process is killed, what it had sent comes a moment later, and is to be sent again.
+#[test]
+fn what_comes_just_after_a_kill_may_be_forgotten() {
+    let killed = |before: u64| {
+        move |trace: &mut Trace| {
+            (0..2).for_each(|_| build::without(trace, 1));
+            trace.depths.push(Depth { delivered: Some(0), ..build::depth(20 * SECOND, None, 3) });
+            use ProcessEvent::{Exited, Killed, Ready, Started};
+            let t = SECOND - before;
+            let life = [(0, Started), (t, Killed), (t, Exited), (2 * SECOND, Started), (2 * SECOND, Ready)];
+            let life = life.map(|(t, event)| Process { t, worker: 0, event, status: None });
+            trace.processes.extend(life);
+            build::end(trace, 21 * SECOND);
+        }
+    };
+    check("queue.truth", "", killed(SECOND / 100), Status::Pass);
+    check("queue.truth", "", killed(SECOND / 2), Status::Fail);
+}
+
 #[test]
 fn an_event_matches_those_that_it_concerns() {
     for (matched, expected) in [(1, Status::Pass), (0, Status::Fail), (2, Status::Fail)] {

@@ -1,27 +1,21 @@
 //! Events in: one, or many, one on each line.
 
 use std::fmt::{self, Write};
-use std::pin::pin;
-use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::App;
 use super::input::{Query, media_type, unsupported};
 use super::problem::{FULL_SECS, Problem, answer};
 use crate::event::{Batch, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError, FAILING_MAX};
-use crate::store::StoreError;
 use crate::store::reply::FullLane;
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";
-/// How often whoever waits for the store has a look whether it writes at all.
-const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
 /// `POST /v1/events`
 pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -38,7 +32,8 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     // With room for blanks around the event, which count as its length all the same.
     let events = app.room().read(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
     let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
-    let results = record(app, std::slice::from_ref(&offer)).await?;
+    refuse_if_failing(app)?;
+    let results = app.sender().emit(std::slice::from_ref(&offer)).await;
     // One offer has one answer; the sender is stopping if there is none.
     let result = results.into_iter().next();
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
@@ -60,35 +55,21 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     for (number, offer) in batch.offers() {
         lines.push((number, offer.map(|offer| offers.push(offer)).err()));
     }
-    let results = record(app, &offers).await?;
+    refuse_if_failing(app)?;
+    let results = app.sender().emit(&offers).await;
     Ok(lines_shown(app, lines, results))
 }
 
-/// Records events, and answers once that is durable. A store that has failed for a while will not be mended within this
-/// request: whoever emits should know at once, rather than wait, and not know in the end.
-async fn record(app: &App, offers: &[Offer<'_>]) -> Result<Vec<Result<Accepted, EmitError>>, Problem> {
-    if let Some(error) = failing(app) {
-        let message = format!("the event is not recorded: the store does not write: {error}");
-        return Err(Problem::unavailable("store", message));
-    }
-    let mut recording = pin!(app.sender().emit(offers));
-    loop {
-        if let Ok(results) = timeout(LOOKS_EVERY, &mut recording).await {
-            return Ok(results);
+/// A store that has failed for a while will not be mended within this request: whoever emits should know at once, rather
+/// than wait, and not know in the end.
+fn refuse_if_failing(app: &App) -> Result<(), Problem> {
+    match app.sender().health().failing {
+        Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
+            let message = format!("the event is not recorded: the store does not write: {error}");
+            Err(Problem::unavailable("store", message))
         }
-        if let Some(error) = failing(app) {
-            let message = format!(
-                "the store does not write, and may yet record the event when it does again; emit it again with the same id: {error}"
-            );
-            return Err(Problem::unavailable("store", message));
-        }
+        _ => Ok(()),
     }
-}
-
-/// Why the store does not write, if it has not for a while.
-fn failing(app: &App) -> Option<StoreError> {
-    let (since, error) = app.sender().health().failing?;
-    (app.sender().clock().now().since(since) > FAILING_MAX).then_some(error)
 }
 
 fn lines_shown(

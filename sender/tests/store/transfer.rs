@@ -323,6 +323,11 @@ fn a_move_waits_for_no_table_that_is_not_its_own() {
         }
     }
     assert!(moving.wait().unwrap().success());
+    assert_eq!(
+        query(&address, COUNTED),
+        ["t"],
+        "the server knows how much there is in the tables that are its own"
+    );
 }
 
 #[test]

@@ -59,12 +59,16 @@ pub(super) async fn transfer(
 }
 
 /// Has the server count what is in the tables, lest its first plans are for empty ones. Each by itself: whoever counts holds a lock on
-/// what was counted until its transaction ends; and no others, which are somebody else's.
+/// what was counted until its transaction ends; and no others, which are somebody else's. All is moved by then, and the server looks
+/// at its tables by itself before long: who holds one of them is not waited for.
 async fn analyze(client: &Client) {
-    for table in &TABLES {
-        if let Err(error) = client.batch_execute(&format!("ANALYZE {}", table.name)).await {
-            // All is moved, and the server looks at its tables by itself before long.
-            tracing::warn!(%error, table = table.name, "the table was moved, and could not be analysed");
+    let each = TABLES.iter().map(|table| format!("ANALYZE {}", table.name));
+    for statement in std::iter::once("SET lock_timeout = '1s'".to_owned()).chain(each) {
+        if let Err(error) = client.batch_execute(&statement).await {
+            tracing::warn!(%error, statement, "all is moved, and the server was not told how much that is");
+            if client.is_closed() {
+                return;
+            }
         }
     }
 }
