@@ -309,6 +309,7 @@ fn done(from: &str, to: &str) {
 /// Others keep tables in that database too, and lock them for as long as they like.
 #[test]
 fn a_move_waits_for_no_table_that_is_not_its_own() {
+    const COUNTED: &str = "SELECT bool_and(reltuples >= 0) FROM pg_class WHERE oid IN ('events'::regclass, 'deliveries'::regclass)";
     const WAITING: &str =
         "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'not_ours'::regclass";
     let Some(address) = new_schema("a_move_waits_for_no_table_that_is_not_its_own") else { return };
