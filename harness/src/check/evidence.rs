@@ -44,8 +44,6 @@ pub struct Evidence<'a> {
     attempts: Vec<u32>,
     /// When processes were killed, in order.
     pub(crate) kills: Vec<u64>,
-    /// When processes were killed or stopped.
-    strikes: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone, in order.
     pub(crate) upsets: Vec<u64>,
     /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
@@ -88,8 +86,7 @@ impl<'a> Evidence<'a> {
             times
         };
         use ProcessEvent::{Asked, Exited, Killed, Stopped};
-        let (kills, strikes) = (times(&[Killed]), times(&[Killed, Stopped]));
-        let upsets = times(&[Killed, Asked, Stopped, Exited]);
+        let (kills, upsets) = (times(&[Killed]), times(&[Killed, Asked, Stopped, Exited]));
         let ahead = super::offset::ahead(trace);
         Self {
             scenario,
@@ -102,7 +99,6 @@ impl<'a> Evidence<'a> {
             deliveries,
             attempts,
             kills,
-            strikes,
             upsets,
             unwritable: unwritable(trace.faults.iter()),
             end,
@@ -145,11 +141,11 @@ impl<'a> Evidence<'a> {
     /// When the process was killed or stopped that sent what was read at `t`, if that was just before, and none was started or went
     /// on meanwhile. Where others live, they sent most of what comes then.
     fn struck_before(&self, t: u64) -> Option<u64> {
-        let strike =
-            *self.strikes.get(self.strikes.partition_point(|strike| *strike <= t).checked_sub(1)?)?;
-        let goes_on = |event| matches!(event, ProcessEvent::Started | ProcessEvent::Continued);
-        let is_back =
-            self.trace.processes.iter().any(|one| goes_on(one.event) && (strike..=t).contains(&one.t));
+        use ProcessEvent::{Continued, Killed, Started, Stopped};
+        let processes = || self.trace.processes.iter().filter(|one| one.t <= t);
+        let strikes = processes().filter(|one| matches!(one.event, Killed | Stopped));
+        let strike = strikes.map(|one| one.t).max()?;
+        let is_back = processes().any(|one| matches!(one.event, Started | Continued) && strike <= one.t);
         let within = if self.scenario.sender.workers == 1 { READ_WITHIN } else { READ_AT_ONCE };
         (!is_back && t - strike <= within).then_some(strike)
     }
