@@ -14,8 +14,8 @@ pub(crate) struct Event {
     pub(crate) offer: u32,
     pub(crate) offers: u32,
     pub(crate) accepted: Option<u64>,
-    /// Whether it was refused, and surely not taken.
-    pub(crate) refused: bool,
+    /// How many of its offers were refused, and surely not taken.
+    pub(crate) refused: u32,
 }
 
 /// One event owed to one subscriber, or seen at it.

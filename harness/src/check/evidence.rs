@@ -13,7 +13,7 @@ use super::exchange::{exchanges, unread};
 use super::unwritable::{Unwritable, unwritable};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, Fault, Handshake, Process, ProcessEvent, Trace};
+use crate::trace::{Cut, Fault, Handshake, Process, ProcessEvent, Refused, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
@@ -358,7 +358,7 @@ fn events(trace: &Trace) -> Vec<Event> {
         let token = offer(at).token;
         match events.last_mut().filter(|last| last.token == token) {
             Some(last) => last.offers += 1,
-            None => events.push(Event { token, offer: at, offers: 1, accepted: None, refused: false }),
+            None => events.push(Event { token, offer: at, offers: 1, accepted: None, refused: 0 }),
         }
     }
     let mut find = |token: u64, change: &mut dyn FnMut(&mut Event)| {
@@ -371,8 +371,10 @@ fn events(trace: &Trace) -> Vec<Event> {
             event.accepted = Some(event.accepted.map_or(one.t, |earlier| earlier.min(one.t)));
         });
     }
-    for one in trace.refused.iter().filter(|one| !one.unknown) {
-        find(one.token, &mut |event| event.refused = true);
+    // Who says that it failed need not know what of it was done.
+    let is_sure = |one: &&Refused| !one.unknown && one.status.is_none_or(|status| status < 500);
+    for one in trace.refused.iter().filter(is_sure) {
+        find(one.token, &mut |event| event.refused += 1);
     }
     events
 }

@@ -179,10 +179,7 @@ pub(super) fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
 /// How many deliveries of a lane the sender can have taken.
 fn taken(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
     let events = deliveries.iter().filter_map(|delivery| evidence.event(delivery));
-    events
-        .filter(|event| event.accepted.is_some() || !event.refused)
-        .map(|event| u64::from(event.offers))
-        .sum()
+    events.map(|event| u64::from(event.offers.saturating_sub(event.refused))).sum()
 }
 
 /// How many deliveries a lane was said to hold at most, or the whole, and so can hold without shedding, less those that were

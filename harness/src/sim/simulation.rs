@@ -128,7 +128,6 @@ impl<'a> World<'a> {
                 steps: timeline(&scenario.faults),
                 done: 0,
                 clock_offset: 0,
-                patience: 0,
                 dead: Vec::new(),
                 struck: BTreeMap::new(),
                 starting: 0,

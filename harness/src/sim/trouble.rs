@@ -93,8 +93,8 @@ impl<'a> World<'a> {
         for worker in concerned {
             let slot = &mut self.slots[*worker];
             slot.blocked_until = slot.blocked_until.max(until);
+            slot.patience = patience;
         }
-        self.troubles.patience = patience;
     }
 
     /// Processes can't reach their store for so long: they neither write nor read, and hear nothing of others.

@@ -67,19 +67,18 @@ impl World<'_> {
 
     /// A commit is over, unless the store can't write now.
     fn committed(&mut self, worker: usize) -> Result<(), SimError> {
-        let blocked_until = self.slots[worker].blocked_until;
-        if self.now < blocked_until {
-            let pause = BLOCKED_NS.min(blocked_until - self.now);
-            if let Some(process) = self.slots[worker].process.as_mut() {
-                process.queue.failing.get_or_insert(self.now.saturating_add(self.troubles.patience));
-            }
+        let slot = &mut self.slots[worker];
+        if self.now < slot.blocked_until {
+            let pause = BLOCKED_NS.min(slot.blocked_until - self.now);
+            let says_so_at = self.now.saturating_add(slot.patience);
+            let process = slot.process.as_mut();
+            let withdrawn = process.map(|process| process.queue.failed(self.now, says_so_at));
             self.tell(worker, pause, ProcessEvent::Committed);
-            return Ok(());
+            return self.unrecorded(withdrawn.unwrap_or_default());
         }
         let mut acts = Vec::new();
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
-        process.queue.failing = None;
         let recorded = process.commit(now, &mut acts)?;
         self.figures.commits += 1;
         self.figures.ledger.add(std::mem::take(&mut process.queue.ledger));

@@ -45,6 +45,8 @@ pub(super) struct WorkerSlot {
     pub(super) again_after: u64,
     /// Until when it can't write to the store.
     pub(super) blocked_until: u64,
+    /// How long a try to write waits then before it has failed.
+    pub(super) patience: u64,
     /// Until when it can't read it either.
     pub(super) parted_until: u64,
     /// Until when the store answers it later, and by how much: of each fault that does that, as they end.
@@ -56,8 +58,6 @@ pub(super) struct Troubles<'a> {
     pub(super) steps: Vec<(u64, Step<'a>)>,
     pub(super) done: usize,
     pub(super) clock_offset: i64,
-    /// How long a try to write waits before it has failed.
-    pub(super) patience: u64,
     pub(super) dead: Vec<OwnerId>,
     /// Whom a fault that lasts was done to, by its place.
     pub(super) struck: BTreeMap<u32, Vec<usize>>,

@@ -36,6 +36,22 @@ fn a_reason_that_cannot_be_true_is_a_loss() {
 }
 
 #[test]
+fn what_the_sender_failed_to_take_it_may_have_taken_all_the_same() {
+    for (status, expected) in [(503, Status::Pass), (429, Status::Fail)] {
+        let shed = |trace: &mut Trace| {
+            bury(trace, 2, "overflow");
+            build::without(trace, 2);
+            build::without(trace, 0);
+            trace.accepted.remove(0);
+            let (t, token, why) = (SECOND, 0, String::new());
+            let (status, retry_after) = (Some(status), Some("1".to_owned()));
+            trace.refused.push(Refused { t, token, status, retry_after, unknown: false, why });
+        };
+        check("loss.none", "queue = { rows = 2 }", shed, expected);
+    }
+}
+
+#[test]
 fn what_is_gone_by_its_own_word_is_given_up() {
     let gone = |trace: &mut Trace| {
         trace.arrivals.pop();

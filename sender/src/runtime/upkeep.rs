@@ -18,6 +18,9 @@ use crate::store::thread::Handle;
 
 /// How often to look for something to do.
 const EVERY: Duration = Duration::from_millis(500);
+/// At which look each kind comes again, where the last one found nothing to do: what nobody waits for may happen a little later, and
+/// a process without work leaves its store alone.
+const LOOKS_WHERE_IDLE: [u32; 2] = [2, 10];
 /// Rows in one step: what one commit writes in about a millisecond.
 pub const UPKEEP_ROWS: u32 = 500;
 /// Steps of each kind in a row: what comes then waits for the next look.
@@ -55,28 +58,37 @@ pub(super) async fn keep_up(
 ) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks_until = [0; 2];
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = stop.changed() => return,
         }
-        let mut round = Round::new(upkeep_due(&retention, clock.now(), UPKEEP_ROWS));
-        let mut done = None;
-        while let Some(command) = round.next(done) {
-            let step = step(&store, command);
-            tokio::pin!(step);
-            let stopped;
-            (done, stopped) = tokio::select! {
-                biased;
-                done = &mut step => (Some(done), false),
-                // A store in trouble answers no sooner than it is told to stop, which comes after this.
-                _ = stop.changed() => (timeout(LAST_STEP, step).await.ok(), true),
-            };
-            let dead = done.as_ref().map_or(0, |done| done.given_up);
-            let given_up = WorkDone { dead, ..WorkDone::default() };
-            work_done.lock().unwrap_or_else(PoisonError::into_inner).add(given_up);
-            if stopped {
-                return;
+        let due = upkeep_due(&retention, clock.now(), UPKEEP_ROWS);
+        for ((command, looks_until), where_idle) in due.into_iter().zip(&mut looks_until).zip(LOOKS_WHERE_IDLE) {
+            if *looks_until > 0 {
+                *looks_until -= 1;
+                continue;
+            }
+            let mut steps = Steps::default();
+            while steps.go_on() {
+                let step = step(&store, command.clone());
+                tokio::pin!(step);
+                let (done, stopped) = tokio::select! {
+                    biased;
+                    done = &mut step => (done, false),
+                    // A store in trouble answers no sooner than it is told to stop, which comes after this.
+                    _ = stop.changed() => (timeout(LAST_STEP, step).await.unwrap_or_default(), true),
+                };
+                let given_up = WorkDone { dead: done.given_up, ..WorkDone::default() };
+                work_done.lock().unwrap_or_else(PoisonError::into_inner).add(given_up);
+                if stopped {
+                    return;
+                }
+                steps.note(done);
+            }
+            if steps.found_nothing() {
+                *looks_until = where_idle - 1;
             }
         }
     }
@@ -95,33 +107,32 @@ pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command;
     [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]
 }
 
-/// Goes on with each command for as long as that gets something done. Purges go round and round over all that is kept:
-/// where there is nothing to delete, they take few steps at a time, however much is kept.
-struct Round {
-    /// The next one last.
-    commands: Vec<Command>,
-    steps: u32,
+/// The steps of one command in a row, for as long as they get something done. Purges go round and round over all that is kept: where
+/// there is nothing to delete, they take few steps at a time, however much is kept.
+#[derive(Default)]
+struct Steps {
+    done: u32,
     fruitless: u32,
+    last: Option<Step>,
 }
 
-impl Round {
-    fn new(commands: [Command; 2]) -> Self {
-        let mut commands = Vec::from(commands);
-        commands.reverse();
-        Self { commands, steps: 0, fruitless: 0 }
+impl Steps {
+    /// Whether there is a next one.
+    fn go_on(&self) -> bool {
+        self.last.is_none_or(|last| last.more)
+            && self.done < STEPS_MAX
+            && self.fruitless < FRUITLESS_STEPS_MAX
     }
 
-    /// What to do next, now that the last step, if there was one, did that.
-    fn next(&mut self, done: Option<Step>) -> Option<Command> {
-        if let Some(done) = done {
-            self.steps += 1;
-            self.fruitless += u32::from(done.rows == 0);
-            if !done.more || self.steps >= STEPS_MAX || self.fruitless >= FRUITLESS_STEPS_MAX {
-                self.commands.pop();
-                (self.steps, self.fruitless) = (0, 0);
-            }
-        }
-        self.commands.last().cloned()
+    fn note(&mut self, done: Step) {
+        self.done += 1;
+        self.fruitless += u32::from(done.rows == 0);
+        self.last = Some(done);
+    }
+
+    /// Whether all was looked at, and there was nothing to do.
+    fn found_nothing(&self) -> bool {
+        self.fruitless == self.done && self.last.is_some_and(|last| !last.more)
     }
 }
 
@@ -224,17 +235,17 @@ mod tests {
         store
     }
 
-    /// The steps that one round takes, and the rows that it deletes.
-    fn round_at(store: &mut dyn Store, now: StoreTime) -> (u32, u64) {
-        let (mut steps, mut rows) = (0, 0);
-        let (mut round, mut done) = (Round::new(upkeep_due(&Retention::default(), now, UPKEEP_ROWS)), None);
-        while let Some(command) = round.next(done) {
-            let step = Step::of(&store.commit(now, &[command]).unwrap()[0]);
-            steps += 1;
-            rows += step.rows;
-            done = Some(step);
-        }
-        (steps, rows)
+    /// What one look comes to, for each command: the steps that it takes, the rows that it deletes, and whether it found nothing.
+    fn look_at(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
+        upkeep_due(&Retention::default(), now, UPKEEP_ROWS).map(|command| {
+            let (mut steps, mut rows) = (Steps::default(), 0);
+            while steps.go_on() {
+                let step = Step::of(&store.commit(now, std::slice::from_ref(&command)).unwrap()[0]);
+                rows += step.rows;
+                steps.note(step);
+            }
+            (steps.done, rows, steps.found_nothing())
+        })
     }
 
     #[test]
@@ -243,14 +254,16 @@ mod tests {
         let mut store = with_letters(&folder.path().join("store.db").into());
         // Their events are older than a day, and they are not older than a month: all are looked at, none goes.
         for tick in 0..100 {
-            let (steps, rows) = round_at(&mut *store, after(Nanos::DAY.times(2)));
+            let [_, (steps, rows, _)] = look_at(&mut *store, after(Nanos::DAY.times(2)));
             assert_eq!(rows, 0);
-            assert!(steps <= 1 + FRUITLESS_STEPS_MAX, "{steps} steps in round {tick}");
+            assert!(steps <= FRUITLESS_STEPS_MAX, "{steps} steps at look {tick}");
         }
-        let mut gone = 0;
-        for _ in 0..100 {
-            gone += round_at(&mut *store, after(Nanos::DAY.times(31))).1;
-        }
+        let purges: Vec<_> =
+            (0..100).map(|_| look_at(&mut *store, after(Nanos::DAY.times(31)))[1]).collect();
+        let gone: u64 = purges.iter().map(|(_, rows, _)| rows).sum();
         assert_eq!(gone, 2 * u64::from(LETTERS), "all letters and their events");
+        let last = purges.iter().rposition(|(_, rows, _)| *rows > 0).unwrap();
+        assert!(purges[..=last].iter().all(|(.., nothing)| !nothing), "the next look goes on with it");
+        assert!(purges[last + 1..].iter().all(|(.., nothing)| *nothing), "nothing is left to look for");
     }
 }

@@ -31,7 +31,7 @@ use arrivals::Arrivals;
 
 /// How often a node without work glances: what is emitted elsewhere after a pause waits up to this long. Each glance costs the
 /// server some of its processor's time.
-const CALM_PAUSE: Duration = Duration::from_millis(30);
+const CALM_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a reading gives, or why PostgreSQL did not.
 type Read<T> = Result<T, tokio_postgres::Error>;
