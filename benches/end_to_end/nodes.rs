@@ -134,6 +134,7 @@ fn backlog(server: &Server) -> Result<(), Failure> {
     let sender = Sender::beside(&database, &[])?;
     let mut alone = three(&sender, &sink)?;
     offer::flood(sender.address(), "slow.one", waiting)?;
+    server.rest()?;
     let mut beside = three(&sender, &sink)?;
     let middle = |rates: &mut [Rate; 3]| {
         rates.sort_by(|one, other| one.0.total_cmp(&other.0));
