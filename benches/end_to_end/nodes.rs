@@ -19,6 +19,12 @@ const IDLE_MIB_WANTED: f64 = 200.0;
 /// Deliveries of the lane beside a backlog.
 const BESIDE: u64 = 50_000;
 
+/// A server is at rest that has vacuumed nothing for so long; it looks once a minute for what is to be. How often it is asked, and
+/// for how long at most.
+const QUIET: Duration = Duration::from_secs(65);
+const LOOK: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_mins(10);
+
 /// How long each endpoint takes, how many lanes there are, and how many connections a node has.
 const TAKES: Duration = Duration::from_millis(100);
 const SLOW_LANES: u64 = 32;
@@ -134,7 +140,7 @@ fn backlog(server: &Server) -> Result<(), Failure> {
     let sender = Sender::beside(&database, &[])?;
     let mut alone = three(&sender, &sink)?;
     offer::flood(sender.address(), "slow.one", waiting)?;
-    server.rest()?;
+    rest(server)?;
     let mut beside = three(&sender, &sink)?;
     let middle = |rates: &mut [Rate; 3]| {
         rates.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -145,6 +151,22 @@ fn backlog(server: &Server) -> Result<(), Failure> {
     figures::rate("fast lane beside them", beside);
     figures::ratio("ratio", beside.over(alone), 0.95);
     sender.end()
+}
+
+/// Waits until what was just written has been vacuumed, and nothing more is for a while.
+fn rest(server: &Server) -> Result<(), Failure> {
+    let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'";
+    let (mut quiet_since, give_up) = (now(), now() + REST_MAX);
+    while now() < quiet_since + QUIET {
+        if server.ask(workers)?.as_deref() != Some("0") {
+            quiet_since = now();
+        }
+        if now() > give_up {
+            return Err(Failure::Says(format!("the server still vacuums after {REST_MAX:?}")));
+        }
+        offer::wait_until(now() + LOOK);
+    }
+    Ok(())
 }
 
 fn three(sender: &Sender, sink: &Sink) -> Result<[Rate; 3], Failure> {

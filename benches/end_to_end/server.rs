@@ -7,7 +7,6 @@ use tokio_postgres::{NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::failure::Failure;
 use crate::figures::{self, float};
-use crate::{now, offer};
 
 /// The system tells processor time in hundredths of a second.
 const TICK_MICROS: f64 = 10_000.0;
@@ -20,12 +19,6 @@ const TABLES: &str = "SELECT relname, n_dead_tup, pg_total_relation_size(relid) 
 /// A table is told of from so many bytes or dead tuples on.
 const BYTES_TOLD: u64 = 1 << 20;
 const DEAD_TOLD: u64 = 1_000;
-
-/// A server is at rest that has vacuumed nothing for so long; it looks once a minute for what is to be. How often it is asked, and
-/// for how long at most.
-const QUIET: Duration = Duration::from_secs(65);
-const LOOK: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_mins(10);
 
 /// The address of a database that is the bench's own.
 #[derive(Clone)]
@@ -89,22 +82,6 @@ impl Server {
             .ask(one)?
             .ok_or_else(|| Failure::Says("the server does not tell its processes".to_owned()))?;
         Ok(Used { log_bytes, ticks: ticks(&one)? })
-    }
-
-    /// Waits until what was just written has been vacuumed, and nothing more is for a while.
-    pub(crate) fn rest(&self) -> Result<(), Failure> {
-        let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'";
-        let (mut quiet_since, give_up) = (now(), now() + REST_MAX);
-        while now() < quiet_since + QUIET {
-            if self.ask(workers)?.as_deref() != Some("0") {
-                quiet_since = now();
-            }
-            if now() > give_up {
-                return Err(Failure::Says(format!("the server still vacuums after {REST_MAX:?}")));
-            }
-            offer::wait_until(now() + LOOK);
-        }
-        Ok(())
     }
 
     /// Begins a transaction that reads a table of its own, and keeps it open.

@@ -65,7 +65,9 @@ pub(super) async fn keep_up(
             _ = stop.changed() => return,
         }
         let due = upkeep_due(&retention, clock.now(), UPKEEP_ROWS);
-        for ((command, looks_until), where_idle) in due.into_iter().zip(&mut looks_until).zip(LOOKS_WHERE_IDLE) {
+        for ((command, looks_until), where_idle) in
+            due.into_iter().zip(&mut looks_until).zip(LOOKS_WHERE_IDLE)
+        {
             if *looks_until > 0 {
                 *looks_until -= 1;
                 continue;
@@ -258,8 +260,7 @@ mod tests {
             assert_eq!(rows, 0);
             assert!(steps <= FRUITLESS_STEPS_MAX, "{steps} steps at look {tick}");
         }
-        let purges: Vec<_> =
-            (0..100).map(|_| look_at(&mut *store, after(Nanos::DAY.times(31)))[1]).collect();
+        let purges: Vec<_> = (0..100).map(|_| look_at(&mut *store, after(Nanos::DAY.times(31)))[1]).collect();
         let gone: u64 = purges.iter().map(|(_, rows, _)| rows).sum();
         assert_eq!(gone, 2 * u64::from(LETTERS), "all letters and their events");
         let last = purges.iter().rposition(|(_, rows, _)| *rows > 0).unwrap();

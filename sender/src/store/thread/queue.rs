@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{FAILING_MAX, Request};
 use super::order::{Ahead, PendingByLane, due};
+use super::{FAILING_MAX, Request};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::command::Fate;
 use crate::store::{Command, LogSize, StoreError, Written};

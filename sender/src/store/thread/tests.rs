@@ -255,7 +255,11 @@ fn while_a_store_fails_for_long_emits_are_told_that_no_commit_has_begun_with() {
     fails_twice(FAILING_MAX.0 - 20);
     assert_eq!(stage.answers(), [], "most faults pass sooner");
     fails_twice(20);
-    assert_eq!(stage.answers(), [(2, Err(full_disk())), (4, Err(full_disk()))], "the first may yet be recorded");
+    assert_eq!(
+        stage.answers(),
+        [(2, Err(full_disk())), (4, Err(full_disk()))],
+        "the first may yet be recorded"
+    );
     assert_eq!(stage.handle.health().requests, 1);
     stage.tells(Ok(()));
     assert_eq!(stage.sees(), ["settle 3"], "what is said not to be recorded is not");
