@@ -7,7 +7,7 @@ use hookproof_sender::dispatch::{Answered, Order};
 use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::command::{Claim, Command};
 use hookproof_sender::store::reply::{Claimed, Reply};
-use hookproof_sender::store::thread::{Ahead, FAILING_MAX, PendingByLane};
+use hookproof_sender::store::thread::{Ahead, PendingByLane};
 use hookproof_sender::store::{Claimer, QuickClaims, Store, StoreError};
 
 use super::ledger::Ledger;
@@ -45,7 +45,7 @@ pub(super) struct CommitQueue {
     claimer: Option<Box<dyn Claimer>>,
     quick: Option<Arc<dyn QuickClaims>>,
     /// Since when the store has been failing.
-    failing: Option<u64>,
+    pub(super) failing: Option<u64>,
     /// What the store has done since somebody last looked.
     pub(super) ledger: Ledger,
     /// A commit may have changed the nodes since somebody last looked, or handed a lane back.
@@ -97,32 +97,6 @@ impl CommitQueue {
         self.committing.iter().chain(&self.waiting)
     }
 
-    /// Whether the store does not write, as far as the process knows.
-    pub(super) fn fails(&self, now: u64) -> bool {
-        self.failing.is_some_and(|since| since <= now)
-    }
-
-    /// Whether who offers events hears at once that the store does not write.
-    pub(super) fn fails_for_long(&self, now: u64) -> bool {
-        self.failing.is_some_and(|since| now > since.saturating_add(FAILING_MAX.0))
-    }
-
-    /// The store does not write, which it says from then on. The events come out that no commit has begun with, once it fails for long.
-    pub(super) fn failed(&mut self, now: u64, says_so_at: u64) -> Vec<u64> {
-        self.failing.get_or_insert(says_so_at);
-        let mut withdrawn = Vec::new();
-        if self.fails_for_long(now) {
-            let pending = &mut self.pending;
-            self.waiting.retain(|request| {
-                let Then::Emit { tokens, .. } = &request.then else { return true };
-                withdrawn.extend(tokens);
-                pending.end(&request.commands);
-                false
-            });
-        }
-        withdrawn
-    }
-
     /// Whether a commit is to begin.
     pub(super) fn begin_commit(&mut self) -> bool {
         let begins = self.committing.is_empty() && !self.waiting.is_empty();
@@ -155,7 +129,6 @@ impl CommitQueue {
         store: &mut dyn Store,
         now: StoreTime,
     ) -> Result<Vec<(Then, Vec<Reply>)>, StoreError> {
-        self.failing = None;
         let requests = std::mem::take(&mut self.committing);
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
         let (commands, thens): (Vec<_>, Vec<_>) =

@@ -2,7 +2,7 @@
 
 use hookproof_sender::event::{Limits, Offer, PublicId};
 use hookproof_sender::fanout::fan_out;
-use hookproof_sender::runtime::LOOK_EVERY;
+use hookproof_sender::runtime::{FAILING_MAX, LOOK_EVERY};
 use hookproof_sender::store::command::{self, Command};
 
 use super::commit_queue::Then;
@@ -79,9 +79,12 @@ impl World<'_> {
         let now = self.now;
         let slot = &mut self.slots[worker];
         let Some(process) = slot.process.as_mut() else { return Ok(()) };
-        if process.queue.fails_for_long(now) {
-            let tokens = places.iter().map(|place| self.play.schedule.due()[*place].token).collect();
-            return self.unrecorded(tokens);
+        if process.queue.failing.is_some_and(|since| now > since.saturating_add(FAILING_MAX.0)) {
+            return places.iter().try_for_each(|place| {
+                self.play.open = self.play.open.saturating_sub(1);
+                let token = self.play.schedule.due()[*place].token;
+                self.refuse(token, Some(503), false, "the store does not write")
+            });
         }
         slot.dirty = true;
         let (mut commands, mut tokens, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,14 +128,6 @@ impl World<'_> {
             }
         }
         self.look_after_emit(worker)
-    }
-
-    /// Events are turned away, since the store does not write.
-    pub(super) fn unrecorded(&mut self, tokens: Vec<u64>) -> Result<(), SimError> {
-        tokens.into_iter().try_for_each(|token| {
-            self.play.open = self.play.open.saturating_sub(1);
-            self.refuse(token, Some(503), false, "the store does not write")
-        })
     }
 
     /// The process died that had an event and owed the answer.

@@ -182,7 +182,7 @@ impl Process {
 
     /// Whether the process was asked to stop and all has come to an end.
     pub(super) fn is_over(&self, now: u64) -> bool {
-        let fails = || self.queue.fails(now);
+        let fails = || self.queue.failing.is_some_and(|since| since <= now);
         self.dispatcher.is_over(fails) && self.queue.is_empty()
     }
 

@@ -70,15 +70,16 @@ impl World<'_> {
         let slot = &mut self.slots[worker];
         if self.now < slot.blocked_until {
             let pause = BLOCKED_NS.min(slot.blocked_until - self.now);
-            let says_so_at = self.now.saturating_add(slot.patience);
-            let process = slot.process.as_mut();
-            let withdrawn = process.map(|process| process.queue.failed(self.now, says_so_at));
+            if let Some(process) = slot.process.as_mut() {
+                process.queue.failing.get_or_insert(self.now.saturating_add(slot.patience));
+            }
             self.tell(worker, pause, ProcessEvent::Committed);
-            return self.unrecorded(withdrawn.unwrap_or_default());
+            return Ok(());
         }
         let mut acts = Vec::new();
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
+        process.queue.failing = None;
         let recorded = process.commit(now, &mut acts)?;
         self.figures.commits += 1;
         self.figures.ledger.add(std::mem::take(&mut process.queue.ledger));

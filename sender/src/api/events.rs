@@ -11,9 +11,8 @@ use super::App;
 use super::input::{Query, media_type, unsupported};
 use super::problem::{FULL_SECS, Problem, answer};
 use crate::event::{Batch, Offer, Refusal};
-use crate::runtime::{Accepted, EmitError};
+use crate::runtime::{Accepted, EmitError, FAILING_MAX};
 use crate::store::reply::FullLane;
-use crate::store::thread::FAILING_MAX;
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";

@@ -73,6 +73,8 @@ const CAPACITY: Capacity = Capacity {
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
+/// How long the store may have been failing when events are still put in its queue: most faults pass sooner.
+pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
 /// What a sender needs to know before it begins.
 #[derive(Clone, Debug)]

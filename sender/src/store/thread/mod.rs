@@ -10,8 +10,7 @@
 //!   memory is handed out on the thread that asks for it.
 //! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
-//!   away; after [`FAILING_MAX`] those who ask for more work, and whom no commit has begun with, are answered with the error, since
-//!   they can still be told for certain. When a request fails for good, it alone is answered with the error.
+//!   away. When a request fails for good, it alone is answered with the error.
 //! - A store that has gone back to before what was committed ends the thread: nobody who remembers that can go on.
 //! - Claims that the disk fails are answered so at once, since a single page may be at fault that nobody else needs.
 //!   Whoever claims tries again.
@@ -29,7 +28,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::engine::{Nanos, StoreTime};
+use crate::engine::StoreTime;
 use crate::store::command::Claim;
 use crate::store::{Claimer, Command, QuickClaims, Reply, Store, StoreError};
 use complaints::Complaints;
@@ -83,8 +82,6 @@ impl std::fmt::Debug for Request {
 /// The first pause after a failure, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LONGEST: Duration = Duration::from_secs(1);
-/// How long the store may have been failing while whoever asks for more work waits for it: most faults pass sooner.
-pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
 /// The store's thread, from the outside.
 #[derive(Debug)]
@@ -275,9 +272,7 @@ impl Writer {
                     }
                     // Asked before the pause: whatever was submitted before the stop gets one more try.
                     let last = self.queue.is_stopped();
-                    for request in self.queue.failed(now, error.clone()) {
-                        (request.answer)(Err(error.clone()));
-                    }
+                    self.queue.failed(now, error.clone());
                     if last {
                         return Err(error);
                     }

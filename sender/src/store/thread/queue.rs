@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::Request;
 use super::order::{Ahead, PendingByLane, due};
-use super::{FAILING_MAX, Request};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::command::Fate;
 use crate::store::{Command, LogSize, StoreError, Written};
@@ -302,26 +302,10 @@ impl Queue {
         waiting.written = written;
     }
 
-    /// The store has failed, as it may have before. If it has for too long, those come back who only ask for more work and whom no
-    /// commit has begun with: that none of it was recorded is certain.
-    pub(super) fn failed(&self, now: StoreTime, error: StoreError) -> Vec<Request> {
+    pub(super) fn failed(&self, now: StoreTime, error: StoreError) {
         let mut waiting = self.lock();
         let since = waiting.failing.as_ref().map_or(now, |(since, _)| *since);
         waiting.failing = Some((since, error));
-        if now.since(since) <= FAILING_MAX {
-            return Vec::new();
-        }
-        let (withdrawn, kept) = std::mem::take(&mut waiting.requests)
-            .into_iter()
-            .partition(|entry| entry.request.commands.iter().all(Command::adds_work));
-        waiting.requests = kept;
-        let withdrawn: VecDeque<Entry> = withdrawn;
-        for entry in &withdrawn {
-            waiting.bytes = waiting.bytes.saturating_sub(bytes(&entry.request));
-            waiting.urgent -= usize::from(entry.urgent);
-            waiting.pending.end(&entry.request.commands);
-        }
-        withdrawn.into_iter().map(|entry| entry.request).collect()
     }
 
     /// A request failed for good.

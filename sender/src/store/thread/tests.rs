@@ -72,8 +72,6 @@ struct Stage {
     seen: Receiver<Vec<String>>,
     outcomes: Sender<Result<(), StoreError>>,
     answers: Arc<Mutex<Vec<Answered>>>,
-    /// Ticks once each time that it is asked for.
-    time: Arc<AtomicU64>,
 }
 
 impl Stage {
@@ -85,12 +83,11 @@ impl Stage {
         let (seen_by, seen) = channel();
         let (outcomes, told) = channel();
         let puppet = Puppet { seen: seen_by, outcomes: told, written: Written::default(), beside };
-        let time = Arc::new(AtomicU64::new(0));
-        let ticking = Arc::clone(&time);
-        let clock: Clock = Arc::new(move || StoreTime(ticking.fetch_add(1, SeqCst) + 1));
+        let time = AtomicU64::new(0);
+        let clock: Clock = Arc::new(move || StoreTime(time.fetch_add(1, SeqCst) + 1));
         let thread = StoreThread::start(Box::new(puppet), clock, capacity).unwrap();
         let handle = thread.handle();
-        Self { thread: Some(thread), handle, seen, outcomes, answers: Arc::default(), time }
+        Self { thread: Some(thread), handle, seen, outcomes, answers: Arc::default() }
     }
 
     fn submit(&self, number: u64, commands: Vec<Command>) -> Result<(), Why> {
@@ -233,40 +230,6 @@ fn a_failure_that_may_pass_is_tried_again_and_nobody_is_told_otherwise() {
     assert_eq!((stage.answers(), stage.handle.health().failing), (vec![(1, Ok(1))], None));
     stage.tells(Ok(()));
     stage.stop();
-}
-
-#[test]
-fn while_a_store_fails_for_long_emits_are_told_that_no_commit_has_begun_with() {
-    let mut stage = Stage::new(Capacity::default());
-    stage.submit(1, vec![emit()]).unwrap();
-    assert_eq!(stage.sees(), ["emit an event"]);
-    stage.submit(2, vec![emit(), emit()]).unwrap();
-    stage.submit(3, vec![settle(3, Fate::Released)]).unwrap();
-    stage.submit(4, vec![emit()]).unwrap();
-    // Each try has read the clock by the time that it is seen.
-    let fails_twice = |later: u64| {
-        stage.time.fetch_add(later, SeqCst);
-        for _ in 0..2 {
-            stage.tells(Err(full_disk()));
-            assert_eq!(stage.sees(), ["emit an event"]);
-        }
-    };
-    fails_twice(0);
-    fails_twice(FAILING_MAX.0 - 20);
-    assert_eq!(stage.answers(), [], "most faults pass sooner");
-    fails_twice(20);
-    assert_eq!(
-        stage.answers(),
-        [(2, Err(full_disk())), (4, Err(full_disk()))],
-        "the first may yet be recorded"
-    );
-    assert_eq!(stage.handle.health().requests, 1);
-    stage.tells(Ok(()));
-    assert_eq!(stage.sees(), ["settle 3"], "what is said not to be recorded is not");
-    stage.tells(Ok(()));
-    stage.stop();
-    assert_eq!(stage.answers()[2..], [(1, Ok(1)), (3, Ok(1))]);
-    assert_eq!(stage.handle.health().bytes, 0);
 }
 
 #[test]
