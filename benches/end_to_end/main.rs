@@ -179,10 +179,9 @@ fn end_to_end(sink: &Sink, place: &Place, events: u64) -> Result<(Rate, Written)
     sink.wait_for(before + events)?;
     let rate = Rate::new(events, now() - began);
     sender.wait_until_recorded(events)?;
-    let by_server = used.zip(place.used()?).map(|(before, after)| {
-        let log_bytes = figures::float(after.log_bytes - before.log_bytes) / figures::float(events);
-        (log_bytes, before.micros_until(&after, events))
-    });
+    let by_server = used
+        .zip(place.used()?)
+        .map(|(before, after)| (before.log_bytes_until(&after, events), before.micros_until(&after, events)));
     let written = Written {
         rows_per_delivery: (sender.metric("hookproof_store_rows_total")? - rows) / figures::float(events),
         deliveries_per_commit: figures::float(events)

@@ -17,7 +17,9 @@ const IDLE_PERCENT_WANTED: f64 = 2.0;
 const IDLE_MIB_WANTED: f64 = 200.0;
 
 /// Deliveries of the lane beside a backlog.
-const BESIDE: u64 = 50_000;
+const BESIDE: u64 = 200_000;
+/// Deliveries before that, until the server's buffers are as full as they stay.
+const WARM_UP: u64 = 600_000;
 
 /// A server is at rest that has vacuumed nothing for so long; it looks once a minute for what is to be. How often it is asked, and
 /// for how long at most.
@@ -138,17 +140,12 @@ fn backlog(server: &Server) -> Result<(), Failure> {
     let (sink, database) = (Sink::start()?, Place::Server(server.clone()).database()?);
     crate::scale::add_fast_and_slow(&database, &sink)?;
     let sender = Sender::beside(&database, &[])?;
-    let mut alone = three(&sender, &sink)?;
+    let fast = |deliveries| crate::scale::fast_rate(&sender, &sink, deliveries);
+    fast(WARM_UP)?;
+    let alone = median_of_three(server, "fast lane alone", || fast(BESIDE))?;
     offer::flood(sender.address(), "slow.one", waiting)?;
     rest(server)?;
-    let mut beside = three(&sender, &sink)?;
-    let middle = |rates: &mut [Rate; 3]| {
-        rates.sort_by(|one, other| one.0.total_cmp(&other.0));
-        rates[1]
-    };
-    let (alone, beside) = (middle(&mut alone), middle(&mut beside));
-    figures::rate("fast lane alone", alone);
-    figures::rate("fast lane beside them", beside);
+    let beside = median_of_three(server, "fast lane beside them", || fast(BESIDE))?;
     figures::ratio("ratio", beside.over(alone), 0.95);
     sender.end()
 }
@@ -169,9 +166,22 @@ fn rest(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-fn three(sender: &Sender, sink: &Sink) -> Result<[Rate; 3], Failure> {
-    let rate = || crate::scale::fast_rate(sender, sink, BESIDE);
-    Ok([rate()?, rate()?, rate()?])
+/// The middle of three rates of [`BESIDE`] deliveries each, and what the server did for one of them.
+fn median_of_three(
+    server: &Server,
+    what: &str,
+    rate: impl Fn() -> Result<Rate, Failure>,
+) -> Result<Rate, Failure> {
+    let before = server.used()?;
+    let mut rates = [rate()?, rate()?, rate()?];
+    let after = server.used()?;
+    rates.sort_by(|one, other| one.0.total_cmp(&other.0));
+    for one in rates {
+        figures::rate(what, one);
+    }
+    figures::count("  the server: processor time per delivery, µs", before.micros_until(&after, 3 * BESIDE));
+    figures::count("  the server: bytes of its log per delivery", before.log_bytes_until(&after, 3 * BESIDE));
+    Ok(rates[1])
 }
 
 /// What two nodes and the server cost with lanes that have nothing to do.

@@ -28,9 +28,9 @@ pub(crate) struct Server(String);
 #[derive(Clone, Copy)]
 pub(crate) struct Used {
     /// Bytes of its log.
-    pub(crate) log_bytes: u64,
+    log_bytes: u64,
     /// Ticks of the processor, of all its processes.
-    pub(crate) ticks: u64,
+    ticks: u64,
 }
 
 impl Used {
@@ -42,6 +42,11 @@ impl Used {
     /// Microseconds of processor time until a later moment, for each of these events.
     pub(crate) fn micros_until(&self, later: &Self, events: u64) -> f64 {
         micros(later.ticks - self.ticks, events)
+    }
+
+    /// Bytes of its log until a later moment, for each of these events.
+    pub(crate) fn log_bytes_until(&self, later: &Self, events: u64) -> f64 {
+        float(later.log_bytes - self.log_bytes) / float(events)
     }
 }
 

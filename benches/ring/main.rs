@@ -36,7 +36,7 @@ use hookproof_sender::store::thread::Clock;
 use mimalloc::MiMalloc;
 use ours::Ours;
 use prototype::{Ring, Setup};
-use server::{Server, Used};
+use server::Server;
 use workload::{Course, Queue, Workload};
 
 /// As in the sender's own program.
@@ -199,7 +199,7 @@ fn parts<Q: Queue>(server: &Server, mut workload: Workload<'_, Q>, lasts: Durati
         rates.push(rate);
         figures::rate(&format!("until {} s", (lasts - left).as_secs()), rate);
         figures::count("  the server: processor time per cycle, µs", before.micros_until(&after, count));
-        figures::count("  the server: bytes of its log per cycle", log_bytes(&before, &after, count));
+        figures::count("  the server: bytes of its log per cycle", before.log_bytes_until(&after, count));
     }
     let (end, commits) = (server.used()?, workload.commits() - commits);
     let turn = Turn {
@@ -207,7 +207,7 @@ fn parts<Q: Queue>(server: &Server, mut workload: Workload<'_, Q>, lasts: Durati
         last: rates[rates.len() - 1],
         whole: Rate::new(cycles, now() - begun),
         micros: (start.micros_until(&end, cycles), server::micros(own_ticks()? - own, cycles)),
-        log_bytes: log_bytes(&start, &end, cycles),
+        log_bytes: start.log_bytes_until(&end, cycles),
     };
     workload.drain()?;
     figures::rate("in all", turn.whole);
@@ -228,10 +228,6 @@ impl Turn {
         figures::count("its client's processor time", self.micros.1 / other.micros.1);
         figures::count("bytes of its log", self.log_bytes / other.log_bytes);
     }
-}
-
-fn log_bytes(before: &Used, after: &Used, cycles: u64) -> f64 {
-    figures::float(after.log_bytes - before.log_bytes) / figures::float(cycles)
 }
 
 /// What this process has had of the processors, which is what the client of the server has.
