@@ -106,6 +106,9 @@ impl Work<'_> {
     /// targets.
     fn received_before(&mut self, emit: &Emit) -> Result<Before> {
         let mut before = Before::default();
+        if emit.id_is_new {
+            return Ok(before);
+        }
         if !self.rows.knows_named(&emit.id) {
             self.flush()?;
         }

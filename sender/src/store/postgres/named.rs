@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use super::ledger::Ledger;
 use super::link::{Ask, Link};
 use super::queues::Queues;
-use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, numbers};
+use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, next_numbers, numbers};
 use super::stop::{Result, Wanted};
 use super::values::{int, size};
 use super::writer::Writer;
@@ -14,8 +14,8 @@ use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::Command;
 use crate::store::command::Settlement;
 
-const EVENT_NUMBERS: &str = "SELECT nextval('event_numbers') FROM generate_series(1, $1::int8)";
-const BODY_NUMBERS: &str = "SELECT nextval('body_numbers') FROM generate_series(1, $1::int8)";
+const EVENT_NUMBERS: &str = next_numbers!("event_numbers");
+const BODY_NUMBERS: &str = next_numbers!("body_numbers");
 
 /// A delivery that is handed out, as it stood when its lane had been disturbed that often.
 #[derive(Debug)]
@@ -99,7 +99,9 @@ impl<'a> Named<'a> {
         for command in commands {
             match command {
                 Command::Emit(emit) => {
-                    named.ids.push(&emit.id);
+                    if !emit.id_is_new {
+                        named.ids.push(&emit.id);
+                    }
                     for target in &emit.targets {
                         if let Some(coalesce) = &target.coalesce {
                             named.lanes.push(target.lane);

@@ -107,9 +107,17 @@ pub(super) const ALIKE: &str = "SELECT u.lane, u.key, d.delivery, d.bytes, d.at
         SELECT delivery, bytes, at FROM deliveries d WHERE d.lane = u.lane AND d.coalesce = u.key COLLATE \"C\"
         AND 0 + d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d";
 
-/// The numbers of an answer.
+/// The next numbers of a sequence, as one value: a row for each would have to be taken apart here.
+macro_rules! next_numbers {
+    ($sequence:literal) => {
+        concat!("SELECT array_agg(nextval('", $sequence, "')) FROM generate_series(1, $1::int8)")
+    };
+}
+pub(super) use next_numbers;
+
+/// The numbers of such an answer.
 pub(super) fn numbers(rows: &[Row]) -> Result<Vec<i64>> {
-    Ok(rows.iter().map(|row| row.try_get(0)).collect::<std::result::Result<_, _>>()?)
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
 
 /// What was read, and what is to be written.
