@@ -170,25 +170,54 @@ fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     gone.zip(evidence.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
 }
 
-/// By lane, type and key of what a lane coalesces: when the events were offered that did arrive, or were given up, in order.
-type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Vec<u64>>;
+/// By lane, type and key of what a lane coalesces: the events that did arrive, or were given up.
+type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Taken>;
+
+/// When events were offered, and when each was taken at the latest; both in order.
+#[derive(Default)]
+struct Taken {
+    offered: Vec<u64>,
+    taken: Vec<u64>,
+}
+
+impl Taken {
+    /// How many may have been taken at `from` or later, and were offered by `until`, which is no sooner.
+    fn between(&self, from: u64, until: u64) -> usize {
+        let offered = self.offered.partition_point(|t| *t <= until);
+        // Those were offered before that, too.
+        offered - self.taken.partition_point(|t| *t < from)
+    }
+}
 
 fn settled<'e>(evidence: &'e Evidence<'_>, deliveries: &[Delivery]) -> Settled<'e> {
     let mut settled = Settled::new();
     for delivery in deliveries.iter().filter(|one| is_settled(evidence, one)) {
         if let Some((key, t, _)) = key(evidence, delivery) {
-            settled.entry(key).or_default().push(t);
+            let of_key = settled.entry(key).or_default();
+            of_key.offered.push(t);
+            of_key.taken.push(taken_by(evidence, delivery).max(t));
         }
     }
-    settled.values_mut().for_each(|times| times.sort_unstable());
+    for of_key in settled.values_mut() {
+        of_key.offered.sort_unstable();
+        of_key.taken.sort_unstable();
+    }
     settled
+}
+
+/// When a delivery's event was taken, at the latest: it was acknowledged then, or the delivery came, or was given up.
+fn taken_by(evidence: &Evidence<'_>, delivery: &Delivery) -> u64 {
+    let came = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t);
+    let dead = delivery.dead.map(|at| evidence.trace.dead[at as usize].t);
+    [evidence.accepted(delivery), came, dead].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
 fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     !evidence.attempts(delivery).is_empty() || delivery.dead.is_some()
 }
 
-/// Whether an event of a delivery's key that was offered inside its window stands for it. A replacement keeps the time at
+/// Whether an event of a delivery's key that was offered inside its window, and may have been taken after it, stands for it: of two
+/// that were under way at one time, either may have been taken last. A replacement keeps the time at
 /// which the first of them is due, so that what was offered later stands for none of them. The window begins once the event
 /// was taken, at the latest; a clock that steps makes it as long as it likes.
 fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
@@ -197,10 +226,9 @@ fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'
     let late = evidence.scenario.expect.retry_after_late.0;
     let begun = evidence.accepted(delivery).map_or(t, |accepted| accepted.max(t));
     let until = if steps { u64::MAX } else { begun.saturating_add(window).saturating_add(late) };
-    // Offered at one moment, the one may stand for the other, but none for itself.
-    let from = t + u64::from(is_settled(evidence, delivery));
-    let times = settled.get(&key).map(Vec::as_slice).unwrap_or_default();
-    times.get(times.partition_point(|other| *other < from)).is_some_and(|other| *other <= until)
+    // None stands for itself.
+    let itself = usize::from(is_settled(evidence, delivery));
+    settled.get(&key).is_some_and(|of_key| of_key.between(t, until) > itself)
 }
 
 /// What a delivery may be coalesced by, when it was offered, and how long it waits for others; none where its lane doesn't

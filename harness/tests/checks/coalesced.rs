@@ -10,6 +10,13 @@ const MILLI: u64 = 1_000_000;
 /// An event of the run: its key, when it was offered and acknowledged, and whether it came.
 struct Event(&'static str, u64, u64, bool);
 
+/// Whether events of which some did not come are lost, where each of a key waits for others for a second.
+#[track_caller]
+fn none_is_lost(events: &[Event], expected: Status) {
+    let rule = "coalesce = [{ type = \"video.rank\", window = \"1s\" }]";
+    build::check("loss.none", rule, run(events), expected);
+}
+
 /// A run of these events, of a type that `a` coalesces for a second, times in milliseconds.
 fn run(events: &[Event]) -> impl Fn(&mut Trace) {
     move |trace| {
@@ -64,4 +71,18 @@ fn nothing_is_asked_where_nobody_coalesces_or_a_clock_steps() {
     build::check("coalesce.window", "", run(&three()), Status::NotApplicable);
     let step = "[[fault]]\nat = \"1s\"\ndo = \"clock-step\"\nby = \"-1h\"";
     check(&three(), step, Status::NotApplicable);
+}
+
+#[test]
+fn of_events_that_were_offered_at_the_same_time_either_may_have_been_taken_last() {
+    let second = || Event("v", 5_100, 5_200, false);
+    // The first came, and was acknowledged after the second one was offered, or before; or it was not acknowledged at all.
+    none_is_lost(&[Event("v", 5_000, 5_900, true), second()], Status::Pass);
+    none_is_lost(&[Event("v", 5_000, 5_100, true), second()], Status::Pass);
+    none_is_lost(&[Event("v", 5_000, 5_099, true), second()], Status::Fail);
+    none_is_lost(&[Event("v", 5_000, 5_900, false), second()], Status::Fail);
+    none_is_lost(&[Event("w", 5_000, 5_900, true), second()], Status::Fail);
+    // Offered when the window of what it would stand for was over.
+    none_is_lost(&[second(), Event("v", 5_900, 7_000, true)], Status::Pass);
+    none_is_lost(&[second(), Event("v", 6_900, 7_000, true)], Status::Fail);
 }
