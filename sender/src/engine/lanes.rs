@@ -10,7 +10,7 @@ use super::lane::{Lane, WINDOW_MAX};
 /// held to it with their next claims.
 const HELD: usize = 32_768;
 /// The most that a lane holds where many do.
-const WINDOW_LEAST: u32 = 8;
+const WINDOW_LEAST: u32 = 4;
 
 /// The lanes in dense slots, and where each is. Hashing is keyed the same in every process, so that nothing depends
 /// on chance; lane ids are the store's own, so that nobody can choose them to collide.
@@ -97,6 +97,6 @@ mod tests {
     #[test]
     fn the_more_lanes_hold_anything_the_less_each_holds() {
         let shares = [0, 1, 128, 129, 1_000, 10_000_000].map(share);
-        assert_eq!(shares, [256, 256, 256, 254, 32, 8]);
+        assert_eq!(shares, [256, 256, 256, 254, 32, 4]);
     }
 }

@@ -180,7 +180,14 @@ impl Queue {
             waiting.pending.begin(&request.commands);
             let urgent = is_urgent(&request, now);
             waiting.urgent += usize::from(urgent);
-            waiting.requests.push_back(Entry { request, urgent, ahead: Ahead::FREELY });
+            let is_renewal = request.commands.iter().any(|command| matches!(command, Command::Renew(_)));
+            let entry = Entry { request, urgent, ahead: Ahead::FREELY };
+            if is_renewal {
+                // However much there is to write, the lease goes on.
+                waiting.requests.push_front(entry);
+            } else {
+                waiting.requests.push_back(entry);
+            }
             // What nobody waits for wakes nobody who is already waiting for its company.
             let wakes = urgent || waiting.requests.len() == 1 || waiting.requests.len() >= COMPANY_MAX;
             drop(waiting);
@@ -235,7 +242,8 @@ impl Queue {
     }
 
     /// What goes into the next commit; nothing, once stopped and empty. Claims that go ahead come alone, and first,
-    /// unless somebody takes them beside.
+    /// unless somebody takes them beside. So does what locks leases: whatever else was in its commit, the leases of others would
+    /// wait for.
     pub(super) fn take(&self) -> Option<Vec<Request>> {
         let idle = |waiting: &mut Waiting| waiting.for_writer() == 0 && !waiting.stopped;
         let guard = self.changed.wait_while(self.lock(), idle);
@@ -252,13 +260,17 @@ impl Queue {
             rows = rows.saturating_add(request_rows);
             size = size.saturating_add(request_bytes);
             let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
-            if !fits && !batch.is_empty() {
+            let is_alone = entry.request.commands.iter().any(Command::locks_leases);
+            if (!fits || is_alone) && !batch.is_empty() {
                 requests.push_front(entry);
                 break;
             }
             waiting.bytes = waiting.bytes.saturating_sub(request_bytes);
             waiting.urgent -= usize::from(entry.urgent);
             batch.push(entry.request);
+            if is_alone {
+                break;
+            }
         }
         if ahead {
             batch.iter().for_each(|request: &Request| waiting.pending.begin(&request.commands));
@@ -348,7 +360,7 @@ fn bytes(request: &Request) -> usize {
 mod tests {
     use super::*;
     use crate::engine::{DeliveryId, LaneId, Term};
-    use crate::store::command::Settlement;
+    use crate::store::command::{Renew, Settlement, Sweep};
     use crate::store::lane::OwnerId;
 
     const NOW: StoreTime = StoreTime::from_secs(1);
@@ -395,5 +407,25 @@ mod tests {
         push(&queue, settled(Fate::Delivered));
         queue.stop();
         assert!(!is_patient(&queue), "whoever stops does not wait either");
+    }
+
+    #[test]
+    fn a_lease_is_renewed_first_and_what_locks_leases_is_a_commit_of_its_own() {
+        let queue = Queue::new(Capacity::default(), LogSize::default());
+        let (owner, lease) = (OwnerId(1), Nanos::from_secs(5));
+        push(&queue, settled(Fate::Delivered));
+        push(&queue, settled(Fate::Released));
+        push(&queue, Command::Sweep(Sweep { max: 1 }));
+        push(&queue, settled(Fate::Delivered));
+        push(&queue, Command::Renew(Renew { owner, lease, announce: None }));
+        let mut names = || {
+            let batch = queue.take().unwrap();
+            batch.iter().map(|request| request.commands[0].name()).collect::<Vec<_>>()
+        };
+        let [renew, sweep, settle] = ["renew a lease", "sweep", "settle deliveries"];
+        assert_eq!(names(), [renew]);
+        assert_eq!(names(), [settle, settle]);
+        assert_eq!(names(), [sweep]);
+        assert_eq!(names(), [settle]);
     }
 }
