@@ -418,7 +418,7 @@ mod tests {
         push(&queue, Command::Sweep(Sweep { max: 1 }));
         push(&queue, settled(Fate::Delivered));
         push(&queue, Command::Renew(Renew { owner, lease, announce: None }));
-        let mut names = || {
+        let names = || {
             let batch = queue.take().unwrap();
             batch.iter().map(|request| request.commands[0].name()).collect::<Vec<_>>()
         };
