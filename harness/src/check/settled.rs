@@ -195,7 +195,7 @@ fn settled<'e>(evidence: &'e Evidence<'_>, deliveries: &[Delivery]) -> Settled<'
         if let Some((key, t, _)) = key(evidence, delivery) {
             let of_key = settled.entry(key).or_default();
             of_key.offered.push(t);
-            of_key.taken.push(taken_by(evidence, delivery).max(t));
+            of_key.taken.push(taken_by(evidence, delivery).map_or(t, |taken| taken.max(t)));
         }
     }
     for of_key in settled.values_mut() {
@@ -205,11 +205,11 @@ fn settled<'e>(evidence: &'e Evidence<'_>, deliveries: &[Delivery]) -> Settled<'
     settled
 }
 
-/// When a delivery's event was taken, at the latest: it was acknowledged then, or the delivery came, or was given up.
-fn taken_by(evidence: &Evidence<'_>, delivery: &Delivery) -> u64 {
+/// When a delivery's event was taken, at the latest: it was acknowledged then, or came sooner. Of one that was not acknowledged nobody
+/// knows; that it came much later does not make it the newer one.
+fn taken_by(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     let came = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t);
-    let dead = delivery.dead.map(|at| evidence.trace.dead[at as usize].t);
-    [evidence.accepted(delivery), came, dead].into_iter().flatten().min().unwrap_or(u64::MAX)
+    evidence.accepted(delivery).map(|accepted| came.map_or(accepted, |came| came.min(accepted)))
 }
 
 fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {

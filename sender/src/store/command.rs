@@ -377,7 +377,15 @@ impl Command {
     /// Whether it locks the leases of all owners, where a store has such locks.
     #[must_use]
     pub const fn locks_leases(&self) -> bool {
-        matches!(self, Self::Renew(_) | Self::Acquire(_) | Self::Sweep(_))
+        matches!(
+            self,
+            Self::Renew(_)
+                | Self::Acquire(_)
+                | Self::Sweep(_)
+                | Self::Evict(_)
+                | Self::Retire(_)
+                | Self::Drain(_)
+        )
     }
 
     /// Whether it is one of those that move deliveries along, and change nothing else.

@@ -107,6 +107,11 @@ pub trait Store: Send {
     /// What this store object has written so far.
     fn written(&self) -> Written;
 
+    /// Whether a commit that changes leases keeps other processes from renewing theirs until it is durable, and nothing else does.
+    fn locks_leases(&self) -> bool {
+        false
+    }
+
     /// How long the log of what was written is; always nothing, where there is none.
     fn log_size(&self) -> LogSize {
         LogSize::default()

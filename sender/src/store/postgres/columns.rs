@@ -101,7 +101,7 @@ fn event((event, rows): &(&NewEvent, &Rows), to: &mut Record<'_>) -> Put {
     to.put(&event.in_part)?;
     to.put(&deliveries)?;
     to.put(&event.bodies)?;
-    // Its hash, which nobody has ever read: its bytes tell it.
+    // Its hash, which no program that knows this schema reads: its bytes tell it.
     to.put(&None::<Bits>)?;
     to.put(&body.map(|body| &*body.bytes))
 }

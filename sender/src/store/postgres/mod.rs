@@ -371,6 +371,10 @@ impl Store for PostgresStore {
         self.written
     }
 
+    fn locks_leases(&self) -> bool {
+        true
+    }
+
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
         Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.hands.clone()))))
     }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! - Nobody is answered before what they asked for is durable.
-//! - Requests are carried out in the order of their submission. Only claims go ahead of what does not concern them,
-//!   beside the commits if the store can do that, so that handing out work does not wait for the disk; what the store has in
+//! - Requests are carried out in the order of their submission. Only renewals of leases go ahead of all others, and claims of what does
+//!   not concern them, beside the commits if the store can do that, so that handing out work does not wait for the disk; what the store has in
 //!   memory is handed out on the thread that asks for it.
 //! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
@@ -111,7 +111,7 @@ impl StoreThread {
     ///
     /// If the system has no thread to give.
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::new(capacity, store.log_size()));
+        let queue = Arc::new(Queue::new(capacity, store.locks_leases(), store.log_size()));
         let mut threads = Vec::with_capacity(2);
         match store.claimer() {
             Ok(Some(claimer)) => {

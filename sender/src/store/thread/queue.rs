@@ -87,6 +87,8 @@ pub struct Health {
 #[derive(Debug)]
 pub(super) struct Queue {
     capacity: Capacity,
+    /// What changes leases is a commit of its own.
+    leases_alone: bool,
     log: LogSize,
     waiting: Mutex<Waiting>,
     /// Something for the writer, or a stop.
@@ -142,8 +144,9 @@ impl Waiting {
 }
 
 impl Queue {
-    pub(super) fn new(capacity: Capacity, log: LogSize) -> Self {
-        Self { capacity, log, waiting: Mutex::default(), changed: Condvar::new(), claimed: Condvar::new() }
+    pub(super) fn new(capacity: Capacity, leases_alone: bool, log: LogSize) -> Self {
+        let (waiting, changed, claimed) = Default::default();
+        Self { capacity, leases_alone, log, waiting, changed, claimed }
     }
 
     /// A panic elsewhere leaves nothing half done in here.
@@ -242,8 +245,8 @@ impl Queue {
     }
 
     /// What goes into the next commit; nothing, once stopped and empty. Claims that go ahead come alone, and first,
-    /// unless somebody takes them beside. So does what locks leases: whatever else was in its commit, the leases of others would
-    /// wait for.
+    /// unless somebody takes them beside. What locks leases comes alone: whatever else was in its commit, the leases of others
+    /// would wait for.
     pub(super) fn take(&self) -> Option<Vec<Request>> {
         let idle = |waiting: &mut Waiting| waiting.for_writer() == 0 && !waiting.stopped;
         let guard = self.changed.wait_while(self.lock(), idle);
@@ -260,7 +263,7 @@ impl Queue {
             rows = rows.saturating_add(request_rows);
             size = size.saturating_add(request_bytes);
             let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
-            let is_alone = entry.request.commands.iter().any(Command::locks_leases);
+            let is_alone = self.leases_alone && entry.request.commands.iter().any(Command::locks_leases);
             if (!fits || is_alone) && !batch.is_empty() {
                 requests.push_front(entry);
                 break;
@@ -365,6 +368,10 @@ mod tests {
 
     const NOW: StoreTime = StoreTime::from_secs(1);
 
+    fn queue(leases_alone: bool) -> Queue {
+        Queue::new(Capacity::default(), leases_alone, LogSize::default())
+    }
+
     fn push(queue: &Queue, command: Command) {
         queue.push(Request { commands: vec![command], answer: Box::new(|_| {}) }, NOW).unwrap();
     }
@@ -382,7 +389,7 @@ mod tests {
     fn only_what_nobody_waits_for_waits_for_company() {
         let soon = Fate::Retry { due: StoreTime(NOW.0 + 3_000_000) };
         for urgent in [settled(soon), settled(Fate::Released), Command::Evict(OwnerId(1))] {
-            let queue = Queue::new(Capacity::default(), LogSize::default());
+            let queue = queue(false);
             push(&queue, settled(Fate::Delivered));
             push(&queue, settled(Fate::Retry { due: StoreTime(NOW.0 + 3_000_001) }));
             assert!(is_patient(&queue));
@@ -396,7 +403,7 @@ mod tests {
 
     #[test]
     fn company_is_not_waited_for_for_ever() {
-        let queue = Queue::new(Capacity::default(), LogSize::default());
+        let queue = queue(false);
         push(&queue, settled(Fate::Delivered));
         assert_eq!(queue.take().unwrap().len(), 1);
         for _ in 0..COMPANY_MAX {
@@ -411,21 +418,25 @@ mod tests {
 
     #[test]
     fn a_lease_is_renewed_first_and_what_locks_leases_is_a_commit_of_its_own() {
-        let queue = Queue::new(Capacity::default(), LogSize::default());
-        let (owner, lease) = (OwnerId(1), Nanos::from_secs(5));
-        push(&queue, settled(Fate::Delivered));
-        push(&queue, settled(Fate::Released));
-        push(&queue, Command::Sweep(Sweep { max: 1 }));
-        push(&queue, settled(Fate::Delivered));
-        push(&queue, Command::Renew(Renew { owner, lease, announce: None }));
-        let names = || {
-            let batch = queue.take().unwrap();
-            batch.iter().map(|request| request.commands[0].name()).collect::<Vec<_>>()
+        let renew = Renew { owner: OwnerId(1), lease: Nanos::from_secs(5), announce: None };
+        let commits = |leases_alone| {
+            let queue = queue(leases_alone);
+            push(&queue, settled(Fate::Delivered));
+            push(&queue, settled(Fate::Released));
+            push(&queue, Command::Sweep(Sweep { max: 1 }));
+            push(&queue, Command::Retire(OwnerId(1)));
+            push(&queue, settled(Fate::Delivered));
+            push(&queue, Command::Renew(renew.clone()));
+            queue.stop();
+            let batches = std::iter::from_fn(|| queue.take());
+            let name = |request: &Request| request.commands[0].name();
+            batches.map(|batch| batch.iter().map(name).collect()).collect::<Vec<Vec<_>>>()
         };
-        let [renew, sweep, settle] = ["renew a lease", "sweep", "settle deliveries"];
-        assert_eq!(names(), [renew]);
-        assert_eq!(names(), [settle, settle]);
-        assert_eq!(names(), [sweep]);
-        assert_eq!(names(), [settle]);
+        let [renew, settle, sweep, retire] = ["renew a lease", "settle deliveries", "sweep", "retire a node"];
+        assert_eq!(
+            commits(true),
+            [vec![renew], vec![settle, settle], vec![sweep], vec![retire], vec![settle]]
+        );
+        assert_eq!(commits(false), [[renew, settle, settle, sweep, retire, settle]]);
     }
 }
