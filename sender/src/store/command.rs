@@ -374,20 +374,6 @@ impl Command {
         matches!(self, Self::Emit(_))
     }
 
-    /// Whether it locks the leases of all owners, where a store has such locks.
-    #[must_use]
-    pub const fn locks_leases(&self) -> bool {
-        matches!(
-            self,
-            Self::Renew(_)
-                | Self::Acquire(_)
-                | Self::Sweep(_)
-                | Self::Evict(_)
-                | Self::Retire(_)
-                | Self::Drain(_)
-        )
-    }
-
     /// Whether it is one of those that move deliveries along, and change nothing else.
     #[must_use]
     pub const fn is_frequent(&self) -> bool {

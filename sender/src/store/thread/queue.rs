@@ -263,7 +263,7 @@ impl Queue {
             rows = rows.saturating_add(request_rows);
             size = size.saturating_add(request_bytes);
             let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
-            let is_alone = self.leases_alone && entry.request.commands.iter().any(Command::locks_leases);
+            let is_alone = self.leases_alone && entry.request.commands.iter().any(locks_leases);
             if (!fits || is_alone) && !batch.is_empty() {
                 requests.push_front(entry);
                 break;
@@ -353,6 +353,12 @@ fn is_urgent(request: &Request, now: StoreTime) -> bool {
         _ => false,
     };
     !request.commands.iter().all(is_patient)
+}
+
+/// Whether a command locks the leases of all owners, where a store has such locks.
+const fn locks_leases(command: &Command) -> bool {
+    use Command::{Acquire, Drain, Evict, Renew, Retire, Sweep};
+    matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_) | Sweep(_))
 }
 
 fn bytes(request: &Request) -> usize {
