@@ -171,16 +171,16 @@ fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 }
 
 /// By lane, type and key of what a lane coalesces: the events that did arrive, or were given up.
-type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Taken>;
+type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Spans>;
 
 /// When events were offered, and when each was taken at the latest; both in order.
 #[derive(Default)]
-struct Taken {
+struct Spans {
     offered: Vec<u64>,
     taken: Vec<u64>,
 }
 
-impl Taken {
+impl Spans {
     /// How many may have been taken at `from` or later, and were offered by `until`, which is no sooner.
     fn between(&self, from: u64, until: u64) -> usize {
         let offered = self.offered.partition_point(|t| *t <= until);
@@ -216,10 +216,10 @@ fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     !evidence.attempts(delivery).is_empty() || delivery.dead.is_some()
 }
 
-/// Whether an event of a delivery's key that was offered inside its window, and may have been taken after it, stands for it: of two
-/// that were under way at one time, either may have been taken last. A replacement keeps the time at
-/// which the first of them is due, so that what was offered later stands for none of them. The window begins once the event
-/// was taken, at the latest; a clock that steps makes it as long as it likes.
+/// Whether an event of a delivery's key that was offered inside its window, and may have been taken after it, stands for it: of
+/// two that were under way at one time, either may have been taken last. A replacement keeps the time at which the first of
+/// them is due, so that what was offered later stands for none of them. The window begins once the event was taken, at the
+/// latest; a clock that steps makes it as long as it likes.
 fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
     let Some((key, t, window)) = key(evidence, delivery) else { return false };
     let steps = evidence.scenario.faults.iter().any(|fault| fault.action.name() == "clock-step");

@@ -200,7 +200,7 @@ impl Lane {
     pub(super) fn keep(&self, connection: Http1, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {
-            // Most lanes have one, and room for four is what a list begins with.
+            // A list begins with room for four, and a lane may never have more than one.
             kept.idle.reserve_exact(1);
             kept.idle.push(Idle { connection, since: now() });
             drop(kept);

@@ -186,7 +186,7 @@ impl Queue {
             let is_renewal = request.commands.iter().any(|command| matches!(command, Command::Renew(_)));
             let entry = Entry { request, urgent, ahead: Ahead::FREELY };
             if is_renewal {
-                // However much there is to write, the lease goes on.
+                // However much else waits, the lease goes on.
                 waiting.requests.push_front(entry);
             } else {
                 waiting.requests.push_back(entry);
