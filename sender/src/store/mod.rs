@@ -107,9 +107,9 @@ pub trait Store: Send {
     /// What this store object has written so far.
     fn written(&self) -> Written;
 
-    /// Whether a commit that changes leases keeps other processes from renewing theirs until it is durable, and nothing else does.
-    fn locks_leases(&self) -> bool {
-        false
+    /// Tells which commands lock the leases of all processes until their commit is durable, where others that write don't.
+    fn locks_leases(&self) -> fn(&Command) -> bool {
+        |_| false
     }
 
     /// How long the log of what was written is; always nothing, where there is none.

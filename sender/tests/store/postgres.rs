@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Sweep, Which};
-use hookproof_sender::store::lane::{Limits, OwnerId};
+use hookproof_sender::store::lane::{Bounds, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::reply::{Claimed, Placed};
 use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, StoreError};
@@ -284,6 +284,28 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
         assert_eq!(taken(later(world.now, Nanos(SPARED.0 - 1))), []);
         assert_eq!(taken(later(world.now, SPARED)), [lane]);
     }
+}
+
+/// Room in the whole store is made by the lane that has most, which an event for another has to lock as well: its commit begins anew.
+/// That says nothing of leases, and the renewal after it waits for no lane.
+#[test]
+fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
+    let Some(address) = new_schema("a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew") else {
+        return;
+    };
+    let limits = Limits { waiting_rows_max: 2, ..Limits::default() };
+    let mut world = World::over(Schema { address: address.clone(), limits });
+    let sheds = Bounds { when_full: WhenFull::ShedOldest, ..WIDE };
+    let (full, _) = world.own_lane(sheds);
+    let other = world.new_lane(sheds);
+    world.emit_one(full);
+    world.emit_one(full);
+    assert_eq!(world.renew(ME), []);
+    let event = world.event(&[other]);
+    assert_eq!(world.try_emit(event).unwrap().shed, 1);
+    let stranger = Stranger::connect(&address);
+    assert_eq!(stranger.says("BEGIN; SELECT FROM lanes FOR UPDATE"), 2);
+    assert_eq!(world.renew(ME), []);
 }
 
 #[test]

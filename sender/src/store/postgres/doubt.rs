@@ -148,21 +148,22 @@ impl PostgresStore {
         let found = self.writer.find(&link).map_err(|error| failure(FINDING_OUT, &error))?;
         self.writer = found.map_or(self.writer, |(writer, _)| writer);
         let found = found.map(|(_, token)| token);
-        let doubt = self.commits.doubt.take();
-        let is_in_doubt = doubt.is_some();
-        if let Some(doubt) = doubt.filter(|doubt| found == Some(doubt.token)) {
-            self.link = Some(link);
-            self.commits.happened(doubt.token, now);
-            let is_of = doubt.is_of(commands);
-            let replies = self.keep(doubt.into_done());
-            return Ok(is_of.then_some(replies));
-        }
+        let undone = match self.commits.doubt.take() {
+            Some(doubt) if found == Some(doubt.token) => {
+                self.link = Some(link);
+                self.commits.happened(doubt.token, now);
+                let is_of = doubt.is_of(commands);
+                let replies = self.keep(doubt.into_done());
+                return Ok(is_of.then_some(replies));
+            }
+            undone => undone,
+        };
         if !self.commits.is_there(found, now) {
             return Err(self.gone_back(&link, found));
         }
         self.link = Some(link);
-        if is_in_doubt {
-            self.undo();
+        if let Some(doubt) = undone {
+            self.undo(&doubt.commands);
         }
         Ok(None)
     }

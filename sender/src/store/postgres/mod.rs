@@ -158,10 +158,12 @@ impl PostgresStore {
     }
 
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
-    fn undo(&mut self) {
+    fn undo(&mut self, commands: &[Command]) {
         self.hands().undo();
         self.gathered.undo();
-        self.taken_seen.clear();
+        if commands.iter().any(wanted::locks_leases) {
+            self.taken_seen.clear();
+        }
         self.places = purge::Places::default();
     }
 
@@ -187,7 +189,7 @@ impl PostgresStore {
                     return Err(failure(doing, &error));
                 }
                 Err(Failed { stop, doing }) => {
-                    self.undo();
+                    self.undo(commands);
                     let link = self.link.as_ref().filter(|link| !link.is_closed());
                     let rolled_back = link.map(|link| link.batch("ROLLBACK"));
                     match stop {
@@ -371,8 +373,8 @@ impl Store for PostgresStore {
         self.written
     }
 
-    fn locks_leases(&self) -> bool {
-        true
+    fn locks_leases(&self) -> fn(&Command) -> bool {
+        wanted::locks_leases
     }
 
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {

@@ -79,6 +79,7 @@ impl Wanted {
     pub(super) fn by(commands: &[Command]) -> Self {
         let mut wanted = Self::default();
         for command in commands {
+            wanted.owners |= locks_leases(command);
             match command {
                 Command::Emit(emit) => wanted.lanes.extend(emit.targets.iter().map(|target| target.lane)),
                 Command::Settle(settlements) => {
@@ -89,19 +90,21 @@ impl Wanted {
                     wanted.lanes.insert(persist.lane);
                     wanted.state |= persist.hand_back;
                 }
-                // A renewal seldom has anything new to say of its node: the state is locked once it does.
-                Command::Acquire(_) | Command::Renew(_) | Command::Sweep(_) => wanted.owners = true,
-                Command::Evict(_) | Command::Retire(_) | Command::Drain(_) => {
-                    wanted.owners = true;
+                Command::Evict(_) | Command::Retire(_) | Command::Drain(_) | Command::Subscribe(_) => {
                     wanted.state = true;
                 }
-                Command::Subscribe(_) => wanted.state = true,
                 Command::Change(change) => wanted.roster_of(change.lane),
                 Command::Rotate(rotate) => wanted.roster_of(rotate.lane),
                 Command::Remove(lane) => wanted.roster_of(*lane),
                 Command::Redrive(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
-                Command::RejectOutbox(_) | Command::Forget(_) | Command::Purge(_) => {}
+                // A renewal seldom has anything new to say of its node: the state is locked once it does.
+                Command::Acquire(_)
+                | Command::Renew(_)
+                | Command::Sweep(_)
+                | Command::RejectOutbox(_)
+                | Command::Forget(_)
+                | Command::Purge(_) => {}
             }
         }
         wanted
@@ -111,4 +114,10 @@ impl Wanted {
         self.lanes.insert(lane);
         self.state = true;
     }
+}
+
+/// Whether a command locks the leases of all owners: it asks who lives, or changes it.
+pub(super) fn locks_leases(command: &Command) -> bool {
+    use Command::{Acquire, Drain, Evict, Renew, Retire, Sweep};
+    matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_) | Sweep(_))
 }

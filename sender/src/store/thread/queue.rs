@@ -87,8 +87,8 @@ pub struct Health {
 #[derive(Debug)]
 pub(super) struct Queue {
     capacity: Capacity,
-    /// What changes leases is a commit of its own.
-    leases_alone: bool,
+    /// Which commands lock the leases of others: each request of such is a commit of its own.
+    locks_leases: fn(&Command) -> bool,
     log: LogSize,
     waiting: Mutex<Waiting>,
     /// Something for the writer, or a stop.
@@ -144,9 +144,9 @@ impl Waiting {
 }
 
 impl Queue {
-    pub(super) fn new(capacity: Capacity, leases_alone: bool, log: LogSize) -> Self {
+    pub(super) fn new(capacity: Capacity, locks_leases: fn(&Command) -> bool, log: LogSize) -> Self {
         let (waiting, changed, claimed) = Default::default();
-        Self { capacity, leases_alone, log, waiting, changed, claimed }
+        Self { capacity, locks_leases, log, waiting, changed, claimed }
     }
 
     /// A panic elsewhere leaves nothing half done in here.
@@ -263,7 +263,7 @@ impl Queue {
             rows = rows.saturating_add(request_rows);
             size = size.saturating_add(request_bytes);
             let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
-            let is_alone = self.leases_alone && entry.request.commands.iter().any(locks_leases);
+            let is_alone = entry.request.commands.iter().any(self.locks_leases);
             if (!fits || is_alone) && !batch.is_empty() {
                 requests.push_front(entry);
                 break;
@@ -355,12 +355,6 @@ fn is_urgent(request: &Request, now: StoreTime) -> bool {
     !request.commands.iter().all(is_patient)
 }
 
-/// Whether a command locks the leases of all owners, where a store has such locks.
-const fn locks_leases(command: &Command) -> bool {
-    use Command::{Acquire, Drain, Evict, Renew, Retire, Sweep};
-    matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_) | Sweep(_))
-}
-
 fn bytes(request: &Request) -> usize {
     request.commands.iter().map(Command::bytes).fold(0, usize::saturating_add)
 }
@@ -374,8 +368,8 @@ mod tests {
 
     const NOW: StoreTime = StoreTime::from_secs(1);
 
-    fn queue(leases_alone: bool) -> Queue {
-        Queue::new(Capacity::default(), leases_alone, LogSize::default())
+    fn queue() -> Queue {
+        Queue::new(Capacity::default(), |_| false, LogSize::default())
     }
 
     fn push(queue: &Queue, command: Command) {
@@ -395,7 +389,7 @@ mod tests {
     fn only_what_nobody_waits_for_waits_for_company() {
         let soon = Fate::Retry { due: StoreTime(NOW.0 + 3_000_000) };
         for urgent in [settled(soon), settled(Fate::Released), Command::Evict(OwnerId(1))] {
-            let queue = queue(false);
+            let queue = queue();
             push(&queue, settled(Fate::Delivered));
             push(&queue, settled(Fate::Retry { due: StoreTime(NOW.0 + 3_000_001) }));
             assert!(is_patient(&queue));
@@ -409,7 +403,7 @@ mod tests {
 
     #[test]
     fn company_is_not_waited_for_for_ever() {
-        let queue = queue(false);
+        let queue = queue();
         push(&queue, settled(Fate::Delivered));
         assert_eq!(queue.take().unwrap().len(), 1);
         for _ in 0..COMPANY_MAX {
@@ -425,8 +419,8 @@ mod tests {
     #[test]
     fn a_lease_is_renewed_first_and_what_locks_leases_is_a_commit_of_its_own() {
         let renew = Renew { owner: OwnerId(1), lease: Nanos::from_secs(5), announce: None };
-        let commits = |leases_alone| {
-            let queue = queue(leases_alone);
+        let commits = |locks_leases| {
+            let queue = Queue::new(Capacity::default(), locks_leases, LogSize::default());
             push(&queue, settled(Fate::Delivered));
             push(&queue, settled(Fate::Released));
             push(&queue, Command::Sweep(Sweep { max: 1 }));
@@ -440,9 +434,9 @@ mod tests {
         };
         let [renew, settle, sweep, retire] = ["renew a lease", "settle deliveries", "sweep", "retire a node"];
         assert_eq!(
-            commits(true),
+            commits(|command| !matches!(command, Command::Settle(_))),
             [vec![renew], vec![settle, settle], vec![sweep], vec![retire], vec![settle]]
         );
-        assert_eq!(commits(false), [[renew, settle, settle, sweep, retire, settle]]);
+        assert_eq!(commits(|_| false), [[renew, settle, settle, sweep, retire, settle]]);
     }
 }
