@@ -161,8 +161,8 @@ impl AnswerReader {
         let is_1_1 = head.version == Some(1);
         let says = |word| values(head.headers, "connection").any(|value| has_token(value, word));
         let length = length(status, is_1_1, head.headers)?;
-        let keeps = if is_1_1 { !says("close") } else { says("keep-alive") };
-        self.persists = keeps && status != 101 && !is_ambiguous(head.headers);
+        let keeps = !says("close") && (is_1_1 || says("keep-alive"));
+        self.persists = keeps && status != 101 && !is_ambiguous(status, head.headers);
         self.part = Part::Body(answered(status, head.headers), length);
         Ok(())
     }
@@ -234,10 +234,17 @@ fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, F
     Ok(known.map_or(Length::UntilClose, Length::Left))
 }
 
-/// Whether a head tells of its body's length in two ways, so that others may read it otherwise.
-fn is_ambiguous(headers: &[Header<'_>]) -> bool {
-    values(headers, "transfer-encoding").next().is_some()
-        && values(headers, "content-length").next().is_some()
+/// Whether others may read from a head that its body ends elsewhere, or its endpoint have meant that.
+fn is_ambiguous(status: u16, headers: &[Header<'_>]) -> bool {
+    let is_coded = values(headers, "transfer-encoding").next().is_some();
+    let mut lengths = values(headers, "content-length");
+    match status {
+        // It has no body, but may be written as if it had.
+        204 => is_coded || lengths.any(|length| number(length.trim_ascii()) != Some(0)),
+        // It may say how long another answer would be.
+        304 => is_coded,
+        _ => is_coded && lengths.next().is_some(),
+    }
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -283,11 +290,21 @@ mod tests {
 
     #[test]
     fn an_answer_ends_where_its_head_says() {
-        check("HTTP/1.1 204 No Content\r\ncontent-length: 7\r\n\r\n", 204, true);
+        check("HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n", 204, true);
+        check("HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\n\r\n", 304, true);
+        // It may have a body after all, which comes later.
+        for (status, header) in [
+            (204, "content-length: 7"),
+            (204, "transfer-encoding: chunked"),
+            (304, "transfer-encoding: chunked"),
+        ] {
+            check(&format!("HTTP/1.1 {status} Oh\r\n{header}\r\n\r\n"), status, false);
+        }
         check("HTTP/1.1 200 OK\r\ncontent-length: 2, 2\r\ncontent-length: 2\r\n\r\nok", 200, true);
         check("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok!", 200, false);
         check("HTTP/1.1 200 OK\r\n\r\nto the end", 200, false);
         check("HTTP/1.0 200 OK\r\nconnection: x, Keep-Alive\r\ncontent-length: 0\r\n\r\n", 200, true);
+        check("HTTP/1.0 200 OK\r\nconnection: close, keep-alive\r\ncontent-length: 0\r\n\r\n", 200, false);
         check("HTTP/1.1 200 OK\r\nconnection: x, Close\r\ncontent-length: 0\r\n\r\n", 200, false);
         check("HTTP/1.1 101 Other\r\nconnection: upgrade\r\n\r\n", 101, false);
         check(

@@ -155,7 +155,10 @@ impl Attempt<'_> {
             match found.ok_or(Failure::Full { within, connections_max })? {
                 Found::Shared(place) => return Ok((Connection::Http2(place), false)),
                 Found::Idle(mut connection) => {
-                    if connection.is_ready() {
+                    let is_alive = !connection.has_unread()
+                        || Box::pin(timeout_at(self.deadline, connection.outlives_unread())).await
+                            == Ok(true);
+                    if is_alive {
                         return Ok((Connection::Http1(connection), false));
                     }
                 }

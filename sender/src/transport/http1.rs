@@ -38,7 +38,7 @@ impl Http1 {
         Self { wire, socket, head: Vec::new(), is_open: true }
     }
 
-    /// Whether it could take a request, as far as can be known: notices what the endpoint did since the last one.
+    /// Whether it is worth keeping: neither has the endpoint ended it, nor said more than was asked, as far as that has been seen.
     pub(super) fn is_ready(&mut self) -> bool {
         // Nobody is to be woken by an idle connection. It would keep the memory of the task that looked at it last.
         let mut nobody = Context::from_waker(Waker::noop());
@@ -47,6 +47,17 @@ impl Http1 {
         self.is_open = self.is_open
             && Pin::new(&mut self.wire).poll_read(&mut nobody, &mut ReadBuf::new(&mut byte)).is_pending();
         self.is_open
+    }
+
+    /// Whether anything has come since its last answer. In a flood the runtime may not have seen it yet, and what was sent unasked
+    /// would pass for the answer of the next request.
+    pub(super) fn has_unread(&self) -> bool {
+        self.wire.has_unread()
+    }
+
+    /// Whether it can take a request in spite of what has come.
+    pub(super) async fn outlives_unread(&mut self) -> bool {
+        poll_fn(|cx| self.wire.poll_outlives_unread(cx)).await
     }
 
     /// Sends a request, whose head is written by `write`, and reads its answer. Afterwards [`Self::is_ready`] says whether there

@@ -1,8 +1,10 @@
 //! One connection that speaks HTTP/2, shared by the attempts of a lane.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -27,6 +29,9 @@ const REQUESTS_MAX: u32 = 100;
 /// memory.
 const WINDOW_BYTES: u32 = 64 * 1024;
 const WINDOW_BYTES_ALL: u32 = 256 * 1024;
+
+/// The most interim answers to a request.
+const INTERIM_MAX: u32 = 100;
 
 /// A connection, driven by a task that ends with it.
 pub(super) struct Http2 {
@@ -150,7 +155,7 @@ impl Place {
         if !body.is_empty() {
             upload.0.send_data(body, true).map_err(|e| failure(&e))?;
         }
-        let (head, body) = answer.await.map_err(|e| failure(&e))?.into_parts();
+        let (head, body) = final_answer(answer).await?.into_parts();
         let value = |name| head.headers.get(name).map(HeaderValue::as_bytes);
         let mut answered = Answered::of(head.status.as_u16(), value(RETRY_AFTER), value(DATE));
         answered.cut = is_longer_than_is_read(body).await?;
@@ -180,6 +185,22 @@ impl Drop for Upload {
         // Does nothing where both ends have said all they had to say.
         self.0.send_reset(Reason::CANCEL);
     }
+}
+
+/// The answer after the interim ones.
+async fn final_answer(mut answer: ResponseFuture) -> Result<http::Response<RecvStream>, Failure> {
+    let mut interim = 0;
+    poll_fn(|cx| {
+        while let Poll::Ready(Some(one)) = answer.poll_informational(cx) {
+            one.map_err(|e| failure(&e))?;
+            interim += 1;
+            if interim > INTERIM_MAX {
+                return Poll::Ready(Err(Failure::NotHttp("it has too many interim answers".into())));
+            }
+        }
+        Pin::new(&mut answer).poll(cx).map_err(|e| failure(&e))
+    })
+    .await
 }
 
 async fn is_longer_than_is_read(mut body: RecvStream) -> Result<bool, Failure> {

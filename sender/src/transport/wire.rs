@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -57,6 +59,26 @@ impl Wire {
             Stream::Plain(tcp) => tcp,
             Stream::Tls(tls) => tls.get_ref().0,
         }
+    }
+
+    /// Whether anything has come that was not read: bytes, the end, or a failure. It is the system that is asked, since what the
+    /// runtime knows of a socket is from its last look.
+    pub(super) fn has_unread(&self) -> bool {
+        let looked = recv(self.tcp(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        !matches!(looked, Err(Errno::AGAIN))
+    }
+
+    /// Whether a connection on which something has come between two requests can go on: if it was for TLS alone, which has read it
+    /// then.
+    pub(super) fn poll_outlives_unread(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if let Stream::Plain(_) = self.stream {
+            return Poll::Ready(false);
+        }
+        let mut byte = [0];
+        if Pin::new(&mut *self).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready() {
+            return Poll::Ready(false);
+        }
+        if self.has_unread() { Poll::Pending } else { Poll::Ready(true) }
     }
 
     /// Asks for everything that is about to be written. What may leave is noted before it does: how much of it the system

@@ -82,6 +82,55 @@ async fn http2_is_spoken_with_whom_knows_it_and_carries_the_same() {
 }
 
 #[tokio::test]
+async fn interim_answers_are_read_up_to_a_bound() {
+    for (interim, expected) in [(100, "answered 204"), (101, "silent not_http")] {
+        let (endpoint, mut given) = handing_over(100).await;
+        tokio::spawn(async move {
+            while let Some((request, mut respond)) = given.recv().await {
+                for _ in 0..interim {
+                    let head = http::Response::builder().status(103).header("link", "x").body(()).unwrap();
+                    respond.send_informational(head).unwrap();
+                }
+                answer(204, (request, respond));
+            }
+        });
+        check(&post(endpoint.url()).through(&endpoint.transport()).await, expected);
+    }
+}
+
+/// What a kept connection over TLS has to say between two requests may be for TLS alone, or for nobody.
+#[tokio::test]
+async fn a_kept_connection_outlives_what_is_for_tls_alone() {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+    for (unasked, connections) in
+        [(None, 1), (Some(&b"HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n"[..]), 3)]
+    {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let endpoint = Secure::start(&["http/1.1"], move |mut tls| {
+            let tell = tell.clone();
+            async move {
+                // Each request fits into what is read at once.
+                while tls.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {
+                    tls.write_all(OK).await.unwrap();
+                    tls.get_mut().1.refresh_traffic_keys().unwrap();
+                    tls.write_all(unasked.unwrap_or_default()).await.unwrap();
+                    tls.flush().await.unwrap();
+                    tell.send(()).unwrap();
+                }
+            }
+        })
+        .await;
+        let transport = endpoint.transport();
+        for _ in 0..3 {
+            check(&post(endpoint.url()).through(&transport).await, "answered 200");
+            told.recv().await.unwrap();
+        }
+        assert_eq!(endpoint.connections(), connections);
+    }
+}
+
+#[tokio::test]
 async fn attempts_share_a_connection() {
     let endpoint = answering().await;
     let transport = Arc::new(endpoint.transport());
