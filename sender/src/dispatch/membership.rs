@@ -100,8 +100,9 @@ impl Membership {
             return false;
         }
         let is_other = |node: &&Node| node.owner != self.owner;
-        // That we live ourselves, nobody has to tell us.
-        let lives = |node: &&Node| node.lives(if is_other(node) { self.nodes.at } else { now });
+        // Until when we live is told by the store's clock, which may have been set back. Who is dead by it alone may ask for lanes, and
+        // lives again; who was evicted is told that it never lived.
+        let lives = |node: &&Node| node.lives(if is_other(node) { self.nodes.at } else { StoreTime(0) });
         let living: Vec<&Node> = self.nodes.all.iter().filter(lives).collect();
         let settles = |node: &Node| StoreTime(node.since.0.saturating_add(SETTLED_AFTER.0));
         let ourselves = living.iter().find(|node| node.owner == self.owner);
@@ -112,8 +113,8 @@ impl Membership {
         };
         let ends = living.iter().filter(|node| is_other(node)).map(|node| node.until);
         let end = ends.min().unwrap_or(StoreTime(u64::MAX));
-        let moments = living.iter().map(|node| settles(node)).chain(ourselves.map(|node| node.until));
-        let next_change = moments.filter(|at| *at > now).min().unwrap_or(StoreTime(u64::MAX));
+        let moments = living.iter().map(|node| settles(node)).filter(|at| *at > now);
+        let next_change = moments.min().unwrap_or(StoreTime(u64::MAX));
         (self.next_change, self.next_end) = (next_change, end);
         let has_changed = view != self.view;
         self.view = view;
@@ -249,9 +250,17 @@ mod tests {
         assert!(membership.look(at(4_000)));
         assert_eq!(share(&membership, 2), 0);
         assert!(!membership.asks(at(20_000)), "nothing is asked of the dead");
-        // Our own lease we know ourselves.
-        assert_eq!(membership.next_step(), at(30_000));
-        assert!(membership.look(at(30_000)));
+    }
+
+    #[test]
+    fn who_lives_by_no_clock_but_its_own_asks_for_lanes_unless_it_was_evicted() {
+        let mut membership = Membership::new(OwnerId(US));
+        // The store's clock was set back.
+        membership.hear(nodes(1, 20_000, &[(US, 15_000), (2, 25_000)]));
+        membership.look(at(20_000));
+        assert!(share(&membership, US) > 0 && share(&membership, 2) > 0);
+        membership.hear(nodes(2, 20_000, &[(US, 0), (2, 25_000)]));
+        membership.look(at(20_000));
         assert!(membership.homes().is_none());
     }
 }

@@ -35,6 +35,8 @@ impl Schema {
 }
 
 impl Backend for Schema {
+    const GAPS: bool = true;
+
     fn is_there(test: &str) -> bool {
         new_schema(test).is_some()
     }
@@ -306,6 +308,59 @@ fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     let stranger = Stranger::connect(&address);
     assert_eq!(stranger.says("BEGIN; SELECT FROM lanes FOR UPDATE"), 2);
     assert_eq!(world.renew(ME), []);
+}
+
+/// A number is missing for as long as whoever has it may still commit: also if no transaction has ended that began after that one.
+#[test]
+fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began_later() {
+    let Some(address) = new_schema("a_number_is_missing_until_whoever_has_it_has_ended") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let lane = world.new_lane(WIDE);
+    let model = world.emit_one(lane);
+    assert_eq!(world.reader.glance().unwrap().settled, model);
+    let (early, late) = (Stranger::connect(&address), Stranger::connect(&address));
+    for stranger in [&early, &late] {
+        stranger.says("BEGIN; SELECT pg_current_xact_id()");
+    }
+    let takes = |stranger: &Stranger| {
+        let columns = "lane, event, bytes, state, attempts, at, expires, ttl";
+        let given = stranger.says(&format!(
+            "INSERT INTO deliveries (delivery, {columns}) SELECT nextval('delivery_numbers'), {columns}
+             FROM deliveries WHERE delivery = {} RETURNING delivery",
+            model.0
+        ));
+        assert_eq!(given, 1);
+    };
+    takes(&late);
+    takes(&early);
+    let there = DeliveryId(model.0 + 2);
+    early.says("COMMIT");
+    for _ in 0..3 {
+        let seen = world.reader.glance().unwrap();
+        assert_eq!((seen.last, seen.settled, seen.late), (there, model, 0));
+    }
+    late.says("COMMIT");
+    let seen = world.reader.glance().unwrap();
+    assert_eq!((seen.settled, seen.late), (there, 1));
+}
+
+/// Whoever looks for what is missing goes by when the transaction ended that took its number.
+#[test]
+fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
+    let Some(address) = new_schema("a_number_that_a_commit_took_before_it_began_anew_is_nobodys") else {
+        return;
+    };
+    let limits = Limits { waiting_rows_max: 2, ..Limits::default() };
+    let mut world = World::over(Schema { address, limits });
+    let sheds = Bounds { when_full: WhenFull::ShedOldest, ..WIDE };
+    let (full, first, second) = (world.new_lane(sheds), world.new_lane(sheds), world.new_lane(sheds));
+    let last = world.emit_one(full);
+    // The second finds no room, so that the first is written before it is known that the lane that is full has to be locked.
+    let emits = [first, second].map(|lane| Command::Emit(world.event(&[lane])));
+    let emitted = world.all(&emits);
+    let Reply::Emitted(emitted) = &emitted[0] else { panic!("{emitted:?}") };
+    let Placed::Waiting { delivery, .. } = emitted.targets[0] else { panic!("{emitted:?}") };
+    assert!(delivery.0 > last.0 + 1, "{delivery:?} {last:?}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
 /// Something that stores are opened in. All stores and readers of one backend share what is stored.
 pub(crate) trait Backend {
+    /// Whether numbers that a commit took may be nobody's.
+    const GAPS: bool = false;
+
     /// Whether this machine has what it takes; if not, that is said of the test.
     fn is_there(_test: &str) -> bool {
         true

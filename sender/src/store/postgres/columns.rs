@@ -38,10 +38,10 @@ const CHANGED_LATER: &str =
 /// Writes what is to be written.
 pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<()> {
     let written = rows.numbers.len();
-    let unused = rows.unused.len().min(rows.fresh.len());
-    rows.numbers.extend(rows.unused.drain(..unused));
-    if rows.fresh.len() > unused {
-        let given = sql.query(DELIVERY_NUMBERS, &[&int(size(rows.fresh.len() - unused))])?;
+    if !rows.fresh.is_empty() {
+        // None is given twice, also where the transaction that took it came to nothing: whoever finds it missing goes by when
+        // that transaction ended.
+        let given = sql.query(DELIVERY_NUMBERS, &[&int(size(rows.fresh.len()))])?;
         rows.numbers.extend(numbers(&given)?.into_iter().map(|number| DeliveryId(number.cast_unsigned())));
     }
     let changes: Changes = ledger.changes();

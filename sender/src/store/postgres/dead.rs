@@ -18,12 +18,19 @@ const OLDEST_OF_LANE: &str = "SELECT delivery, lane FROM deliveries
     WHERE state = 2 AND delivery > $1 AND lane = $3 ORDER BY delivery LIMIT $2";
 const THESE: &str = "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery = ANY($1)";
 
+/// Of so many of the oldest letters the lanes are locked, once that of the oldest has to be.
+const AHEAD: u32 = 1_000;
+
 /// A dead letter, and whose it is.
 type Letter = (DeliveryId, LaneId);
 
 fn letters(rows: &[Row]) -> Result<Vec<Letter>> {
     let letter = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
     rows.iter().map(letter).collect()
+}
+
+fn lanes_of(letters: &[Letter]) -> impl Iterator<Item = LaneId> {
+    letters.iter().map(|(_, lane)| *lane)
 }
 
 impl Work<'_> {
@@ -84,12 +91,17 @@ impl Work<'_> {
 
     fn forget_oldest(&mut self, lane: Option<LaneId>, max: u32) -> Result<u64> {
         let letters = self.oldest(lane, DeliveryId(0), max)?;
+        if self.ledger.need(lanes_of(&letters)).is_err() {
+            // Those that come next as well: a commit may bury many, and each lane that is not locked yet costs another try.
+            let next = self.oldest(lane, DeliveryId(0), max.max(AHEAD))?;
+            self.ledger.need(lanes_of(&next))?;
+        }
         self.forget_letters(&letters)
     }
 
     /// Deletes dead letters. Their bodies go with their events.
     pub(super) fn forget_letters(&mut self, letters: &[Letter]) -> Result<u64> {
-        self.ledger.need(letters.iter().map(|(_, lane)| *lane))?;
+        self.ledger.need(lanes_of(letters))?;
         let ids: Vec<DeliveryId> = letters.iter().map(|(letter, _)| *letter).collect();
         let delete = "DELETE FROM deliveries WHERE delivery = ANY($1) AND state = 2 RETURNING lane";
         let deleted = self.sql.delete(delete, &[&ids])?;

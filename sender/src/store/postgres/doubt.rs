@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::link::{Ask, Link, Purpose};
 use super::values::int;
 use super::writer::Writer;
-use super::{Done, PostgresStore, StoreError, open, sweep};
+use super::{Done, Noted, PostgresStore, StoreError, open, sweep};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
 use crate::store::reply::Reply;
@@ -162,8 +162,8 @@ impl PostgresStore {
             return Err(self.gone_back(&link, found));
         }
         self.link = Some(link);
-        if let Some(doubt) = undone {
-            self.undo(&doubt.commands);
+        if undone.is_some() {
+            self.undo(Noted::default());
         }
         Ok(None)
     }

@@ -153,7 +153,7 @@ impl Work<'_> {
         })?;
         if known.is_none() {
             // It was forgotten, and with it how much was taken from it: the next renewal looks at every lane.
-            self.taken_seen.remove(&owner);
+            self.noted.taken_seen.remove(&owner);
             self.ledger.new_owner(owner, until)?;
         }
         Ok(known.map(|lease| lease.taken))
@@ -161,7 +161,7 @@ impl Work<'_> {
 
     pub(super) fn renew(&mut self, renew: &Renew) -> Result<Reply> {
         let known = self.ledger.owners()?.get(&renew.owner).map(|lease| lease.taken);
-        let seen = self.taken_seen.get(&renew.owner).copied();
+        let seen = self.noted.taken_seen.get(&renew.owner).copied();
         let look = known.is_none() || seen != known;
         let held = if look { self.held.of(renew.owner) } else { Vec::new() };
         self.ledger.need(held.iter().map(|(lane, _)| *lane))?;
@@ -169,7 +169,7 @@ impl Work<'_> {
             self.announce(renew.owner, announcement)?;
         }
         let taken = self.extend(renew.owner, renew.lease)?;
-        self.taken_seen.insert(renew.owner, taken.unwrap_or(0));
+        self.noted.taken_seen.insert(renew.owner, taken.unwrap_or(0));
         let mut lost = Vec::new();
         for (lane, term) in held {
             let current = self.ledger.lane(lane)?;

@@ -48,10 +48,11 @@ impl Purpose {
 
 /// What the server may do on a connection, and for how long. Plans of hot statements are made for any values, by indexes: with few
 /// rows in a table the planner would otherwise choose ways that take for ever when there are many. A transaction of which nothing more is heard
-/// has locks that the next connection needs, whether the server waits to hear from us or to be rid of an answer.
+/// has locks that the next connection needs, whether the server waits to hear from us or to be rid of an answer; and all other nodes
+/// need those of leases, which they renew each third of one: so it is ended well within the other two thirds.
 const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '8s';
-    SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; SET tcp_user_timeout = '5s';
+    SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '2s'; SET tcp_user_timeout = '2s';
     SET client_min_messages = warning";
 const READING: &str =
     "SET default_transaction_read_only = on; SET enable_seqscan = off; SET enable_bitmapscan = off;

@@ -31,7 +31,7 @@ use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::room::Room;
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{DeliveryId, Nanos, StoreTime};
+use crate::engine::{Nanos, StoreTime};
 
 mod address;
 mod beside;
@@ -106,17 +106,21 @@ pub struct PostgresStore {
     commits: Commits,
     limits: Limits,
     hands: Arc<Mutex<Hands>>,
-    /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
-    taken_seen: BTreeMap<OwnerId, u64>,
-    places: purge::Places,
+    noted: Noted,
     gathered: Gathered,
     written: Written,
-    /// Numbers of deliveries that a commit took which was begun anew.
-    unused: Vec<DeliveryId>,
     /// When the connection was made again, if it was ever lost.
     connected_again: Option<StoreTime>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
     by_server_clock: bool,
+}
+
+/// What the next commit begins with. To forget it is always right, and costs a look.
+#[derive(Clone, Debug, Default)]
+struct Noted {
+    /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
+    taken_seen: BTreeMap<OwnerId, u64>,
+    places: purge::Places,
 }
 
 /// What a commit did.
@@ -143,11 +147,9 @@ impl PostgresStore {
             commits: Commits::default(),
             limits: options.limits,
             hands: Arc::default(),
-            taken_seen: BTreeMap::new(),
-            places: purge::Places::default(),
+            noted: Noted::default(),
             gathered: Gathered::default(),
             written: Written::default(),
-            unused: Vec::new(),
             connected_again: None,
             by_server_clock: false,
         })
@@ -158,13 +160,10 @@ impl PostgresStore {
     }
 
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
-    fn undo(&mut self, commands: &[Command]) {
+    fn undo(&mut self, before: Noted) {
         self.hands().undo();
         self.gathered.undo();
-        if commands.iter().any(wanted::locks_leases) {
-            self.taken_seen.clear();
-        }
-        self.places = purge::Places::default();
+        self.noted = before;
     }
 
     /// Notes what a commit did that is durable.
@@ -182,14 +181,15 @@ impl PostgresStore {
     fn transact(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Done, StoreError> {
         let mut wanted = Wanted::by(commands);
         for _ in 0..TRIES_MAX {
+            let before = self.noted.clone();
             match self.attempt(now, commands, &wanted) {
                 Ok(done) => return Ok(done),
-                // Whether what was noted holds is found out with what came of the commit.
+                // Whether what was noted holds is found out with what came of the commit, over another connection.
                 Err(Failed { stop: Stop::Database(error), doing }) if self.commits.doubt.is_some() => {
-                    return Err(failure(doing, &error));
+                    return Err(StoreError::Lost { doing, detail: failure::said(&error) });
                 }
                 Err(Failed { stop, doing }) => {
-                    self.undo(commands);
+                    self.undo(before);
                     let link = self.link.as_ref().filter(|link| !link.is_closed());
                     let rolled_back = link.map(|link| link.batch("ROLLBACK"));
                     match stop {
@@ -227,9 +227,8 @@ impl PostgresStore {
         let begun = sql.changes();
         let first = commands.chunk_by(together).next().unwrap_or_default();
         let named = Named::by(first, now, &self.hands().queues);
-        let (mut ledger, mut rows) = begin(sql, now, (commands, named), (wanted, self.writer))
+        let (mut ledger, rows) = begin(sql, now, (commands, named), (wanted, self.writer))
             .map_err(|stop| stop.doing(BEGINNING))?;
-        rows.unused = std::mem::take(&mut self.unused).into();
         if self.by_server_clock {
             ledger.count_by_server();
         }
@@ -251,8 +250,7 @@ impl PostgresStore {
             ledger,
             held,
             queues,
-            taken_seen: &mut self.taken_seen,
-            places: &mut self.places,
+            noted: &mut self.noted,
             gathered: &mut self.gathered,
             room: Room::default(),
             rows,
@@ -262,11 +260,7 @@ impl PostgresStore {
         };
         let mut replies = Vec::with_capacity(commands.len());
         for (place, run) in commands.chunk_by(together).enumerate() {
-            if let Err(failed) = work.carry_out_run(run, place == 0, &mut replies) {
-                // What was begun is undone, and the numbers that it took are nobody's.
-                self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
-                return Err(failed);
-            }
+            work.carry_out_run(run, place == 0, &mut replies)?;
         }
         let rest =
             Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
@@ -390,8 +384,7 @@ struct Work<'a> {
     ledger: Ledger,
     held: &'a mut Held,
     queues: &'a mut Queues,
-    taken_seen: &'a mut BTreeMap<OwnerId, u64>,
-    places: &'a mut purge::Places,
+    noted: &'a mut Noted,
     gathered: &'a mut Gathered,
     room: Room,
     rows: Rows,

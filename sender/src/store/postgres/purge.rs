@@ -9,7 +9,7 @@ use crate::store::ended::MARGIN;
 use crate::store::reply::{Purged, Reply};
 
 /// Where the next step goes on; from the beginning, if nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     event: Option<i64>,
     letter: Option<DeliveryId>,
@@ -41,23 +41,23 @@ impl Work<'_> {
     pub(super) fn purge(&mut self, purge: Purge) -> Result<Reply> {
         let share = (purge.max / 3).max(1);
         let mut purged = Purged::default();
-        let after = self.places.letter.unwrap_or(DeliveryId(0));
+        let after = self.noted.places.letter.unwrap_or(DeliveryId(0));
         let (dead, letter) = self.forget_old(purge.dead_before, after, share)?;
         purged.dead = dead;
-        self.places.letter = letter;
+        self.noted.places.letter = letter;
         let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
         let (attempts, more_attempts) = self.delete_attempts(purge.attempts_before, share)?;
         purged.attempts = attempts;
         self.delete_removed(purge.settled_before)?;
         latencies::forget_old(self.sql, self.now, share)?;
-        purged.more = self.places.letter.is_some() || more_events || more_attempts;
+        purged.more = self.noted.places.letter.is_some() || more_events || more_attempts;
         Ok(Reply::Purged(purged))
     }
 
     /// Says whether there may be more to look at.
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
         let (mut left, limit) = (u64::from(max), i64::from(max));
-        let found = self.sql.query(EVENTS, &[&self.places.event.unwrap_or(0), &before, &limit])?;
+        let found = self.sql.query(EVENTS, &[&self.noted.places.event.unwrap_or(0), &before, &limit])?;
         let (mut events, mut bodies): (Vec<i64>, Vec<i64>) = Default::default();
         for row in &found {
             let event: i64 = row.try_get(0)?;
@@ -65,7 +65,7 @@ impl Work<'_> {
             if row.try_get::<_, StoreTime>(1)? >= before {
                 self.delete_events(&events, &bodies)?;
                 purged.events += size(events.len());
-                self.places.event = None;
+                self.noted.places.event = None;
                 return Ok(false);
             }
             if left == 0 {
@@ -91,13 +91,13 @@ impl Work<'_> {
                 events.push(event);
                 bodies.extend(row.try_get::<_, Vec<i64>>(3)?);
             }
-            self.places.event = Some(event);
+            self.noted.places.event = Some(event);
         }
         self.delete_events(&events, &bodies)?;
         purged.events += size(events.len());
         let full = left == 0 || found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
         if !full {
-            self.places.event = None;
+            self.noted.places.event = None;
         }
         Ok(full)
     }
@@ -123,7 +123,7 @@ impl Work<'_> {
     /// Deletes attempts from before a moment, but those that a window cap still counts and no record tells of. Says how many
     /// were deleted, and whether there may be more to look at.
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
-        let (at, delivery) = self.places.attempt.unwrap_or((-1, -1));
+        let (at, delivery) = self.noted.places.attempt.unwrap_or((-1, -1));
         let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
         let found =
             self.sql.query(ATTEMPTS, &[&before, &i64::from(max), &longest, &MARGIN, &at, &delivery])?;
@@ -144,7 +144,7 @@ impl Work<'_> {
             deleted = self.sql.execute(delete, &[&ats, &deliveries])?;
         }
         let full = found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
-        self.places.attempt = last.filter(|_| full);
+        self.noted.places.attempt = last.filter(|_| full);
         Ok((deleted, full))
     }
 }

@@ -4,7 +4,7 @@
 //! A delivery that is recorded gets its number when its row is written. Until then it goes by a provisional one.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_postgres::Row;
@@ -134,8 +134,6 @@ pub(super) struct Rows {
     /// Numbers for events and for bodies that the commit may record.
     pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
     pub(super) fresh: Vec<NewDelivery>,
-    /// Numbers that nobody has.
-    pub(super) unused: VecDeque<DeliveryId>,
     /// The numbers that those recorded by this commit got.
     pub(super) numbers: Vec<DeliveryId>,
     /// Subscribers of which an event's emitter may not have known.

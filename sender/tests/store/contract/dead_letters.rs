@@ -2,11 +2,11 @@
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::command::{
-    Attempt, Change, Coalesce, Dead, Fate, Forget, Outcome, Reason, Redrive, Settlement, Shed,
+    Attempt, Change, Coalesce, Dead, Fate, Forget, Outcome, Reason, Redrive, Settlement, Shed, Sweep,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits};
 use hookproof_sender::store::read::Place;
-use hookproof_sender::store::reply::{Placed, Redriven};
+use hookproof_sender::store::reply::{Placed, Redriven, Swept};
 use hookproof_sender::store::{Command, Reply};
 
 use crate::world::{Backend, TTL, WIDE, World, later, waiting};
@@ -185,4 +185,24 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
     assert_eq!(groups[3].hour, later(hour, Nanos::HOUR));
     assert_eq!(world.reader.dead_groups(later(hour, Nanos::HOUR), 10).unwrap(), groups[3..]);
     assert_eq!(world.reader.dead_groups(hour, 1).unwrap(), groups[..1]);
+}
+
+/// The store keeps so many letters in all, and each of the oldest is of another lane.
+pub(super) fn one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes<B: Backend>() {
+    const MANY: u32 = 150;
+
+    let mut world = World::<B>::with(Limits { dead_max: MANY.into(), ..Limits::default() });
+    let lanes: Vec<LaneId> = (0..MANY).map(|_| world.new_lane(WIDE)).collect();
+    let last = world.new_lane(WIDE);
+    let emits: Vec<Command> = lanes.iter().map(|lane| Command::Emit(world.event(&[*lane]))).collect();
+    world.all(&emits);
+    let sheds: Vec<Command> = lanes.iter().map(|lane| Command::Shed(Shed { lane: *lane, max: 1 })).collect();
+    world.all(&sheds);
+    assert_eq!(world.total().dead_kept, u64::from(MANY));
+    let emits: Vec<Command> = (0..MANY).map(|_| Command::Emit(world.event(&[last]))).collect();
+    world.all(&emits);
+    world.pass(TTL);
+    let swept = world.one(Command::Sweep(Sweep { max: MANY }));
+    assert!(matches!(swept, Reply::Swept(Swept { expired, .. }) if expired == u64::from(MANY)), "{swept:?}");
+    assert_eq!((world.total().dead_kept, world.counts(last).dead_kept), (u64::from(MANY), u64::from(MANY)));
 }

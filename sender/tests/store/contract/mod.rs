@@ -194,6 +194,7 @@ contract! {
         only_the_named_letters_are_redriven
         a_redriven_letter_is_not_replaced_by_a_newer_event
         forgotten_letters_are_gone
+        one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes
         letters_are_grouped_by_what_they_have_in_common
     }
     retention {
@@ -207,6 +208,7 @@ contract! {
         letters_go_by_their_age
         numbers_are_never_used_again
         one_large_event_goes_in_small_steps
+        what_expires_meanwhile_does_not_keep_old_events_for_ever
     }
     reading {
         pages_follow_each_other_without_gaps_or_doubles

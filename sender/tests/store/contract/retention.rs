@@ -210,3 +210,28 @@ pub(super) fn one_large_event_goes_in_small_steps<B: Backend>() {
     assert_eq!(steps.iter().sum::<u64>(), 10);
     assert_eq!(world.reader.deliveries(Default::default(), None, 9).unwrap().items, []);
 }
+
+/// A commit in which something is given up may have to begin anew. That begins no purge anew.
+pub(super) fn what_expires_meanwhile_does_not_keep_old_events_for_ever<B: Backend>() {
+    const KEPT: usize = 5;
+
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let other = world.new_lane(WIDE);
+    for _ in 0..KEPT {
+        world.emit_one(other);
+    }
+    let old = deliver(&mut world, lane, term);
+    world.pass(Nanos::SECOND);
+    let before = world.now;
+    for _ in 0..=KEPT {
+        let mut short = world.event(&[lane]);
+        short.targets[0].expires = later(world.now, Nanos::SECOND);
+        world.try_emit(short).unwrap();
+        world.pass(Nanos::SECOND);
+        assert_eq!(sweep(&mut world, 9).expired, 1);
+        // A third of it is for events.
+        purge(&mut world, before, NEVER, NEVER, 3);
+    }
+    assert_eq!(world.place(old), None);
+}

@@ -27,7 +27,7 @@ enum Where {
     Forgotten,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Delivery {
     lane: LaneId,
     event: std::sync::Arc<str>,
@@ -43,7 +43,7 @@ struct Delivery {
     in_part: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lane {
     state: LaneState,
     /// The roster that its subscriber's last change made.
@@ -59,7 +59,7 @@ struct Lane {
 }
 
 /// What one process holds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Hands(BTreeMap<LaneId, (OwnerId, Term, BTreeSet<DeliveryId>)>);
 
 impl Hands {
@@ -89,7 +89,7 @@ impl Hands {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) now: StoreTime,
     limits: Limits,
@@ -100,6 +100,8 @@ pub(crate) struct Model {
     told: BTreeSet<(StoreTime, DeliveryId)>,
     /// How many lanes were handed back: nodes there are none.
     handed_back: u64,
+    /// No delivery gets a number below it any more.
+    from: u64,
 }
 
 impl Model {
@@ -113,6 +115,7 @@ impl Model {
             owners: BTreeMap::new(),
             told: BTreeSet::new(),
             handed_back: 0,
+            from: 1,
         }
     }
 
@@ -129,7 +132,12 @@ impl Model {
     }
 
     pub(crate) fn next_delivery(&self) -> u64 {
-        self.deliveries.last_key_value().map_or(1, |(last, _)| last.0 + 1)
+        self.deliveries.last_key_value().map_or(self.from, |(last, _)| self.from.max(last.0 + 1))
+    }
+
+    /// The next delivery gets this number, or a higher one.
+    pub(crate) fn skip_to(&mut self, delivery: DeliveryId) {
+        self.from = delivery.0;
     }
 
     pub(crate) fn lane_of(&self, delivery: DeliveryId) -> Option<LaneId> {

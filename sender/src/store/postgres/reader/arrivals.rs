@@ -18,18 +18,9 @@ pub(super) struct Arrivals {
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     number: u64,
-    /// Transactions from this one on began after it was found missing.
-    next_transaction: u64,
+    /// Whoever has it began before this transaction did; nothing, as long as that was not asked.
+    began_before: Option<u64>,
     looks: u32,
-}
-
-/// Which transactions a look saw.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    /// All before this one had ended.
-    pub(super) ended_before: u64,
-    /// None from this one on had begun.
-    pub(super) next: u64,
 }
 
 impl Arrivals {
@@ -39,18 +30,18 @@ impl Arrivals {
         *self.settled.get_or_insert(last)
     }
 
-    /// Looks at the numbers above those settled, in their order. Says whether one came that had been missing.
-    pub(super) fn look(&mut self, numbers: &[u64], seen: Seen) -> bool {
+    /// Looks at the numbers above those settled, in their order, and before which transaction all had ended. Says whether one came
+    /// that had been missing.
+    pub(super) fn look(&mut self, numbers: &[u64], ended_before: u64) -> bool {
         let mut settled = self.settled.unwrap_or_default();
         let was_missing = self.missing.take();
         let came = was_missing.is_some_and(|missing| numbers.contains(&missing.number));
         for number in numbers {
             while settled + 1 < *number {
                 let known = was_missing.filter(|missing| missing.number == settled + 1);
-                let missing =
-                    known.unwrap_or(Missing { number: settled + 1, next_transaction: seen.next, looks: 0 });
-                let is_over = seen.ended_before >= missing.next_transaction || missing.looks >= LOOKS_MAX;
-                if !is_over {
+                let missing = known.unwrap_or(Missing { number: settled + 1, began_before: None, looks: 0 });
+                let has_ended = missing.began_before.is_some_and(|next| ended_before >= next);
+                if !has_ended && missing.looks < LOOKS_MAX {
                     self.missing = Some(Missing { looks: missing.looks + 1, ..missing });
                     self.settled = Some(settled);
                     return came;
@@ -64,6 +55,19 @@ impl Arrivals {
         came
     }
 
+    /// Whether a number has been found missing since the last [`Self::hear_next`].
+    pub(super) fn wants_next(&self) -> bool {
+        self.missing.is_some_and(|missing| missing.began_before.is_none())
+    }
+
+    /// The next transaction, as it is after a look. All who took a number before then had begun: they take none before they have
+    /// locked a row. The highest that has ended, which every snapshot tells, would not do: who has the number may be above it.
+    pub(super) fn hear_next(&mut self, next: u64) {
+        if let Some(missing) = &mut self.missing {
+            missing.began_before.get_or_insert(next);
+        }
+    }
+
     /// Up to where all are there.
     pub(super) fn settled(&self) -> u64 {
         self.settled.unwrap_or_default()
@@ -74,19 +78,23 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn seen(ended_before: u64, next: u64) -> Seen {
-        Seen { ended_before, next }
+    fn look(arrivals: &mut Arrivals, numbers: &[u64], (ended_before, next): (u64, u64)) -> bool {
+        let came = arrivals.look(numbers, ended_before);
+        if arrivals.wants_next() {
+            arrivals.hear_next(next);
+        }
+        came
     }
 
     #[test]
     fn a_number_that_comes_late_is_waited_for_and_told() {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.begin(10), 10);
-        assert!(!arrivals.look(&[11, 12, 14], seen(5, 9)));
+        assert!(!look(&mut arrivals, &[11, 12, 14], (5, 9)));
         assert_eq!(arrivals.settled(), 12);
-        assert!(!arrivals.look(&[14, 15], seen(5, 11)), "who has it may still be under way");
+        assert!(!look(&mut arrivals, &[14, 15], (8, 11)), "who has it may still be under way");
         assert_eq!(arrivals.settled(), 12);
-        assert!(arrivals.look(&[13, 14, 15], seen(8, 12)));
+        assert!(look(&mut arrivals, &[13, 14, 15], (8, 12)));
         assert_eq!(arrivals.settled(), 15);
     }
 
@@ -94,17 +102,22 @@ mod tests {
     fn a_number_whose_commit_failed_is_passed_over() {
         let mut arrivals = Arrivals::default();
         arrivals.begin(0);
-        assert!(!arrivals.look(&[1, 4], seen(7, 9)));
+        assert!(!look(&mut arrivals, &[1, 4], (9, 9)), "who has it may have begun since the look");
         assert_eq!(arrivals.settled(), 1);
-        assert!(!arrivals.look(&[4, 5], seen(9, 12)), "all who were under way have ended");
+        assert!(!look(&mut arrivals, &[4, 5], (9, 12)), "all who were under way have ended");
         assert_eq!(arrivals.settled(), 5);
+        assert!(!arrivals.wants_next());
     }
 
     #[test]
-    fn where_nobody_is_under_way_nothing_is_waited_for() {
+    fn a_number_is_not_waited_for_for_ever() {
         let mut arrivals = Arrivals::default();
         arrivals.begin(0);
-        assert!(!arrivals.look(&[3], seen(9, 9)));
+        for _ in 0..LOOKS_MAX {
+            look(&mut arrivals, &[3], (5, 9));
+            assert_eq!(arrivals.settled(), 0);
+        }
+        look(&mut arrivals, &[3], (5, 9));
         assert_eq!(arrivals.settled(), 3);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::Read;
-use super::arrivals::{Arrivals, Seen};
+use super::arrivals::Arrivals;
 use super::listing::last_if_full;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::OutboxId;
@@ -21,10 +21,13 @@ const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes,
     (SELECT max(id) FROM outbox)
     FROM state s, (SELECT coalesce((SELECT delivery FROM done ORDER BY delivery DESC LIMIT 1), 0) AS newest) d";
 
-/// Deliveries above a place, and which transactions have ended: of one moment.
+/// Deliveries above a place, and before which transaction all have ended: of one moment.
 const ARRIVED: &str =
     "SELECT ARRAY(SELECT delivery FROM all_deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
-    pg_snapshot_xmin(pg_current_snapshot())::text::int8, pg_snapshot_xmax(pg_current_snapshot())::text::int8";
+    pg_snapshot_xmin(pg_current_snapshot())::text::int8";
+
+/// The number of a transaction that begins now.
+const NEXT: &str = "SELECT pg_current_xact_id()::text::int8";
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
     let row = sql.one(GLANCE, &[])?;
@@ -47,10 +50,12 @@ pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> R
 
 fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
     let found = sql.one(ARRIVED, &[&DeliveryId(settled)])?;
-    let seen = Seen { ended_before: found.try_get::<_, Count>(1)?.0, next: found.try_get::<_, Count>(2)?.0 };
     let numbers: Vec<u64> = found.try_get::<_, Vec<Count>>(0)?.into_iter().map(|number| number.0).collect();
-    if arrivals.look(&numbers, seen) {
+    if arrivals.look(&numbers, found.try_get::<_, Count>(1)?.0) {
         late.set(late.get() + 1);
+    }
+    if arrivals.wants_next() {
+        arrivals.hear_next(sql.one(NEXT, &[])?.try_get::<_, Count>(0)?.0);
     }
     Ok(())
 }
