@@ -203,8 +203,9 @@ fn unfenced(answered: Answered) -> Answered {
             let renewed = Renewed { lost: Vec::new(), ..renewed };
             (Order::Renew { asked: later(asked) }, Ok(Reply::Renewed(renewed)))
         }
-        (Order::Claim { lane, term }, Ok(Reply::Refused(_))) => {
-            (order, Ok(Reply::Claimed(Claimed { lane, term, rows: Vec::new(), next: None })))
+        (Order::Claim { lane, term, .. }, Ok(Reply::Refused(_))) => {
+            let claimed = Claimed { lane, term, rows: Vec::new(), next: None, too_long: None };
+            (order, Ok(Reply::Claimed(claimed)))
         }
         (order, Ok(Reply::Settled(verdicts))) => {
             (order, Ok(Reply::Settled(vec![SettleResult::Applied; verdicts.len()])))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::budget::Portion;
 use super::dispatcher::Dispatcher;
 use super::effect::News;
 use super::event::{Answered, Failure, Order};
@@ -18,7 +19,11 @@ impl Dispatcher {
     pub(super) fn hear(&mut self, answered: Answered) {
         let Answered { order, reply, moment } = answered;
         match order {
-            Order::Claim { lane, term } => self.claimed(lane, term, reply),
+            Order::Claim { lane, term, max, portion } => {
+                // What it brought counts from here on, as far as it is kept.
+                self.lanes.budget.give_back(portion);
+                self.claimed((lane, term), (max, portion), reply);
+            }
             Order::Settle(number) => self.settled(number, reply),
             Order::Persist { lane, term, revision } => self.persisted(lane, term, revision, reply),
             Order::Renew { asked } => match reply {
@@ -44,11 +49,19 @@ impl Dispatcher {
         }
     }
 
-    fn claimed(&mut self, lane: LaneId, term: Term, reply: Result<Reply, Failure>) {
+    fn claimed(
+        &mut self,
+        (lane, term): (LaneId, Term),
+        (max, portion): (u32, Portion),
+        reply: Result<Reply, Failure>,
+    ) {
         let again = match reply {
             Ok(Reply::Claimed(claimed)) => {
                 self.pass(lane, Cause::Claim);
-                self.fill(claimed);
+                match claimed.too_long {
+                    Some(bytes) => self.claim_again((lane, term), max, bytes),
+                    None => self.fill(claimed, portion),
+                }
                 return;
             }
             Ok(_) => {
@@ -64,15 +77,23 @@ impl Dispatcher {
         self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
     }
 
-    fn fill(&mut self, claimed: Claimed) {
-        let Claimed { lane, term, rows, next } = claimed;
+    /// The first body of a lane is longer than its claim allowed: the engine waits for the next answer.
+    fn claim_again(&mut self, (lane, term): (LaneId, Term), max: u32, bytes: u64) {
+        if self.lanes.expect_longer(lane, term, bytes) {
+            let again = self.claim(lane, term, max);
+            self.effects.extend(again);
+        }
+    }
+
+    fn fill(&mut self, claimed: Claimed, portion: Portion) {
+        let Claimed { lane, term, rows, next, .. } = claimed;
         let due = rows.iter().map(|row| Due {
             delivery: row.delivery,
             attempts: row.attempts,
             expires: instant(row.expires),
         });
         let due = due.collect();
-        if self.lanes.hold(lane, term, rows) {
+        if self.lanes.hold(lane, term, portion, rows) {
             self.tell(Input::Claimed { lane, term, due, next: next.map(instant) });
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
+use super::budget::{Portion, Wanted};
 use super::effect::{Effect, NewAttempt, News, SendLimits};
 use super::event::{AttemptEnd, Event, Order};
 use super::lanes::Lanes;
@@ -23,8 +24,6 @@ use crate::store::command::{self, Claim, Command};
 use crate::store::lane::OwnerId;
 use crate::store::node::Announcement;
 
-/// Bytes of bodies in one claim: a lane of large bodies holds few of them in memory.
-const CLAIM_BYTES_MAX: u64 = 4 << 20;
 /// How often to look whether the store fails, when all that is left to wait for on the way out is an answer of it.
 const STOP_LOOK: Nanos = Nanos::from_millis(50);
 /// How long a subscriber may stay unknown before its lane counts as stuck: the roster comes within milliseconds.
@@ -123,9 +122,16 @@ impl Dispatcher {
             if let Some(effect) = self.effects.pop_front() {
                 return Some(effect);
             }
-            let Some(output) = self.engine.poll() else { break };
-            if let Some(effect) = self.translate(output) {
-                return Some(effect);
+            let effect = match self.engine.poll() {
+                Some(output) => self.translate(output),
+                // Whatever was given back by then counts.
+                None => match self.lanes.budget.next() {
+                    Some((wanted, portion)) => self.claim_within(wanted, portion),
+                    None => break,
+                },
+            };
+            if effect.is_some() {
+                return effect;
             }
         }
         // What is left belongs to lanes that were lost: their new owners make the attempts again.
@@ -209,6 +215,7 @@ impl Dispatcher {
     }
 
     fn end(&mut self, attempt: AttemptId, result: AttemptEnd) {
+        self.lanes.budget.end(attempt);
         if let Some(record) = result.record {
             self.ended.insert(attempt, record);
         }
@@ -265,13 +272,23 @@ impl Dispatcher {
         }
     }
 
-    fn claim(&mut self, lane: LaneId, term: Term, max: u32) -> Option<Effect> {
+    /// A claim, or nothing where that has to wait.
+    pub(super) fn claim(&mut self, lane: LaneId, term: Term, max: u32) -> Option<Effect> {
+        let wanted = Wanted { lane, term, max, length: self.lanes.bodies(lane) };
+        let portion = self.lanes.budget.ask(wanted)?;
+        self.claim_within(wanted, portion)
+    }
+
+    /// A claim for which there is room.
+    fn claim_within(&mut self, wanted: Wanted, portion: Portion) -> Option<Effect> {
+        let Wanted { lane, term, max, .. } = wanted;
         if let Some(until) = self.obstacles.claims_wait_until(self.now, lane) {
+            self.lanes.budget.give_back(portion);
             self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(until) });
             return None;
         }
-        let command = Command::Claim(Claim { lane, term, max, bytes_max: CLAIM_BYTES_MAX });
-        Some(Effect::Ask { order: Order::Claim { lane, term }, command })
+        let command = Command::Claim(Claim { lane, term, max, bytes_max: wanted.bytes_max(portion) });
+        Some(Effect::Ask { order: Order::Claim { lane, term, max, portion }, command })
     }
 
     /// The deadline counts from the moment of the decision, as the engine and the lane's next owner count.
@@ -282,9 +299,12 @@ impl Dispatcher {
         delivery: DeliveryId,
         number: u32,
     ) -> Option<Effect> {
-        let row = self.lanes.release(lane, term, delivery);
-        let (Some(row), Some(subscriber), Some(lease_until)) =
-            (row, self.roster.get(lane), self.lanes.lease_until(lane))
+        let released = self.lanes.release(lane, term, delivery);
+        if let Some((_, portion)) = &released {
+            self.lanes.budget.start(attempt, *portion);
+        }
+        let (Some((row, _)), Some(subscriber), Some(lease_until)) =
+            (released, self.roster.get(lane), self.lanes.lease_until(lane))
         else {
             // Removed in this very moment: as good as a connection that was refused.
             let result = AttemptEnd::impossible(wall_time(self.now), "the subscriber was removed");
@@ -304,9 +324,11 @@ impl Dispatcher {
 
     fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
         let Settlement { lane, term, delivery, attempts, attempt, fate } = *settled;
-        if attempt.is_none() {
+        if attempt.is_none()
+            && let Some((_, portion)) = self.lanes.release(lane, term, delivery)
+        {
             // It was not sent.
-            self.lanes.release(lane, term, delivery);
+            self.lanes.budget.give_back(portion);
         }
         if fate == Fate::Dead(Reason::Gone) {
             self.lanes.set_sendable(lane, term, false);

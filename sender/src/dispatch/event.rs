@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::budget::Portion;
 use crate::boot_clock::Moment;
 use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, StoreTime, Term};
 use crate::roster::Roster;
@@ -95,6 +96,10 @@ pub enum Order {
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
+        /// At most so many.
+        max: u32,
+        /// What of the budget the answer may take.
+        portion: Portion,
     },
     /// To write settlements down: the number that the dispatcher gave them.
     Settle(u64),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
+use super::budget::{BodyLength, Budget, Portion};
 use crate::boot_clock::Moment;
 use crate::engine::{DeliveryId, Instant, LaneId, StoreTime, Term};
 use crate::store::reply::{ClaimedRow, TakenLane};
@@ -14,6 +15,8 @@ pub(super) struct Lanes {
     ours: HashMap<LaneId, Held, BuildHasherDefault<DefaultHasher>>,
     /// Lanes that the store says are ours, whose subscriber this process has not read yet.
     waiting: BTreeMap<LaneId, Waiting>,
+    /// What they hold, and what is under way.
+    pub(super) budget: Budget,
 }
 
 #[derive(Debug)]
@@ -23,7 +26,15 @@ struct Held {
     /// What the engine was last told, or said itself: whether anything may be sent.
     sendable: bool,
     /// In the order in which they were claimed: nearly all are sent in it.
-    rows: VecDeque<ClaimedRow>,
+    rows: VecDeque<Row>,
+    bodies: BodyLength,
+}
+
+/// A claimed row, and what it takes of the budget.
+#[derive(Debug)]
+struct Row {
+    row: ClaimedRow,
+    portion: Portion,
 }
 
 /// A lane that cannot be taken before its subscriber is known.
@@ -59,7 +70,21 @@ impl Lanes {
     }
 
     pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: Instant, sendable: bool) {
-        self.ours.insert(lane, Held { term, lease_until, sendable, rows: VecDeque::new() });
+        let (rows, bodies) = (VecDeque::new(), BodyLength::default());
+        self.drop(lane);
+        self.ours.insert(lane, Held { term, lease_until, sendable, rows, bodies });
+    }
+
+    /// How long the bodies of a lane are.
+    pub(super) fn bodies(&self, lane: LaneId) -> BodyLength {
+        self.ours.get(&lane).map(|held| held.bodies).unwrap_or_default()
+    }
+
+    /// The first body that a lane of ours has to send is longer than it was taken to be. False if the lane is not ours under
+    /// that term.
+    pub(super) fn expect_longer(&mut self, lane: LaneId, term: Term, bytes: u64) -> bool {
+        let held = self.ours.get_mut(&lane).filter(|held| held.term == term);
+        held.map(|held| held.bodies.at_least(bytes)).is_some()
     }
 
     /// Notes whether anything may be sent for a lane of ours.
@@ -91,28 +116,49 @@ impl Lanes {
         }
         let is_so = self.is_ours_under(lane, term);
         if is_so {
-            self.ours.remove(&lane);
+            self.drop(lane);
         }
         is_so
     }
 
-    /// Keeps claimed rows until they are sent or settled. False if the lane is not ours under that term.
-    pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
+    /// The lane holds nothing any more, and claims nothing.
+    fn drop(&mut self, lane: LaneId) {
+        let Some(held) = self.ours.remove(&lane) else { return };
+        held.rows.into_iter().for_each(|held| self.budget.give_back(held.portion));
+        self.budget.forget(lane);
+    }
+
+    /// Keeps claimed rows until they are sent or settled, as parts of what was given back for their claim. False if the lane is
+    /// not ours under that term.
+    pub(super) fn hold(&mut self, lane: LaneId, term: Term, claim: Portion, rows: Vec<ClaimedRow>) -> bool {
         let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
-        held.rows.extend(rows);
+        let length = |row: &ClaimedRow| u64::try_from(row.body.bytes.len()).unwrap_or(u64::MAX);
+        if let Some(longest) = rows.iter().map(length).max() {
+            held.bodies.brought(longest);
+        }
+        for row in rows {
+            let portion = claim.part(length(&row));
+            self.budget.take(portion);
+            held.rows.push_back(Row { row, portion });
+        }
         true
     }
 
-    /// The row of a delivery, which is not kept any longer.
-    pub(super) fn release(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<ClaimedRow> {
+    /// The row of a delivery, which is not kept any longer, and what is still held for it.
+    pub(super) fn release(
+        &mut self,
+        lane: LaneId,
+        term: Term,
+        delivery: DeliveryId,
+    ) -> Option<(ClaimedRow, Portion)> {
         let held = self.ours.get_mut(&lane).filter(|held| held.term == term)?;
-        let place = held.rows.iter().position(|row| row.delivery == delivery)?;
+        let place = held.rows.iter().position(|held| held.row.delivery == delivery)?;
         let row = held.rows.remove(place);
         if held.rows.is_empty() {
             // An empty queue keeps the memory of its last rows.
             held.rows = VecDeque::new();
         }
-        row
+        row.map(|Row { row, portion }| (row, portion))
     }
 
     /// A lane has to wait until its subscriber is known. No more do than the store has lanes.

@@ -31,10 +31,12 @@
 //! claims nothing meanwhile. [`Dispatcher::stuck`] lists the lanes that cannot move, and why.
 //!
 //! Reading order: `event` and `effect` (what goes in and out), `dispatcher`, `ownership` (lanes come and go), `answers`
-//! (what the store said), `membership` (which nodes there are, and what belongs to whom), then the bookkeeping: `tenure`, `lanes`, `records`, `unsettled`, `obstacles`, `work`; and what a
-//! lane's record looks like on its way to the next owner: `handover`.
+//! (what the store said), `membership` (which nodes there are, and what belongs to whom), then the bookkeeping: `tenure`,
+//! `lanes`, `budget` (bytes of bodies in memory), `records`, `unsettled`, `obstacles`, `work`; and what a lane's record looks
+//! like on its way to the next owner: `handover`.
 
 mod answers;
+mod budget;
 mod dispatcher;
 mod effect;
 mod event;
@@ -49,6 +51,7 @@ mod unsettled;
 mod work;
 
 pub use crate::boot_clock::Moment;
+pub use budget::{BODY_BYTES_MAX, Portion};
 pub use dispatcher::{Dispatcher, Settings};
 pub use effect::{Effect, NewAttempt, News, SendLimits};
 pub use event::{Answered, AttemptEnd, Event, Failure, Order};

@@ -232,7 +232,7 @@ fn what_the_store_hands_out_is_what_was_fanned_out() {
     let acquire = Acquire { owner, lease: Nanos::MINUTE, which: Which::All, homes: None, max: 1 };
     let replies = store.commit(NOW, &[Command::Emit(emit.clone()), Command::Acquire(acquire)]).unwrap();
     let Reply::Acquired(taken) = &replies[1] else { panic!("{replies:?}") };
-    let claim = Claim { lane: taken[0].lane, term: taken[0].term, max: 1, bytes_max: 1 };
+    let claim = Claim { lane: taken[0].lane, term: taken[0].term, max: 1, bytes_max: u64::MAX };
     let replies = store.commit(NOW, &[Command::Claim(claim)]).unwrap();
     let Reply::Claimed(found) = &replies[0] else { panic!("{replies:?}") };
     let expected = ClaimedRow { delivery: found.rows[0].delivery, ..claimed(&emit, 0) };

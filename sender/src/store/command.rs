@@ -150,7 +150,9 @@ pub struct Claim {
     pub term: Term,
     /// At most so many.
     pub max: u32,
-    /// At most so many bytes of bodies, though always one.
+    /// At most so many bytes of bodies. Where the first body is longer, none comes, and [`Claimed::too_long`] tells.
+    ///
+    /// [`Claimed::too_long`]: super::reply::Claimed::too_long
     pub bytes_max: u64,
 }
 

@@ -248,6 +248,8 @@ pub struct Claimed {
     pub rows: Vec<ClaimedRow>,
     /// When the first is due that waits and is not handed out. May lie in the past.
     pub next: Option<StoreTime>,
+    /// Bytes of the first body that is due, if it alone is longer than the claim allows: then nothing is handed out.
+    pub too_long: Option<u64>,
 }
 
 /// One delivery handed out, with all that an attempt needs of the store.

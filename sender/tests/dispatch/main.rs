@@ -2,6 +2,7 @@
 //! is to stop. The tests are its shell.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod budget;
 mod failures;
 mod nodes;
 mod ownership;

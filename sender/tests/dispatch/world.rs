@@ -7,7 +7,7 @@ use hookproof_sender::dispatch::{
     Settings, Stuck, handover, instant,
 };
 use hookproof_sender::engine::{Answer, Instant, LaneId, Limits, Nanos, Outcome, StoreTime};
-use hookproof_sender::roster::RosterKeeper;
+use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::sign::Secret as RegionSecret;
 use hookproof_sender::store::command::{Body, Change, Command, Emit, Persist, Subscribe, Target};
 use hookproof_sender::store::lane::{Bounds, Counts, OwnerId, Secret, WhenFull};
@@ -18,7 +18,7 @@ use hookproof_sender::store::{Reader, Reply, Store};
 use hookproof_sender::subscriber::RegionSecrets;
 use tempfile::TempDir;
 
-const BEGIN: StoreTime = StoreTime::from_secs(1_700_000_000);
+pub(crate) const BEGIN: StoreTime = StoreTime::from_secs(1_700_000_000);
 
 /// Which commands the store cannot carry out.
 pub(crate) type Fault = fn(&Command) -> bool;
@@ -63,12 +63,16 @@ pub(crate) struct Answers {
 impl World {
     /// With so many subscribers, whose lanes are numbered from 1.
     pub(crate) fn with(subscribers: u64) -> Self {
+        Self::with_settings(subscribers, "{}")
+    }
+
+    /// With so many subscribers that all have these settings.
+    pub(crate) fn with_settings(subscribers: u64, settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
         let mut store = SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap();
-        for number in 1..=subscribers {
-            store.commit(BEGIN, &[subscribe(number)]).unwrap();
-        }
+        let all: Vec<_> = (1..=subscribers).map(|number| subscribe(number, settings)).collect();
+        store.commit(BEGIN, &all).unwrap();
         Self::on(Arc::new(folder), store, (1, LEASE_DEFAULT), announcement(1, PROTOCOL), BEGIN)
     }
 
@@ -131,6 +135,11 @@ impl World {
         }
     }
 
+    /// The subscribers as the dispatcher knows them.
+    pub(crate) fn roster(&self) -> Arc<Roster> {
+        Arc::clone(self.keeper.present())
+    }
+
     /// Has an operator do something, and the dispatcher learn of it.
     pub(crate) fn operate(&mut self, command: Command) {
         self.commit(command);
@@ -171,6 +180,11 @@ impl World {
 
     /// An event is recorded for these lanes, due at some time.
     pub(crate) fn record(&mut self, lanes: &[u64], due: StoreTime) {
+        self.record_body(lanes, due, b"1");
+    }
+
+    /// An event with that body is recorded for these lanes, due at some time.
+    pub(crate) fn record_body(&mut self, lanes: &[u64], due: StoreTime, body: &[u8]) {
         self.events += 1;
         let now = StoreTime(self.now.0);
         let target = |lane: &u64| Target {
@@ -189,7 +203,7 @@ impl World {
             kind: "a".into(),
             key: None,
             received: now,
-            bodies: vec![Body { bytes: b"1".to_vec().into() }],
+            bodies: vec![Body { bytes: body.into() }],
             targets: lanes.iter().map(target).collect(),
             atomic: false,
             withheld: false,
@@ -316,7 +330,7 @@ impl World {
     }
 }
 
-fn announcement(owner: u64, protocol: u32) -> Announcement {
+pub(crate) fn announcement(owner: u64, protocol: u32) -> Announcement {
     Announcement {
         name: format!("node {owner}").into(),
         version: "1".into(),
@@ -327,13 +341,13 @@ fn announcement(owner: u64, protocol: u32) -> Announcement {
     }
 }
 
-fn subscribe(number: u64) -> Command {
+fn subscribe(number: u64, settings: &str) -> Command {
     Command::Subscribe(Subscribe {
         id: format!("sub_{number}").into(),
         name: format!("partner {number}").into(),
         url: "https://partner.example".into(),
         patterns: r#"["*"]"#.into(),
-        settings: "{}".into(),
+        settings: settings.into(),
         bounds: Bounds { rows_max: 10_000, bytes_max: 1 << 20, when_full: WhenFull::Refuse },
         secret: Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     })

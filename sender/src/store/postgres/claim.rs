@@ -75,6 +75,7 @@ struct Waiting {
 pub(super) struct Front<'a> {
     due: Vec<&'a Waiting>,
     next: Option<StoreTime>,
+    too_long: Option<u64>,
     place: QueuePlace,
     moving_after: Option<QueuePlace>,
 }
@@ -105,14 +106,16 @@ impl Ahead {
         now: StoreTime,
     ) -> Front<'_> {
         let max = rows_max(claim);
-        let mut front = Front { due: Vec::new(), next: None, place: self.from.place, moving_after: None };
+        let place = self.from.place;
+        let mut front = Front { due: Vec::new(), next: None, too_long: None, place, moving_after: None };
         let mut bytes = 0_u64;
         for row in &self.rows {
             let in_hand = hand(row.delivery);
             if in_hand == InHand::No {
                 bytes = bytes.saturating_add(row.bytes);
-                let is_full = front.due.len() >= max || (bytes > claim.bytes_max && !front.due.is_empty());
-                if row.at > now || is_full {
+                let is_wanted = row.at <= now && front.due.len() < max;
+                if !is_wanted || bytes > claim.bytes_max {
+                    front.too_long = (is_wanted && front.due.is_empty()).then_some(bytes);
                     front.next = Some(row.at);
                     return front;
                 }
@@ -132,11 +135,11 @@ impl Ahead {
 impl Front<'_> {
     /// The same with all that an attempt needs: what a claim is answered.
     pub(super) fn answer(self, sql: &Link, bodies: &mut Bodies, claim: &Claim) -> Result<Answer> {
-        let Self { due, next, place, moving_after } = self;
+        let Self { due, next, too_long, place, moving_after } = self;
         let lane = claim.lane;
         let Parts { rows, claimed, unreadable } =
             if due.is_empty() { Parts::default() } else { parts(sql, bodies, lane, &due)? };
-        let claimed = Claimed { lane, term: claim.term, rows: claimed, next };
+        let claimed = Claimed { lane, term: claim.term, rows: claimed, next, too_long };
         Ok(Answer { claimed, unreadable, place, moving_after, rows })
     }
 }

@@ -80,7 +80,7 @@ impl RowReader<'_> {
         let Front { due, mut next, mut reached } = front;
         let (mut rows, mut known) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
         let mut unreadable = Vec::new();
-        let mut bytes = 0_u64;
+        let (mut bytes, mut too_long) = (0_u64, None);
         let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql)?);
         for (delivery, at) in due {
             let (row, waiting) = match self.row(&mut read, delivery) {
@@ -95,7 +95,8 @@ impl RowReader<'_> {
                 Ok(row) => row,
             };
             bytes = bytes.saturating_add(size(row.body.bytes.len()));
-            if bytes > claim.bytes_max && !rows.is_empty() {
+            if bytes > claim.bytes_max {
+                too_long = rows.is_empty().then_some(bytes);
                 next = Some(at);
                 reached = reached.map(|reached| reached.min(at));
                 break;
@@ -104,7 +105,7 @@ impl RowReader<'_> {
             known.push(waiting);
         }
         Ok(Answer {
-            claimed: Claimed { lane: claim.lane, term: claim.term, rows, next },
+            claimed: Claimed { lane: claim.lane, term: claim.term, rows, next, too_long },
             known,
             reached,
             unreadable,

@@ -157,7 +157,8 @@ impl Fresh {
         {
             let bytes = u64::try_from(first.row.body.bytes.len()).unwrap_or(u64::MAX);
             body_bytes = body_bytes.saturating_add(bytes);
-            if body_bytes > bytes_max && !rows.is_empty() {
+            if body_bytes > bytes_max {
+                // If it is the first, the file is read, and its answer tells how long it is.
                 break;
             }
             if !matches!(held.standing_beside(lane, first.row.delivery, now), Standing::Free) {
@@ -175,7 +176,8 @@ impl Fresh {
         }
         let first_left = queue.rows.front().map_or(queue.until, |first| first.due.min(queue.until));
         let look_again = StoreTime(now.0.saturating_add(LOOK_AGAIN.0));
-        (!rows.is_empty()).then(|| Claimed { lane, term, rows, next: Some(first_left.min(look_again)) })
+        let next = Some(first_left.min(look_again));
+        (!rows.is_empty()).then_some(Claimed { lane, term, rows, next, too_long: None })
     }
 
     fn push(&mut self, lane: LaneId, recorded: Recorded) {
@@ -386,6 +388,7 @@ mod tests {
         fresh.keep(&held);
         let claim = |bytes_max| Claim { lane: LANE, term: TERM, max: 10, bytes_max };
         assert_eq!(fresh.hand_out(&claim(25), NOW, &held).unwrap().rows.len(), 2);
-        assert_eq!(fresh.hand_out(&claim(1), NOW, &held).unwrap().rows.len(), 1, "always one");
+        assert_eq!(fresh.hand_out(&claim(9), NOW, &held), None, "the file tells how long it is");
+        assert_eq!(fresh.hand_out(&claim(10), NOW, &held).unwrap().rows.len(), 1);
     }
 }

@@ -93,7 +93,7 @@ fn statements_are_compiled_once() {
     let (_folder, mut store) = open(Options::default());
     store.commit(NOW, &[subscribe(), acquire()]).unwrap();
     for number in 0..20_u64 {
-        let claim = Claim { max: 1, bytes_max: 1, ..claim() };
+        let claim = Claim { max: 1, ..claim() };
         let commands = [emit(number), Command::Claim(claim)];
         let replies = store.commit(StoreTime(NOW.0 + number), &commands).unwrap();
         assert!(matches!(&replies[1], Reply::Claimed(claimed) if claimed.rows.len() == 1), "{replies:?}");

@@ -157,7 +157,8 @@ mod tests {
 
     fn answer(ahead: Ahead, next: Option<u64>) -> Option<u64> {
         let (lane, term) = (LaneId(1), Term(1));
-        let mut claimed = Claimed { lane, term, rows: Vec::new(), next: next.map(StoreTime) };
+        let next = next.map(StoreTime);
+        let mut claimed = Claimed { lane, term, rows: Vec::new(), next, too_long: None };
         ahead.tell(&mut claimed);
         claimed.next.map(|next| next.0)
     }

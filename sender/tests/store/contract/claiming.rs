@@ -87,7 +87,7 @@ pub(super) fn next_says_when_the_first_is_due_that_was_not_handed_out<B: Backend
     assert_eq!(world.try_claim(lane, term, 1).unwrap().next, None);
 }
 
-pub(super) fn as_many_bytes_come_as_were_asked_for_though_always_one<B: Backend>() {
+pub(super) fn no_more_bytes_come_than_were_asked_for_and_a_longer_body_is_told_of<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let deliveries: Vec<DeliveryId> = (0..4)
@@ -100,11 +100,15 @@ pub(super) fn as_many_bytes_come_as_were_asked_for_though_always_one<B: Backend>
     let mut claim_bytes = |bytes_max| {
         let claim = Claim { lane, term, max: 10, bytes_max };
         let Reply::Claimed(claimed) = world.one(Command::Claim(claim)) else { panic!("claimed") };
-        (claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), claimed.next.is_some())
+        let rows = claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>();
+        (rows, claimed.next.is_some(), claimed.too_long)
     };
-    assert_eq!(claim_bytes(10), (deliveries[..1].to_vec(), true));
-    assert_eq!(claim_bytes(250), (deliveries[1..3].to_vec(), true));
-    assert_eq!(claim_bytes(100), (deliveries[3..].to_vec(), false));
+    assert_eq!(claim_bytes(99), (vec![], true, Some(100)));
+    assert_eq!(claim_bytes(100), (deliveries[..1].to_vec(), true, None));
+    assert_eq!(claim_bytes(250), (deliveries[1..3].to_vec(), true, None));
+    assert_eq!(claim_bytes(0), (vec![], true, Some(100)));
+    assert_eq!(claim_bytes(100), (deliveries[3..].to_vec(), false, None));
+    assert_eq!(claim_bytes(0), (vec![], false, None));
 }
 
 pub(super) fn a_claim_writes_nothing<B: Backend>() {

@@ -83,7 +83,7 @@ contract! {
         what_was_released_is_handed_out_again
         what_is_to_be_tried_again_comes_when_it_is_due
         next_says_when_the_first_is_due_that_was_not_handed_out
-        as_many_bytes_come_as_were_asked_for_though_always_one
+        no_more_bytes_come_than_were_asked_for_and_a_longer_body_is_told_of
         a_claim_writes_nothing
         a_claim_under_an_old_term_is_refused
         a_successor_finds_everything_waiting

@@ -107,8 +107,7 @@ impl<B: Backend> Run<B> {
         let Some(claimed) = claimed else { return Ok(None) };
         prop_assert!(!is_old, "{:?} at {:?}, known since {:?}", claimed, now, process.last);
         let bytes: usize = claimed.rows.iter().map(|row| row.body.bytes.len()).sum();
-        let many = claimed.rows.len() > 1;
-        prop_assert!(!many || bytes as u64 <= claim.bytes_max, "{} bytes for {:?}", bytes, claim);
+        prop_assert!(bytes as u64 <= claim.bytes_max, "{} bytes for {:?}", bytes, claim);
         let max = u32::try_from(claimed.rows.len()).unwrap();
         prop_assert!((1..=claim.max).contains(&max), "{} rows for {:?}", max, claim);
         let as_many = Claim { max, bytes_max: u64::MAX, ..claim.clone() };

@@ -486,12 +486,16 @@ impl Model {
             return Err(Refusal::StaleTerm { lane: id, term, current: lane.term });
         };
         hands.begin(id, owner, term);
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut bytes, mut too_long) = (Vec::new(), 0, None);
         for delivery in self.free(hands, id) {
             let found = &self.deliveries[&delivery];
             bytes += found.size();
             let enough = rows.len() == usize::try_from(claim.max).unwrap();
-            if found.at > self.now || enough || (bytes > claim.bytes_max && !rows.is_empty()) {
+            if found.at > self.now || enough {
+                break;
+            }
+            if bytes > claim.bytes_max {
+                too_long = rows.is_empty().then_some(bytes);
                 break;
             }
             rows.push(ClaimedRow {
@@ -507,7 +511,7 @@ impl Model {
         }
         hands.0.get_mut(&id).unwrap().2.extend(rows.iter().map(|row| row.delivery));
         let next = self.free(hands, id).first().map(|next| self.deliveries[next].at);
-        Ok(Claimed { lane: id, term, rows, next })
+        Ok(Claimed { lane: id, term, rows, next, too_long })
     }
 
     fn settle(&mut self, hands: &mut Hands, told: &Settlement) -> SettleResult {
