@@ -206,3 +206,90 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn wanted(lane: u64, max: u32, length: u64) -> Wanted {
+        let mut bodies = BodyLength::default();
+        bodies.at_least(length);
+        Wanted { lane: LaneId(lane), term: Term(1), max, length: bodies }
+    }
+
+    /// All that is there for bodies of a length is held, in portions of four MiB, or of what a short claim may bring.
+    fn full(length: u64) -> (Budget, Vec<Portion>) {
+        let mut budget = Budget::default();
+        let portions = (0..).map_while(|lane| budget.ask(wanted(lane, 10_000, length))).collect();
+        assert!(budget.next().is_none());
+        budget.waits.keys().copied().collect::<Vec<_>>().into_iter().for_each(|lane| budget.forget(lane));
+        (budget, portions)
+    }
+
+    fn lanes(budget: &mut Budget) -> Vec<u64> {
+        std::iter::from_fn(|| budget.next()).map(|(wanted, _)| wanted.lane.0).collect()
+    }
+
+    #[test]
+    fn nobody_goes_ahead_of_who_came_before() {
+        let (mut budget, portions) = full(MIB);
+        assert_eq!(budget.ask(wanted(1, 1, 4 * MIB)), None);
+        budget.give_back(portions[0].part(MIB));
+        assert_eq!(budget.ask(wanted(2, 1, MIB)), None, "it would fit, and the first would wait for ever");
+        assert!(lanes(&mut budget).is_empty());
+        budget.give_back(portions[0].part(3 * MIB));
+        assert_eq!(lanes(&mut budget), [1]);
+        budget.give_back(portions[1]);
+        assert_eq!(lanes(&mut budget), [2]);
+    }
+
+    #[test]
+    fn a_lane_that_is_not_ours_any_more_holds_up_nobody() {
+        let (mut budget, portions) = full(MIB);
+        assert_eq!([1, 2].map(|lane| budget.ask(wanted(lane, 1, 4 * MIB))), [None, None]);
+        budget.forget(LaneId(1));
+        budget.give_back(portions[0]);
+        assert_eq!(lanes(&mut budget), [2]);
+        assert!(budget.waits.is_empty() && budget.long.queue.is_empty());
+    }
+
+    #[test]
+    fn each_size_leaves_something_to_the_other() {
+        for (one, other) in [(MIB, 1), (1, MIB)] {
+            let (mut budget, portions) = full(one);
+            let held: u64 = portions.iter().map(|portion| portion.bytes).sum();
+            assert_eq!(held, SIZE_BYTES_MAX);
+            assert!(budget.ask(wanted(1_000, 1, other)).is_some());
+        }
+    }
+
+    #[test]
+    fn a_claim_has_room_for_one_body_at_least_and_for_all_if_there_is_enough() {
+        let rows = [
+            (1, 1, 8 << 10),
+            (256, 1, 256 << 10),
+            (1, MIB, MIB),
+            (3, MIB, 3 * MIB),
+            (256, MIB, 4 * MIB),
+            (1, 64 * MIB, 4 * MIB),
+        ];
+        for (max, length, bytes) in rows {
+            let wanted = wanted(1, max, length);
+            let portion = Budget::default().ask(wanted).expect("nothing is held");
+            assert_eq!((portion.bytes, wanted.bytes_max(portion) >= length), (bytes, true));
+        }
+    }
+
+    #[test]
+    fn bodies_are_taken_to_be_as_long_as_lately() {
+        let mut length = BodyLength::default();
+        length.brought(MIB);
+        assert_eq!(length, BodyLength(MIB));
+        length.brought(300);
+        assert_eq!(length, BodyLength(MIB / 2));
+        (0..20).for_each(|_| length.brought(300));
+        assert_eq!(length, BodyLength::default());
+    }
+}
