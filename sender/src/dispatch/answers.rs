@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::budget::Portion;
 use super::dispatcher::Dispatcher;
 use super::effect::News;
 use super::event::{Answered, Failure, Order};
@@ -22,7 +21,7 @@ impl Dispatcher {
             Order::Claim { lane, term, max, portion } => {
                 // What it brought counts from here on, as far as it is kept.
                 self.lanes.budget.give_back(portion);
-                self.claimed((lane, term), (max, portion), reply);
+                self.claimed((lane, term), max, reply);
             }
             Order::Settle(number) => self.settled(number, reply),
             Order::Persist { lane, term, revision } => self.persisted(lane, term, revision, reply),
@@ -49,18 +48,13 @@ impl Dispatcher {
         }
     }
 
-    fn claimed(
-        &mut self,
-        (lane, term): (LaneId, Term),
-        (max, portion): (u32, Portion),
-        reply: Result<Reply, Failure>,
-    ) {
+    fn claimed(&mut self, (lane, term): (LaneId, Term), max: u32, reply: Result<Reply, Failure>) {
         let again = match reply {
             Ok(Reply::Claimed(claimed)) => {
                 self.pass(lane, Cause::Claim);
                 match claimed.too_long {
                     Some(bytes) => self.claim_again((lane, term), max, bytes),
-                    None => self.fill(claimed, portion),
+                    None => self.fill(claimed),
                 }
                 return;
             }
@@ -85,7 +79,7 @@ impl Dispatcher {
         }
     }
 
-    fn fill(&mut self, claimed: Claimed, portion: Portion) {
+    fn fill(&mut self, claimed: Claimed) {
         let Claimed { lane, term, rows, next, .. } = claimed;
         let due = rows.iter().map(|row| Due {
             delivery: row.delivery,
@@ -93,7 +87,7 @@ impl Dispatcher {
             expires: instant(row.expires),
         });
         let due = due.collect();
-        if self.lanes.hold(lane, term, portion, rows) {
+        if self.lanes.hold(lane, term, rows) {
             self.tell(Input::Claimed { lane, term, due, next: next.map(instant) });
         }
     }

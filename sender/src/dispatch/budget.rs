@@ -2,15 +2,16 @@
 //!
 //! Bytes count from the claim that may bring them to the end of their attempt: a claim counts as much as it may bring, and
 //! then what it has brought. A body that several deliveries share counts once for each. So no more is ever held than
-//! [`BODY_BYTES_MAX`], whatever the store answers and in whatever order.
+//! [`BODY_BYTES_MAX`], whatever the store answers and in whatever order. That is far above what a launch comes to: where it is reached, lanes
+//! wait for each other's endpoints, which they do nowhere else, and the process lives.
 //!
 //! How long the bodies of a lane are is known from its last claim; at first they are taken to be short. A claim that finds a longer
 //! body brings nothing, tells how long that is, and is made again for as much.
 //!
 //! A claim for which there is no room waits for its turn, and none goes ahead of it but those of the other size: lanes of short and of long
 //! bodies wait in two queues, and neither may hold more than seven eighths of the bytes. So long bodies that endpoints do not
-//! take keep no lane of short ones from sending; and each has an eighth that is free as soon as its own attempts have ended, so that
-//! every lane gets its turn.
+//! take keep no lane of short ones from sending; and each has an eighth, but for what a claim brings that is longer than it was taken to be,
+//! that is free as soon as its own attempts have ended, so that every lane gets its turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -19,7 +20,7 @@ use crate::engine::{AttemptId, LaneId, Term};
 
 /// Bytes of bodies that a process holds, at most: those that claims under way may bring, those that wait to be sent, and those
 /// under way.
-pub const BODY_BYTES_MAX: u64 = 256 << 20;
+pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// As much of that is for bodies of one size, at most.
 const SIZE_BYTES_MAX: u64 = BODY_BYTES_MAX / 8 * 7;
 /// The longest body that counts as short.
@@ -52,10 +53,19 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// A part of what a claim brought.
-    pub(super) const fn part(self, bytes: u64) -> Self {
+    /// What a claim has brought may be longer than its lane's bodies were taken to be.
+    pub(super) const fn of_body(bytes: u64) -> Self {
+        Self { size: size_of(bytes), bytes }
+    }
+
+    #[cfg(test)]
+    const fn part(self, bytes: u64) -> Self {
         Self { bytes, ..self }
     }
+}
+
+const fn size_of(length: u64) -> Size {
+    if length > SHORT_BYTES_MAX { Size::Long } else { Size::Short }
 }
 
 /// How long the bodies of a lane are: the longest lately, forgotten by half with each claim.
@@ -93,7 +103,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     const fn size(&self) -> Size {
-        if self.length.0 > SHORT_BYTES_MAX { Size::Long } else { Size::Short }
+        size_of(self.length.0)
     }
 
     /// What the store is asked for, for so many bytes of the budget. A longer body than anybody may emit counts for less than
@@ -280,6 +290,15 @@ mod tests {
             let portion = Budget::default().ask(wanted).expect("nothing is held");
             assert_eq!((portion.bytes, wanted.bytes_max(portion) >= length), (bytes, true));
         }
+    }
+
+    #[test]
+    fn what_a_claim_has_brought_counts_by_its_own_length() {
+        let mut budget = Budget::default();
+        let portion = budget.ask(wanted(1, 256, 1)).expect("nothing is held");
+        budget.give_back(portion);
+        [300, 100_000].into_iter().for_each(|bytes| budget.take(Portion::of_body(bytes)));
+        assert_eq!((budget.short.held, budget.long.held), (300, 100_000));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Dispatcher {
             now: instant(now),
             engine: Engine::new(seed, limits),
             tenure: Tenure::new(owner, lease, announcement, now),
-            membership: Membership::new(owner),
+            membership: Membership::new(owner, lease),
             lanes: Lanes::default(),
             roster,
             unsettled: Unsettled::default(),

@@ -128,16 +128,16 @@ impl Lanes {
         self.budget.forget(lane);
     }
 
-    /// Keeps claimed rows until they are sent or settled, as parts of what was given back for their claim. False if the lane is
+    /// Keeps claimed rows until they are sent or settled; what their claim might have brought was given back. False if the lane is
     /// not ours under that term.
-    pub(super) fn hold(&mut self, lane: LaneId, term: Term, claim: Portion, rows: Vec<ClaimedRow>) -> bool {
+    pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
         let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
         let length = |row: &ClaimedRow| u64::try_from(row.body.bytes.len()).unwrap_or(u64::MAX);
         if let Some(longest) = rows.iter().map(length).max() {
             held.bodies.brought(longest);
         }
         for row in rows {
-            let portion = claim.part(length(&row));
+            let portion = Portion::of_body(length(&row));
             self.budget.take(portion);
             held.rows.push_back(Row { row, portion });
         }

@@ -28,6 +28,7 @@ const ASK_EVERY: Nanos = Nanos::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Membership {
     owner: OwnerId,
+    lease: Nanos,
     nodes: Nodes,
     view: View,
     /// When the view changes, if nobody tells of anything before.
@@ -53,9 +54,10 @@ struct View {
 }
 
 impl Membership {
-    pub(super) fn new(owner: OwnerId) -> Self {
+    pub(super) fn new(owner: OwnerId, lease: Nanos) -> Self {
         Self {
             owner,
+            lease,
             nodes: Nodes::default(),
             view: View::default(),
             next_change: StoreTime(u64::MAX),
@@ -102,7 +104,8 @@ impl Membership {
         let is_other = |node: &&Node| node.owner != self.owner;
         // Until when we live is told by the store's clock, which may have been set back. Who is dead by it alone may ask for lanes, and
         // lives again; who was evicted is told that it never lived.
-        let lives = |node: &&Node| node.lives(if is_other(node) { self.nodes.at } else { StoreTime(0) });
+        let read_at = self.read_at();
+        let lives = |node: &&Node| node.lives(if is_other(node) { read_at } else { StoreTime(0) });
         let living: Vec<&Node> = self.nodes.all.iter().filter(lives).collect();
         let settles = |node: &Node| StoreTime(node.since.0.saturating_add(SETTLED_AFTER.0));
         let ourselves = living.iter().find(|node| node.owner == self.owner);
@@ -119,6 +122,13 @@ impl Membership {
         let has_changed = view != self.view;
         self.view = view;
         has_changed
+    }
+
+    /// When the list was read, by the clock that leases are reckoned by. It is behind the latest time of any commit where it was set back: then
+    /// our own lease tells what it was when we asked for it.
+    fn read_at(&self) -> StoreTime {
+        let ours = self.nodes.all.iter().find(|node| node.owner == self.owner && node.until <= self.nodes.at);
+        ours.map_or(self.nodes.at, |ours| StoreTime(ours.until.0.saturating_sub(self.lease.0)))
     }
 
     /// Whom lanes belong to, while we are one of the nodes.
@@ -212,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_older_list_of_nodes_never_replaces_a_newer_one() {
-        let mut membership = Membership::new(OwnerId(US));
+        let mut membership = Membership::new(OwnerId(US), Nanos::from_secs(5));
         let newer = nodes(7, 2_000, &[(US, 30_000), (2, 30_000)]);
         // What a change tells, and what a renewal of somebody has moved since.
         for older in [nodes(6, 3_000, &[(US, 30_000)]), nodes(7, 1_999, &[(US, 30_000), (2, 1_999)])] {
@@ -230,7 +240,7 @@ mod tests {
 
     #[test]
     fn one_whose_lease_may_have_been_renewed_counts_until_the_store_says_otherwise() {
-        let mut membership = Membership::new(OwnerId(US));
+        let mut membership = Membership::new(OwnerId(US), Nanos::from_secs(5));
         membership.hear(nodes(1, 2_000, &[(US, 30_000), (2, 3_000)]));
         membership.look(at(2_000));
         assert!(!membership.asks(at(2_999)));
@@ -254,11 +264,12 @@ mod tests {
 
     #[test]
     fn who_lives_by_no_clock_but_its_own_asks_for_lanes_unless_it_was_evicted() {
-        let mut membership = Membership::new(OwnerId(US));
+        let mut membership = Membership::new(OwnerId(US), Nanos::from_secs(5));
         // The store's clock was set back.
-        membership.hear(nodes(1, 20_000, &[(US, 15_000), (2, 25_000)]));
+        membership.hear(nodes(1, 20_000, &[(US, 15_000), (2, 14_000), (3, 10_000)]));
         membership.look(at(20_000));
         assert!(share(&membership, US) > 0 && share(&membership, 2) > 0);
+        assert_eq!(share(&membership, 3), 0);
         membership.hear(nodes(2, 20_000, &[(US, 0), (2, 25_000)]));
         membership.look(at(20_000));
         assert!(membership.homes().is_none());

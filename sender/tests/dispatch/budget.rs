@@ -27,8 +27,8 @@ const WIDE: &str = r#"{"limit":{"rate":"1000/s","burst":300,"in_flight":300}}"#;
 
 #[test]
 fn lanes_with_large_bodies_hold_no_more_than_the_budget_and_each_gets_its_turn() {
-    let lanes: Vec<u64> = (1..=300).collect();
-    let mut world = World::with(300);
+    let lanes: Vec<u64> = (1..=1_100).collect();
+    let mut world = World::with(1_100);
     let now = StoreTime(world.now.0);
     world.record_body(&lanes, now, &vec![b'x'; 1 << 20]);
     world.hear(Event::Work(lanes.iter().map(|lane| (LaneId(*lane), now)).collect()));
@@ -355,7 +355,7 @@ enum Step {
     Wait,
 }
 
-const LANES: usize = 400;
+const LANES: usize = 1_400;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
@@ -367,7 +367,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         20 => (1..=LANES as u64).prop_map(Step::Release),
         1 => Just(Step::Wait),
     ];
-    prop::collection::vec(step, 0..6_000)
+    prop::collection::vec(step, 0..12_000)
 }
 
 fn lengths() -> impl Strategy<Value = Vec<Vec<u64>>> {
@@ -391,7 +391,7 @@ static NARROW: LazyLock<Arc<Roster>> = LazyLock::new(|| {
 static ROSTER: LazyLock<Arc<Roster>> = LazyLock::new(|| World::with_settings(LANES as u64, WIDE).roster());
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn no_history_makes_it_hold_more_and_every_delivery_is_made_in_the_end(
@@ -468,12 +468,12 @@ fn ten_thousand_lanes_of_short_bodies_claim_what_they_would_without_a_budget() {
 /// Endpoints that take nothing hold long bodies, as many as may be; others are to be sent short ones.
 #[test]
 fn long_bodies_that_nobody_takes_keep_no_short_ones_waiting() {
-    let (long, short) = (vec![vec![MIB; 8]; 300], vec![vec![300; 8]; 100]);
+    let (long, short) = (vec![vec![MIB; 8]; 1_200], vec![vec![300; 8]; 100]);
     let mut model = Model::with(Arc::clone(&ROSTER), &[long, short].concat());
     model.settle_down();
     let to_long = |model: &Model| model.sends.iter().filter(|sent| length(&sent.row) == MIB).count();
     let stuck = to_long(&model);
-    assert!(stuck > 200, "{stuck} MiB are under way");
+    assert!(stuck > 800, "{stuck} MiB are under way");
     let to_short = model.sends.len() - stuck;
     assert_eq!(to_short, 100 * 8);
 }

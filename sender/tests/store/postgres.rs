@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Sweep, Which};
+use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Purge, Shed, Sweep, Which};
 use hookproof_sender::store::lane::{Bounds, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
-use hookproof_sender::store::reply::{Claimed, Placed};
+use hookproof_sender::store::reply::{Claimed, Placed, Purged};
 use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, StoreError};
 
 use crate::postgres_server::{by_way_of, execute, new_schema, query};
@@ -344,23 +344,53 @@ fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began
     assert_eq!((seen.settled, seen.late), (there, 1));
 }
 
+/// What came of one that was emitted with others: it waits, under this number.
+fn number_of(reply: &Reply) -> u64 {
+    let Reply::Emitted(emitted) = reply else { panic!("{reply:?}") };
+    let Placed::Waiting { delivery, .. } = emitted.targets[0] else { panic!("{emitted:?}") };
+    delivery.0
+}
+
 /// Whoever looks for what is missing goes by when the transaction ended that took its number.
 #[test]
 fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     let Some(address) = new_schema("a_number_that_a_commit_took_before_it_began_anew_is_nobodys") else {
         return;
     };
-    let limits = Limits { waiting_rows_max: 2, ..Limits::default() };
+    let mut world = World::over(Schema { address, limits: Limits::default() });
+    let (dead, lane) = (world.new_lane(WIDE), world.new_lane(WIDE));
+    let last = world.emit_one(dead);
+    world.one(Command::Shed(Shed { lane: dead, max: 1 }));
+    world.pass(Nanos::SECOND);
+    // The event is written before it is known whose letter is old.
+    let emit = Command::Emit(world.event(&[lane]));
+    let never = StoreTime(0);
+    let purge = Purge { settled_before: never, attempts_before: never, dead_before: world.now, max: 100 };
+    let replies = world.all(&[emit, Command::Purge(purge)]);
+    assert!(matches!(replies[1], Reply::Purged(Purged { dead: 1, .. })), "{replies:?}");
+    assert!(number_of(&replies[0]) > last.0 + 1, "{replies:?}");
+}
+
+/// Where the store is full, every event has somebody else make room: that leaves no gap each time.
+#[test]
+fn a_commit_that_begins_anew_to_make_room_has_taken_no_number() {
+    let Some(address) = new_schema("a_commit_that_begins_anew_to_make_room_has_taken_no_number") else {
+        return;
+    };
+    let limits = Limits { waiting_rows_max: 2, dead_max: 1, ..Limits::default() };
     let mut world = World::over(Schema { address, limits });
     let sheds = Bounds { when_full: WhenFull::ShedOldest, ..WIDE };
     let (full, first, second) = (world.new_lane(sheds), world.new_lane(sheds), world.new_lane(sheds));
     let last = world.emit_one(full);
-    // The second finds no room, so that the first is written before it is known that the lane that is full has to be locked.
+    // The first fits, and is written once the lane that makes room for the second is locked.
     let emits = [first, second].map(|lane| Command::Emit(world.event(&[lane])));
-    let emitted = world.all(&emits);
-    let Reply::Emitted(emitted) = &emitted[0] else { panic!("{emitted:?}") };
-    let Placed::Waiting { delivery, .. } = emitted.targets[0] else { panic!("{emitted:?}") };
-    assert!(delivery.0 > last.0 + 1, "{delivery:?} {last:?}");
+    let numbers: Vec<u64> = world.all(&emits).iter().map(number_of).collect();
+    assert_eq!(numbers, [last.0 + 1, last.0 + 2]);
+    assert_eq!((world.counts(full).waiting, world.counts(full).dead_kept), (0, 1));
+    // The next one has the oldest letter forgotten, which is that lane's.
+    let emit = Command::Emit(world.event(&[second]));
+    assert_eq!(number_of(&world.one(emit)), last.0 + 3);
+    assert_eq!((world.counts(full).dead_kept, world.total().dead_kept), (0, 1));
 }
 
 #[test]

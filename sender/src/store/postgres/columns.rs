@@ -50,6 +50,17 @@ pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<
     Ok(())
 }
 
+/// Writes what was counted, and nothing of deliveries.
+pub(super) fn flush_ledger(sql: &Link, ledger: &mut Ledger) -> Result<()> {
+    let changes = ledger.changes();
+    let tables = changes.tables();
+    let asks: Vec<Ask<'_>> = tables.iter().map(Table::ask).chain(changes.state()).collect();
+    if !asks.is_empty() {
+        sql.execute_all(&asks)?;
+    }
+    Ok(())
+}
+
 /// Writes all tables at once.
 fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> Result<()> {
     let bodies = (!rows.bodies.is_empty()).then(|| bodies(&rows.bodies));

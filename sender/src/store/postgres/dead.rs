@@ -18,9 +18,6 @@ const OLDEST_OF_LANE: &str = "SELECT delivery, lane FROM deliveries
     WHERE state = 2 AND delivery > $1 AND lane = $3 ORDER BY delivery LIMIT $2";
 const THESE: &str = "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery = ANY($1)";
 
-/// Of so many of the oldest letters the lanes are locked, once that of the oldest has to be.
-const AHEAD: u32 = 1_000;
-
 /// A dead letter, and whose it is.
 type Letter = (DeliveryId, LaneId);
 
@@ -90,12 +87,14 @@ impl Work<'_> {
     }
 
     fn forget_oldest(&mut self, lane: Option<LaneId>, max: u32) -> Result<u64> {
-        let letters = self.oldest(lane, DeliveryId(0), max)?;
-        if self.ledger.need(lanes_of(&letters)).is_err() {
-            // Those that come next as well: a commit may bury many, and each lane that is not locked yet costs another try.
-            let next = self.oldest(lane, DeliveryId(0), max.max(AHEAD))?;
+        // Before any number is taken: a commit that begins anew gets others.
+        let kept = self.kept(lane, DeliveryId(0), max)?;
+        if self.ledger.need(lanes_of(&kept)).is_err() {
+            // Those that come next as well, twice as many with each try: a commit may bury many.
+            let next = self.kept(lane, DeliveryId(0), max.max(self.ledger.locked()))?;
             self.ledger.need(lanes_of(&next))?;
         }
+        let letters = self.oldest(lane, DeliveryId(0), max)?;
         self.forget_letters(&letters)
     }
 
@@ -115,6 +114,11 @@ impl Work<'_> {
 
     fn oldest(&mut self, lane: Option<LaneId>, after: DeliveryId, max: u32) -> Result<Vec<Letter>> {
         self.flush()?;
+        self.kept(lane, after, max)
+    }
+
+    /// The oldest letters, but for what this commit has not written yet.
+    fn kept(&self, lane: Option<LaneId>, after: DeliveryId, max: u32) -> Result<Vec<Letter>> {
         letters(&match lane {
             None => self.sql.query(OLDEST, &[&after, &i64::from(max)])?,
             Some(lane) => self.sql.query(OLDEST_OF_LANE, &[&after, &i64::from(max), &lane])?,

@@ -151,6 +151,11 @@ impl Ledger {
         }
     }
 
+    /// How many lanes are locked.
+    pub(super) fn locked(&self) -> u32 {
+        u32::try_from(self.lanes.len()).unwrap_or(u32::MAX)
+    }
+
     /// Changes who owns a lane, what may be done for it, or its record; nothing happens to a lane that is not there.
     pub(super) fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
         match self.lanes.get_mut(&lane) {

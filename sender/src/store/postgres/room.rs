@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::values::{Count, int, size};
-use super::{Result, Stop, Work};
+use super::{Result, Stop, Work, columns};
 use crate::engine::{DeliveryId, LaneId};
 use crate::store::command::{Reason, Shed};
 use crate::store::lane::{Bounds, Counts, Limits};
@@ -48,8 +48,9 @@ impl Bounded for Work<'_> {
     }
 
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
-        // What this commit has counted so far must be seen.
-        self.flush()?;
+        // What this commit has counted so far must be seen. Its deliveries are written once all lanes are locked, since a commit that
+        // begins anew gets other numbers.
+        columns::flush_ledger(self.sql, &mut self.ledger)?;
         let query =
             "SELECT lane FROM lanes WHERE when_full = 0 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT $1";
         let found = self.sql.query(query, &[&int(max)])?;
