@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
+use super::changes::listed;
 use super::queues::{Queues, Signs};
 use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int};
@@ -366,21 +367,6 @@ impl Lane {
 pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
     let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
     Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
-}
-
-pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
-    [
-        counts.accepted,
-        counts.delivered,
-        counts.dead,
-        counts.coalesced,
-        counts.waiting,
-        counts.waiting_bytes,
-        counts.retrying,
-        counts.dead_kept,
-        counts.failed_attempts,
-        counts.latency_us,
-    ]
 }
 
 /// Counts from the first ten columns; nothing counts as none.
