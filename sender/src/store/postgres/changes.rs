@@ -3,9 +3,8 @@
 use super::ledger::{Changes, Lane};
 use super::link::Ask;
 use super::table::Table;
-use super::values::int;
+use super::values::{int, listed};
 use crate::engine::LaneId;
-use crate::store::lane::Counts;
 
 impl Changes {
     /// The tables with changes.
@@ -76,20 +75,4 @@ fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
     (0..10).fold(table, |table, place| {
         table.with(lanes.iter().map(move |(_, lane)| int(listed(&lane.counts)[place])))
     })
-}
-
-/// Counts in the order of their columns.
-pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
-    [
-        counts.accepted,
-        counts.delivered,
-        counts.dead,
-        counts.coalesced,
-        counts.waiting,
-        counts.waiting_bytes,
-        counts.retrying,
-        counts.dead_kept,
-        counts.failed_attempts,
-        counts.latency_us,
-    ]
 }

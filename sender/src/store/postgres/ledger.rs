@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
-use super::changes::listed;
 use super::queues::{Queues, Signs};
 use super::stop::{Result, Stop, Wanted};
-use super::values::{Count, int};
+use super::values::{Count, int, listed};
 use super::writer::Writer;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::held::Held;

@@ -10,7 +10,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{OutboxId, Outcome, Reason};
-use crate::store::lane::{LaneState, OwnerId, WhenFull};
+use crate::store::lane::{Counts, LaneState, OwnerId, WhenFull};
 use crate::store::latency::Measure;
 pub(super) use crate::store::numbers::{int, size};
 use crate::store::read::Place;
@@ -83,4 +83,20 @@ codes! {
     Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
     Outcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
     Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
+}
+
+/// Counts in the order of their columns.
+pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
+    [
+        counts.accepted,
+        counts.delivered,
+        counts.dead,
+        counts.coalesced,
+        counts.waiting,
+        counts.waiting_bytes,
+        counts.retrying,
+        counts.dead_kept,
+        counts.failed_attempts,
+        counts.latency_us,
+    ]
 }
