@@ -155,10 +155,7 @@ impl Attempt<'_> {
             match found.ok_or(Failure::Full { within, connections_max })? {
                 Found::Shared(place) => return Ok((Connection::Http2(place), false)),
                 Found::Idle(mut connection) => {
-                    let is_alive = !connection.has_unread()
-                        || Box::pin(timeout_at(self.deadline, connection.outlives_unread())).await
-                            == Ok(true);
-                    if is_alive {
+                    if self.is_alive(&mut connection).await {
                         return Ok((Connection::Http1(connection), false));
                     }
                 }
@@ -166,6 +163,18 @@ impl Attempt<'_> {
                 Found::Room(permit) => return Box::pin(self.connect(permit)).await,
             }
         }
+    }
+
+    /// Whether a kept connection can take a request, as far as can be known.
+    async fn is_alive(&self, connection: &mut Http1) -> bool {
+        if !self.lane.is_wary() {
+            return connection.is_ready();
+        }
+        if !connection.has_unread() {
+            return true;
+        }
+        self.lane.was_cut();
+        Box::pin(timeout_at(self.deadline, connection.outlives_unread())).await == Ok(true)
     }
 
     /// A new connection, in the place that was found for it.
@@ -201,7 +210,11 @@ impl Attempt<'_> {
         if result.is_ok() && connection.is_ready() {
             self.lane.keep(connection, &self.route.origin);
         }
-        (result, tracker.give_up())
+        let wrote = tracker.give_up();
+        if wrote && matches!(result, Err(Failure::Closed | Failure::Broken(_))) {
+            self.lane.was_cut();
+        }
+        (result, wrote)
     }
 
     /// The same over HTTP/2.

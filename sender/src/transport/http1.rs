@@ -49,8 +49,7 @@ impl Http1 {
         self.is_open
     }
 
-    /// Whether anything has come since its last answer. In a flood the runtime may not have seen it yet, and what was sent unasked
-    /// would pass for the answer of the next request.
+    /// Whether anything has come since its last answer, its end included: in a flood the runtime may not have seen it yet.
     pub(super) fn has_unread(&self) -> bool {
         self.wire.has_unread()
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Lane {
     sockets: Arc<Sockets>,
     pub(super) limit: Arc<SocketLimit>,
     pub(super) lookups: Lookups,
+    /// Before so many more requests it is asked for what the runtime may not have seen of their connections.
+    wary: AtomicU32,
     kept: Mutex<Kept>,
 }
 
@@ -48,6 +51,9 @@ struct Idle {
     connection: Http1,
     since: Instant,
 }
+
+/// For so many requests a lane looks closer at its connections, once one was cut: that costs a call of the system each.
+const WARY_FOR: u32 = 1_000;
 
 /// What an attempt may use.
 pub(super) enum Found {
@@ -119,7 +125,22 @@ impl Lanes {
 
 impl Lane {
     fn new(sockets: Arc<Sockets>) -> Self {
-        Self { sockets, limit: Arc::default(), lookups: Lookups::default(), kept: Mutex::default() }
+        let (limit, lookups, wary, kept) = Default::default();
+        Self { sockets, limit, lookups, wary, kept }
+    }
+
+    /// A request was written, and its connection ended without an answer: perhaps its end lay there already.
+    pub(super) fn was_cut(&self) {
+        self.wary.store(WARY_FOR, Ordering::Relaxed);
+    }
+
+    /// Whether to look closer at a kept connection.
+    pub(super) fn is_wary(&self) -> bool {
+        self.wary.load(Ordering::Relaxed) > 0
+            && self
+                .wary
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .is_ok()
     }
 
     /// Closes the connection that has been idle for longest. How many that was.
