@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::endpoint::Endpoint;
 use crate::rig::{SHORT, TOKEN, all_events_are_seen, brief, check, post, transport};
 use crate::secure::Secure;
 
@@ -122,6 +123,9 @@ async fn a_kept_connection_outlives_what_is_for_tls_alone() {
         })
         .await;
         let transport = endpoint.transport();
+        // From here on the lane looks closer.
+        let cuts = Endpoint::start(|mut connection| async move { drop(connection.request().await) }).await;
+        check(&post(cuts.url()).through(&transport).await, "silent closed");
         for _ in 0..3 {
             check(&post(endpoint.url()).through(&transport).await, "answered 200");
             told.recv().await.unwrap();
