@@ -8,7 +8,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use hookproof_sender::transport::{Roots, RootsError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use crate::endpoint::Endpoint;
@@ -108,12 +108,15 @@ async fn a_kept_connection_outlives_what_is_for_tls_alone() {
         [(None, 1), (Some(&b"HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n"[..]), 3)]
     {
         let (tell, mut told) = mpsc::unbounded_channel();
+        let answered = Arc::new(Notify::new());
+        let heard = Arc::clone(&answered);
         let endpoint = Secure::start(&["http/1.1"], move |mut tls| {
-            let tell = tell.clone();
+            let (tell, heard) = (tell.clone(), Arc::clone(&heard));
             async move {
                 // Each request fits into what is read at once.
                 while tls.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {
                     tls.write_all(OK).await.unwrap();
+                    heard.notified().await;
                     tls.get_mut().1.refresh_traffic_keys().unwrap();
                     tls.write_all(unasked.unwrap_or_default()).await.unwrap();
                     tls.flush().await.unwrap();
@@ -128,6 +131,7 @@ async fn a_kept_connection_outlives_what_is_for_tls_alone() {
         check(&post(cuts.url()).through(&transport).await, "silent closed");
         for _ in 0..3 {
             check(&post(endpoint.url()).through(&transport).await, "answered 200");
+            answered.notify_one();
             told.recv().await.unwrap();
         }
         assert_eq!(endpoint.connections(), connections);
