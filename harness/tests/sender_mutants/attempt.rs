@@ -61,7 +61,8 @@ impl Outcome {
             clippy::cast_sign_loss,
             reason = "small figures of a test"
         )]
-        let early = (pause as f64 * (0.5 + luck / 2.0)) as u64;
+        // A quarter at least, so that its only retry is early with any luck.
+        let early = (pause as f64 * (0.5 + luck / 4.0)) as u64;
         match () {
             () if bug.is("jitters-retry-after-early") => Some(early),
             () if bug.is("clamps-retry-after") => Some(pause.min(SECOND / 2)),
