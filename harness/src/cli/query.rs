@@ -19,7 +19,7 @@ use crate::report::visible;
 use crate::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
-const TABLES: [(&str, &str); 23] = [
+const TABLES: [(&str, &str); 24] = [
     (
         "header",
         "format, version, scenario, scenario_sha256, schedule_sha256, seed, driver, clock, clock_resolution_ns, \
@@ -45,6 +45,7 @@ const TABLES: [(&str, &str); 23] = [
     ("shared-secret", "t, endpoint, with"),
     ("ceiling", "t, per_second"),
     ("machine", "processor, cores, memory_bytes, system"),
+    ("clock-set", "from, until, ns"),
     ("declared", "lacks, schedule, jitter, confirmed_within, content_type, signs, told"),
     ("stall", "thread, from, until"),
     ("unoffered", "t, intended, token, why"),
@@ -62,7 +63,8 @@ pub(crate) struct Arguments {
     /// The trace (.jsonl, .jsonl.zst)
     trace: PathBuf,
     /// A SELECT over the tables header, offer, accepted, refused, arrival, answer, cut, fault, process, depth, dead,
-    /// "shared-secret", ceiling, machine, declared, stall, unoffered, "offset", public, stray, undone, trailer
+    /// "shared-secret", ceiling, machine, "clock-set", declared, stall, unoffered, "offset", public, stray, handshake,
+    /// undone, trailer
     sql: String,
     /// Print rows as JSON, one object a line
     #[arg(long)]
@@ -204,9 +206,10 @@ fn json(value: ValueRef<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::trace::{
-        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Handshake,
-        Head, Kept, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused, SharedSecret,
-        Signed, Signs, Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered, Verified,
+        Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
+        Handshake, Head, Kept, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused,
+        SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered,
+        Verified,
     };
 
     /// One record of each kind that tells of events and requests, with everything that it can have.
@@ -319,6 +322,7 @@ mod tests {
         vec![
             Record::Ceiling(Ceiling { t, per_second: 1 }),
             Record::Machine(Machine::here()),
+            Record::ClockSet(ClockSet { from: 1, until: 2, ns: 1 }),
             Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
             Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint.clone() }),
             Record::Offset(Offset { t, ns: 1, error: 1 }),
@@ -363,6 +367,7 @@ mod tests {
                 Record::Ceiling(_) | Record::Machine(_) | Record::Declared(_) | Record::Stall(_) => {}
                 Record::Unoffered(_) | Record::Offset(_) | Record::Trailer(_) => {}
                 Record::Public(_) | Record::Stray(_) | Record::Handshake(_) | Record::Undone(_) => {}
+                Record::ClockSet(_) => {}
             }
             let Ok(Value::Object(mut fields)) = serde_json::to_value(record) else { panic!("{record:?}") };
             let kind = fields.remove("k").unwrap();
