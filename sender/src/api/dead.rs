@@ -94,22 +94,22 @@ pub(super) async fn redrive(State(app): State<App>, request: Request) -> Result<
 pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let which = which(&app, object(request).await?).await?;
-    let (mut purged, mut more) = (0, true);
+    let (mut purged, mut after) = (0, None);
     for _ in 0..STEPS_MAX {
-        let command = Forget { which: which.clone(), max: STEP_ROWS };
+        let command = Forget { which: which.clone(), after, max: STEP_ROWS };
         match app.sender().command(Command::Forget(command)).await? {
-            Reply::Dropped { rows, more: rest } => {
+            Reply::Forgotten { rows, last } => {
                 purged += rows;
-                more = rest;
+                after = last;
             }
             Reply::Refused(refusal) => return Err(refusal.into()),
             other => return Err(Problem::unexpected("forget dead letters", &other)),
         }
-        if !more {
+        if after.is_none() {
             break;
         }
     }
-    Ok(ok(&json!({ "purged": purged, "more": more })))
+    Ok(ok(&json!({ "purged": purged, "more": after.is_some() })))
 }
 
 /// Which dead letters are meant: exactly one of `all`, `subscriber` and `ids`, so that none are meant by oversight.

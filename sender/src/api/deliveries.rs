@@ -18,6 +18,7 @@ use crate::excerpt::Excerpt;
 use crate::roster::Roster;
 use crate::store::StoreError;
 use crate::store::command::Outcome;
+use crate::store::paging::Page;
 use crate::store::read::{Attempted, Delivery, Filter, Place};
 
 const PLACES: [(&str, Place); 4] = [
@@ -33,20 +34,21 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let filter = Filter { lane: query.lane(&app).await?, place: query.word("state", &PLACES)? };
     if let Some(event) = query.get("event") {
-        if filter != Filter::default() || cursor.is_some() {
-            return Err(bad("event", event, "nothing beside it but limit: an event has few deliveries"));
+        if filter != Filter::default() {
+            return Err(bad("event", event, "nothing beside it but limit and cursor"));
         }
         let event = event.to_owned();
-        let found = app.sender().read(move |reader| reader.deliveries_of_event(&event, limit)).await??;
-        return Ok(page(&Names::now(&app).await?, &found, None));
+        let found =
+            app.sender().read(move |reader| reader.deliveries_of_event(&event, cursor, limit)).await??;
+        return Ok(shown_page(&Names::now(&app).await?, &found));
     }
     let found = app.sender().read(move |reader| reader.deliveries(filter, cursor, limit)).await??;
-    Ok(page(&Names::now(&app).await?, &found.items, found.next.map(|next| next.to_string())))
+    Ok(shown_page(&Names::now(&app).await?, &found))
 }
 
-fn page(names: &Names, deliveries: &[Delivery], next: Option<String>) -> Response {
-    let items: Vec<_> = deliveries.iter().map(|delivery| shown(delivery, names)).collect();
-    ok(&json!({ "items": items, "next": next }))
+fn shown_page(names: &Names, page: &Page<Delivery>) -> Response {
+    let items: Vec<_> = page.items.iter().map(|delivery| shown(delivery, names)).collect();
+    ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) }))
 }
 
 /// `GET /v1/deliveries/{id}`

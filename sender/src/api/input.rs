@@ -163,19 +163,19 @@ impl Room {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Reads a body to its end. It takes room as it comes, not as it is announced.
+    /// Reads a body to its end. It takes room as it comes, not as it is announced. Parts are copied: one that is kept takes far
+    /// more room than its bytes, if it is short.
     pub(super) async fn read(&self, body: Body, max: usize) -> Result<Events, Problem> {
         let mut body = Limited::new(body, max);
-        let (mut parts, mut room) = (Vec::new(), self.take(0)?);
+        let (mut whole, mut room) = (Vec::new(), self.take(0)?);
         while let Some(frame) = body.frame().await {
             // What is no data is a trailer, which says nothing here.
             if let Ok(part) = frame.map_err(|error| cut(&*error, max))?.into_data() {
                 room.merge(self.take(part.len())?);
-                parts.push(part);
+                whole.extend_from_slice(&part);
             }
         }
-        let bytes = if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() };
-        Ok(Events { bytes, _room: room })
+        Ok(Events { bytes: whole.into_boxed_slice().into(), _room: room })
     }
 
     fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
@@ -246,5 +246,30 @@ mod tests {
         assert_eq!(&*room.read(Body::from("1234"), 100).await.unwrap().bytes, b"1234");
         let too_long = room.read(Body::from("1234"), 3).await.unwrap_err();
         assert_eq!(too_long.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    /// One byte, and that it is kept.
+    struct Part {
+        byte: [u8; 1],
+        _kept: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Part {
+        fn as_ref(&self) -> &[u8] {
+            &self.byte
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_body_in_many_short_parts_no_part_is_kept() {
+        let letters: Vec<u8> = (b'a'..=b'z').cycle().take(10_000).collect();
+        let kept = Arc::new(());
+        let parts = letters.clone().into_iter().map(move |letter| {
+            assert!(Arc::strong_count(&kept) <= 3, "{} parts are kept", Arc::strong_count(&kept) - 1);
+            Ok::<_, std::io::Error>(Bytes::from_owner(Part { byte: [letter], _kept: Arc::clone(&kept) }))
+        });
+        let body = Body::from_stream(futures_util::stream::iter(parts));
+        let read = Room::new(letters.len()).read(body, letters.len()).await.unwrap();
+        assert_eq!(read.bytes, letters);
     }
 }

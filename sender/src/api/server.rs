@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::{interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::Token;
@@ -32,6 +32,11 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long a head may take, and a connection may rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often to look for answers that nobody reads, and after how many looks in a row without any progress one of them is given
+/// up: half a minute, and about a second once the server is to stop.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOKS_MAX: u32 = 30;
+const LOOKS_MAX_AT_STOP: u32 = 2;
 /// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -67,14 +72,15 @@ pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListe
     TcpListener::bind(address).await.map_err(|error| BindError::Io { address, error })
 }
 
-/// Answers until `stop` is done; then finishes what is under way, for `within` at most. False if that was too short.
+/// Answers until `stop` is done; then finishes what is under way, for `within` at most. False if that was too short. An answer
+/// that nobody reads is given up.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     stop: impl Future<Output = ()>,
     within: Duration,
 ) -> bool {
-    serve_bounded(listener, router, stop, within, CONNECTIONS_MAX).await
+    serve_bounded(listener, router, stop, within, CONNECTIONS_MAX, LOOK_EVERY).await
 }
 
 async fn serve_bounded(
@@ -83,9 +89,25 @@ async fn serve_bounded(
     stop: impl Future<Output = ()>,
     within: Duration,
     connections_max: usize,
+    look_every: Duration,
+) -> bool {
+    let open = Arc::new(Open::default());
+    tokio::select! {
+        in_order = answer_all(listener, router, stop, within, connections_max, &open) => in_order,
+        // It never ends.
+        () = open.close_the_unread(look_every) => false,
+    }
+}
+
+async fn answer_all(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()>,
+    within: Duration,
+    connections_max: usize,
+    open: &Arc<Open>,
 ) -> bool {
     let connections = Arc::new(Semaphore::new(connections_max));
-    let open = Arc::new(Open::default());
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     let server = bounded_server();
@@ -137,12 +159,13 @@ async fn serve_bounded(
                 ended = connection => if let Err(error) = ended {
                     debug!(%error, "a connection ended early");
                 },
-                () = entry.state.close.notified() => debug!("an idle connection made room for another"),
+                () = entry.state.close.notified() => debug!("a connection at rest, or unread, was closed"),
             }
             drop((entry, permit));
         });
     }
     drop(listener);
+    open.is_stopping.store(true, Ordering::Relaxed);
     timeout(within, graceful.shutdown()).await.is_ok()
 }
 
@@ -153,9 +176,13 @@ fn bounded_server() -> http1::Builder {
     server
 }
 
-/// The connections that are open, by the order in which they came.
+/// The connections that are open.
 #[derive(Default)]
-struct Open(Mutex<(u64, BTreeMap<u64, Arc<State>>)>);
+struct Open {
+    /// How many there were, and those that are left, by the order in which they came.
+    connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
+    is_stopping: AtomicBool,
+}
 
 #[derive(Default)]
 struct State {
@@ -163,13 +190,34 @@ struct State {
     under_way: AtomicU32,
     /// The same, to the last byte of the answer.
     unwritten: AtomicU32,
+    /// Pieces of answers that wait until somebody reads on.
+    pieces: AtomicU32,
+    /// Looks in a row in which none of them made any progress.
+    looks: AtomicU32,
     is_told: AtomicBool,
     close: Notify,
 }
 
+impl State {
+    /// Looks at the answer that is being written. True if it made no progress for so many looks.
+    fn is_unread(&self, looks_max: u32) -> bool {
+        let waits = self.pieces.load(Ordering::Relaxed) > 0 && self.under_way.load(Ordering::Relaxed) == 0;
+        waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
+    }
+
+    fn tell_to_close(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.close.notify_one();
+    }
+}
+
 impl Open {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Arc<State>>)> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn enter(self: &Arc<Self>) -> Entry {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.lock();
         open.0 += 1;
         let (number, state) = (open.0, Arc::<State>::default());
         open.1.insert(number, Arc::clone(&state));
@@ -178,7 +226,7 @@ impl Open {
 
     /// Heads that never end, or come byte by byte, must not keep others out: health least of all.
     fn close_the_oldest_idle(&self) {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.lock();
         let is_idle = |state: &&Arc<State>| {
             state.under_way.load(Ordering::Relaxed) == 0 && !state.is_told.load(Ordering::Relaxed)
         };
@@ -186,8 +234,23 @@ impl Open {
         let at_rest = idle.clone().find(|state| state.unwritten.load(Ordering::Relaxed) == 0);
         // Whoever does not read must not keep others out either.
         if let Some(oldest) = at_rest.or_else(|| idle.next()) {
-            oldest.is_told.store(true, Ordering::Relaxed);
-            oldest.close.notify_one();
+            oldest.tell_to_close();
+        }
+    }
+
+    /// Closes connections of which nobody reads the answer: they would be kept for ever, and hold up the end.
+    async fn close_the_unread(&self, look_every: Duration) {
+        let mut looks = interval(look_every);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let is_stopping = self.is_stopping.load(Ordering::Relaxed);
+            let looks_max = if is_stopping { LOOKS_MAX_AT_STOP } else { LOOKS_MAX };
+            for state in self.lock().1.values() {
+                if state.is_unread(looks_max) {
+                    state.tell_to_close();
+                }
+            }
         }
     }
 }
@@ -201,7 +264,7 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.open.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.number);
+        self.open.lock().1.remove(&self.number);
     }
 }
 
@@ -230,7 +293,17 @@ struct Answer {
 /// A piece of it, for as long as a byte of it is not written.
 struct Piece {
     bytes: Bytes,
+    waits: Counted,
     _writing: Arc<Counted>,
+}
+
+impl Piece {
+    fn new(bytes: Bytes, writing: &Arc<Counted>) -> Self {
+        let state = &writing.0;
+        state.looks.store(0, Ordering::Relaxed);
+        let waits = Counted::begin(state, |state| &state.pieces);
+        Self { bytes, waits, _writing: Arc::clone(writing) }
+    }
 }
 
 impl Buf for Piece {
@@ -244,6 +317,7 @@ impl Buf for Piece {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
+        self.waits.0.looks.store(0, Ordering::Relaxed);
     }
 }
 
@@ -256,7 +330,7 @@ impl hyper::body::Body for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let piece = |bytes| Piece { bytes, _writing: Arc::clone(&self.writing) };
+        let piece = |bytes| Piece::new(bytes, &self.writing);
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(piece))))
     }
 
@@ -281,8 +355,12 @@ mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
+    use tokio::sync::{mpsc, oneshot};
 
     use super::*;
+
+    /// More than the system holds of an answer that nobody reads.
+    const LENGTH: usize = 64 << 20;
 
     #[tokio::test]
     async fn at_the_bound_the_oldest_half_a_head_makes_room_and_later_ones_stay() {
@@ -291,7 +369,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { "well" }));
         let never = std::future::pending();
-        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, MAX));
+        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, MAX, LOOK_EVERY));
         let mut halves = Vec::new();
         for _ in 0..MAX {
             let mut half = TcpStream::connect(address).await.unwrap();
@@ -317,13 +395,13 @@ mod tests {
 
     #[tokio::test]
     async fn at_the_bound_whoever_still_reads_an_answer_stays_while_somebody_else_is_at_rest() {
-        const LENGTH: usize = 64 << 20;
         let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/", get(|| async { "well" }))
-            .route("/long", get(|| async { axum::body::Bytes::from(vec![b'x'; LENGTH]) }));
-        let server = tokio::spawn(serve_bounded(listener, router, std::future::pending(), Duration::ZERO, 2));
+            .route("/long", get(|| async { Bytes::from(vec![b'x'; LENGTH]) }));
+        let never = std::future::pending();
+        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 2, LOOK_EVERY));
         let begin = async |text: &str| {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(format!("GET {text}").as_bytes()).await.unwrap();
@@ -342,5 +420,63 @@ mod tests {
         reads.read_to_end(&mut rest).await.unwrap();
         assert!(rest.len() > LENGTH, "{} bytes", rest.len());
         server.abort();
+    }
+
+    /// An answer that tells when it is dropped.
+    struct Long {
+        bytes: Vec<u8>,
+        dropped: mpsc::UnboundedSender<()>,
+    }
+
+    impl AsRef<[u8]> for Long {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Drop for Long {
+        fn drop(&mut self) {
+            let _ = self.dropped.send(());
+        }
+    }
+
+    /// Asks for an answer, and reads no more than one byte of it.
+    async fn ask_without_reading(address: SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        stream.read_exact(&mut [0]).await.unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_is_given_up() {
+        let (dropped, mut told) = mpsc::unbounded_channel();
+        let long =
+            async move || Bytes::from_owner(Long { bytes: vec![b'x'; LENGTH], dropped: dropped.clone() });
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(long));
+        let (never, often) = (std::future::pending(), Duration::from_millis(1));
+        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 2, often));
+        let unread = ask_without_reading(address).await;
+        timeout(Duration::from_secs(60), told.recv()).await.unwrap().unwrap();
+        drop(unread);
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_to_stop_does_not_wait_for_who_does_not_read() {
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(|| async { Bytes::from(vec![b'x'; LENGTH]) }));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { drop(stopped.await) };
+        // Shorter than an answer that nobody reads is kept otherwise.
+        let within = LOOK_EVERY * (LOOKS_MAX / 2);
+        let server = tokio::spawn(serve_bounded(listener, router, stopped, within, 2, LOOK_EVERY));
+        let unread = ask_without_reading(address).await;
+        stop.send(()).unwrap();
+        assert!(server.await.unwrap(), "in order");
+        drop(unread);
     }
 }

@@ -195,10 +195,16 @@ impl Audit {
             Ok(true)
         };
         let mut from = StoreTime(look.now.0.saturating_sub(self.since.0));
+        let mut most = ROWS_MAX;
         loop {
-            let rows = look.reader.audit(lane, from, StoreTime(u64::MAX), ROWS_MAX)?;
-            let is_last = u32::try_from(rows.len()).is_ok_and(|rows| rows < ROWS_MAX);
+            let rows = look.reader.audit(lane, from, StoreTime(u64::MAX), most)?;
+            let is_last = u32::try_from(rows.len()).is_ok_and(|rows| rows < most);
             let whole = whole_seconds(&rows, is_last);
+            if whole.is_empty() && !is_last {
+                // More lanes than that were busy in one second: there are at most as many rows as lanes.
+                most = most.saturating_mul(2);
+                continue;
+            }
             for row in whole {
                 if row.second / length != current {
                     if !close(&mut open, current)? {
@@ -231,9 +237,7 @@ fn add_row(table: &mut Table, measure: &str, sample: &mut Sample) {
 /// The rows but for those of a last second that may go on, on the next page.
 fn whole_seconds(rows: &[AuditSecond], is_last: bool) -> &[AuditSecond] {
     let Some(last) = rows.last().filter(|_| !is_last) else { return rows };
-    let whole = rows.partition_point(|row| row.second < last.second);
-    // A second that fills a page alone is as whole as it gets.
-    if whole == 0 { rows } else { &rows[..whole] }
+    &rows[..rows.partition_point(|row| row.second < last.second)]
 }
 
 #[cfg(test)]
@@ -245,7 +249,7 @@ mod tests {
         let row = |second| AuditSecond { lane: LaneId(1), second, attempts: 1, limited: 0 };
         assert_eq!(whole_seconds(&[row(1), row(2), row(2)], false), [row(1)]);
         assert_eq!(whole_seconds(&[row(1), row(2), row(2)], true), [row(1), row(2), row(2)]);
-        assert_eq!(whole_seconds(&[row(2), row(2)], false), [row(2), row(2)]);
+        assert_eq!(whole_seconds(&[row(2), row(2)], false), []);
         assert_eq!(whole_seconds(&[], false), []);
     }
 }

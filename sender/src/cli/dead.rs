@@ -236,12 +236,14 @@ fn redrive(session: &WriteSession, which: &command::Dead) -> Result<(u64, u64), 
 }
 
 fn purge(session: &WriteSession, which: &command::Dead) -> Result<u64, Failure> {
-    let mut purged = 0;
+    let (mut purged, mut after) = (0, None);
     session.in_steps(|| {
-        match session.command(Command::Forget(Forget { which: which.clone(), max: STEP_ROWS }))? {
-            Reply::Dropped { rows, more } => {
+        let step = Forget { which: which.clone(), after, max: STEP_ROWS };
+        match session.command(Command::Forget(step))? {
+            Reply::Forgotten { rows, last } => {
                 purged += rows;
-                Ok(more && rows > 0)
+                after = last;
+                Ok(last.is_some())
             }
             other => Err(Failure::ours(format_args!("the store answered {other:?}"))),
         }

@@ -48,7 +48,8 @@ A first delivery:
   hookproof-sender emit --db sender.db --type order.paid --data '{\"order\":4711}'
 
 Lengths of time, rates and sizes have a unit: 250ms, 8s, 24h, 20/s, 64MiB.
-Exit codes: 0 done, 1 not done (refused, unknown, not delivered), 64 bad command line, 70 our own failure.";
+Exit codes: 0 done, 1 not done (refused, unknown, not delivered, cut off), 64 bad command line, 70 our own failure,
+130 ended by a second signal.";
 
 /// A durable webhook sender on SQLite or PostgreSQL that never exceeds what a subscriber may be sent
 #[derive(Parser, Debug)]

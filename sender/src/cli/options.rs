@@ -188,7 +188,7 @@ enum Survived {
 /// For how long things are kept.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Keep {
-    /// How long to keep what is delivered; never less than a subscriber's dedupe window
+    /// How long to keep what is delivered; 1d at least, the longest dedupe window there may be
     #[arg(long, value_name = "TIME", default_value = "1d")]
     keep_delivered: Nanos,
     /// How long to keep the record of attempts

@@ -36,7 +36,8 @@ Examples:
   SENDER_TOKEN=… hookproof-sender serve --db sender.db --listen 0.0.0.0:8080 --token-env SENDER_TOKEN
   hookproof-sender serve --db sender.db --allow-private-targets --log debug
 
-SIGTERM or Ctrl-C: starts nothing more, finishes what is under way, commits, exits 0. A second one ends it at once.
+SIGTERM or Ctrl-C: starts nothing more, finishes what is under way, commits, exits 0; or 1 where something had to be cut
+off after --stop-within. A second one ends it at once, with 130.
 Any number of `serve` and `drain` may run on one database: they share the subscribers evenly, each one process's at a
 time. `nodes` shows them, `node drain` has one hand its subscribers to the others.")]
 pub(super) struct Serve {

@@ -39,7 +39,7 @@ impl Retiring {
 }
 
 impl Keys {
-    /// The most keys that sign at once.
+    /// The most keys that sign at once. A rotation that would make more of them is refused.
     pub const COUNT_MAX: usize = 4;
 
     /// One key alone. Also the way to drop every other at once, when one became known.

@@ -184,7 +184,7 @@ pub enum Fate {
         /// When it is due.
         due: StoreTime,
     },
-    /// Given up. With [`Reason::Gone`], the lane is disabled in the same breath.
+    /// Given up. With [`Reason::Gone`], the lane is disabled in the same breath, whatever became of the delivery.
     Dead(Reason),
     /// Not touched; it waits as before.
     Released,

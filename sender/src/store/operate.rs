@@ -1,8 +1,10 @@
 //! What operators, and the clockwork on their behalf, ask of a store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::lane::{Bounds, LaneState, OwnerId, Secret};
+use super::numbers::size;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 
 /// A new subscriber.
@@ -114,8 +116,21 @@ pub struct Redrive {
 pub struct Forget {
     /// Which.
     pub which: Dead,
-    /// At most so many.
+    /// Only after this one: go on where [`super::Reply::Forgotten`] left off.
+    pub after: Option<DeliveryId>,
+    /// Look at so many at most.
     pub max: u32,
+}
+
+/// So many of the letters that are named, those after a place, the oldest first.
+pub(super) fn named(letters: &[DeliveryId], after: DeliveryId, max: u32) -> Vec<DeliveryId> {
+    let named: BTreeSet<DeliveryId> = letters.iter().copied().filter(|letter| *letter > after).collect();
+    named.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect()
+}
+
+/// The last of the letters of one step, if it is a full one: there may be more.
+pub(super) fn last_if_full(letters: &[DeliveryId], max: u32) -> Option<DeliveryId> {
+    letters.last().copied().filter(|_| size(letters.len()) == u64::from(max))
 }
 
 /// Gives up the longest due of a lane, except what is claimed.

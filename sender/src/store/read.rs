@@ -42,7 +42,10 @@ pub trait Reader: Notices + Send {
     /// One subscriber, unless it is removed.
     fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError>;
 
-    /// The secrets of a lane that have not retired, the newest first. Nothing else reads secrets.
+    /// The secrets of a lane that have not retired, the newest first, [`Keys::COUNT_MAX`] at most. More may be there: an older
+    /// version took 8, and the clock may be set back. Those left out are the first to retire. Nothing else reads secrets.
+    ///
+    /// [`Keys::COUNT_MAX`]: crate::sign::Keys::COUNT_MAX
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError>;
 
     /// The figures for the whole store.
@@ -67,8 +70,13 @@ pub trait Reader: Notices + Send {
     /// One delivery.
     fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError>;
 
-    /// The deliveries of the event with this public id, of the newest such event.
-    fn deliveries_of_event(&self, event: &str, max: u32) -> Result<Vec<Delivery>, StoreError>;
+    /// The deliveries of the event with this public id, of the newest such event, the oldest first.
+    fn deliveries_of_event(
+        &self,
+        event: &str,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Delivery>, ReadError>;
 
     /// The lanes that have the event with this public id, if it was taken in part.
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError>;

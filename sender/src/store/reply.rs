@@ -27,7 +27,14 @@ pub enum Reply {
     },
     /// To [`super::Command::Redrive`].
     Redriven(Redriven),
-    /// To [`super::Command::Forget`], [`super::Command::Shed`].
+    /// To [`super::Command::Forget`].
+    Forgotten {
+        /// How many.
+        rows: u64,
+        /// The last one looked at, if there may be more.
+        last: Option<DeliveryId>,
+    },
+    /// To [`super::Command::Shed`].
     Dropped {
         /// How many.
         rows: u64,
@@ -108,7 +115,7 @@ pub enum Refusal {
         found: u64,
     },
     /// So many secrets cannot be live at once.
-    #[error("{live} secrets are live, more than {max} are not allowed; wait until one retires")]
+    #[error("{live} secrets are live, at most {max} may be; wait until one retires, or set overlap to 0s")]
     TooManySecrets {
         /// Live now.
         live: u64,

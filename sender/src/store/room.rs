@@ -123,9 +123,8 @@ pub(super) trait Bounded {
 
     /// Makes room for one delivery; says whether there is any.
     fn make_room(&mut self, lane: LaneId, bytes: u64, shed: &mut u64) -> Result<bool, Self::Error> {
-        let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
         // What could never fit must not drive out what does.
-        if bounds.reached(0, 0, bytes).is_some() || bytes > self.limits().waiting_bytes_max {
+        if !self.could_fit(lane, bytes)? {
             return Ok(false);
         }
         while !self.lane_has_room(lane, bytes)? {
@@ -143,6 +142,12 @@ pub(super) trait Bounded {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a delivery has room where nothing else waits.
+    fn could_fit(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+        let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
+        Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
     }
 
     /// Whether one more delivery has room on a lane and in the store, without anybody's shedding.

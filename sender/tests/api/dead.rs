@@ -65,6 +65,26 @@ async fn dead_letters_are_forgotten_when_asked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
+    const COUNT: usize = 501;
+    let world = World::new().await;
+    let endpoint = Endpoint::answering(204).await;
+    let acme = world.subscribe("acme", &endpoint.url, json!({ "retry": { "ttl": "1s" } })).await;
+    world.post(&format!("/v1/subscribers/{acme}/pause"), json!({})).await.expect(200);
+    for number in 0..COUNT {
+        world.post("/v1/events", json!({ "type": "x", "data": number })).await.expect(202);
+    }
+    let all = |page: &Value| page["items"].as_array().is_some_and(|items| items.len() == COUNT);
+    let page = world.until("/v1/dead?limit=1000", all).await;
+    let letters = page["items"].as_array().unwrap();
+    let ids: Vec<_> = letters.iter().map(|letter| &letter["id"]).collect();
+    let purged = world.post("/v1/dead/purge", json!({ "ids": ids })).await.expect(200);
+    assert_eq!((&purged["purged"], &purged["more"]), (&json!(501), &json!(false)));
+    assert_eq!(world.get("/v1/dead").await.expect(200)["items"], json!([]));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn which_dead_letters_are_meant_must_be_clear() {
     let world = World::new().await;
     let rows = [

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::world::{Endpoint, World};
@@ -29,6 +31,29 @@ async fn a_delivery_is_found_by_its_event_its_subscriber_and_its_state_with_its_
         (&tried["number"], &tried["outcome"], &tried["status"]),
         (&json!(1), &json!("delivered"), &json!(204))
     );
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_deliveries_of_an_event_are_found_page_by_page() {
+    // One more than a page has.
+    const SUBSCRIBERS: usize = 101;
+    let world = World::new().await;
+    let endpoint = Endpoint::answering(204).await;
+    for number in 0..SUBSCRIBERS {
+        world.subscribe(&format!("s{number}"), &endpoint.url, json!({})).await;
+    }
+    let event = world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    let first_page = format!("/v1/deliveries?event={}", event["id"].as_str().unwrap());
+    let mut page = world.get(&first_page).await.expect(200);
+    let mut found = BTreeSet::new();
+    loop {
+        let items = page["items"].as_array().unwrap();
+        found.extend(items.iter().map(|delivery| delivery["id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        page = world.get(&format!("{first_page}&cursor={next}")).await.expect(200);
+    }
+    assert_eq!(found.len(), SUBSCRIBERS);
     world.stop().await;
 }
 

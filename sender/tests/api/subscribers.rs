@@ -1,4 +1,5 @@
 use hookproof_sender::engine::contract::Rate;
+use hookproof_sender::sign::Keys;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -185,6 +186,28 @@ async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
     for (body, code, field) in rows {
         world.call("POST", path, body).await.refuses(422, code, Some(field));
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_secrets_as_are_ever_live_sign_together() {
+    let world = World::new().await;
+    world.subscribe("acme", URL, json!({})).await;
+    let rotate = |overlap: &'static str| world.call("POST", "/v1/subscribers/acme/rotate", overlap);
+    let mut live = 1;
+    let refused = loop {
+        let answer = rotate(r#"{"overlap":"1h"}"#).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        live += 1;
+    };
+    refused.refuses(409, "too_many_secrets", None);
+    let event = json!({ "type": "x", "data": 1 });
+    assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
+    assert_eq!(live, Keys::COUNT_MAX);
+    // The old ones became known: they may retire at once, however many there are.
+    rotate(r#"{"overlap":"0s"}"#).await.expect(200);
     world.stop().await;
 }
 

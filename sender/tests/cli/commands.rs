@@ -155,6 +155,20 @@ fn what_waits_is_given_up_only_where_that_is_confirmed() {
 }
 
 #[test]
+fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    let events = "{\"type\":\"a\",\"data\":1}\n".repeat(501);
+    assert_eq!(world.feed(&["emit", "--ndjson", "-"], &events).code, 0);
+    world.ok(&["subscriber", "shed", "shop", "--yes"]);
+    let listed = world.ok(&["dead", "list", "--max", "1000", "--json"]);
+    let letters = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let ids: Vec<String> = letters.map(|letter| letter["id"].as_str().unwrap().to_owned()).collect();
+    let purge: Vec<&str> = ["dead", "purge"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    assert_eq!(world.ok(&purge), "501 dead letters are forgotten\n");
+    assert_eq!(world.json(&["status"])["deliveries"]["dead_kept"], 0);
+}
+
+#[test]
 fn a_bad_line_of_a_batch_spoils_no_other_and_is_named() {
     let (world, _) = World::with_shop(NOWHERE, &[]);
     let lines = "{\"type\":\"a\",\"data\":1}\n\nbad\n{\"type\":\"b\",\"data\":{}}\n{\"data\":1}";

@@ -71,7 +71,7 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
         let mut world = World::<File>::over(backend.again());
         world.check_totals();
         for (delivered, event) in &told {
-            let found = world.reader.deliveries_of_event(event, 2).unwrap();
+            let found = world.reader.deliveries_of_event(event, None, 2).unwrap().items;
             assert_eq!(found.len(), 1, "event {event} after kill {kill}");
             assert!(!delivered || found[0].place == Place::Delivered, "{:?}", found[0]);
         }

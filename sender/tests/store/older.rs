@@ -135,7 +135,7 @@ fn events_of_the_version_before_are_known_by_the_ids_that_they_had() {
     let event = |delivery| world.reader.delivery(DeliveryId(delivery)).unwrap().unwrap().event;
     assert_eq!([13, 15, 19].map(|delivery| event(delivery).to_string()), [OWN, MADE, LIKE_OURS]);
     let deliveries = |event| {
-        let found = world.reader.deliveries_of_event(event, 9).unwrap();
+        let found = world.reader.deliveries_of_event(event, None, 9).unwrap().items;
         found.iter().map(|delivery| delivery.delivery.0).collect::<Vec<_>>()
     };
     assert_eq!(deliveries(OWN), [13, 14]);

@@ -184,7 +184,7 @@ fn knows_what_either_has_delivered<'a>(
         ["t t 0"]
     );
     for event in events {
-        let listed = world.reader.deliveries_of_event(event, 10).unwrap();
+        let listed = world.reader.deliveries_of_event(event, None, 10).unwrap().items;
         let of_lanes: Vec<_> = listed.iter().map(|one| (one.lane, one.place)).collect();
         assert_eq!(of_lanes, lanes.map(|lane| (lane, Place::Delivered)), "{event}");
         let mut again = Emit { id: event.as_str().into(), ..world.event(&lanes) };

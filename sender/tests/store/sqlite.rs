@@ -321,7 +321,7 @@ mod threads {
             let event = world.event(&[lane]);
             let (told, reader, id) = (told.clone(), world.backend.reader(), event.id.clone());
             let answer = Box::new(move |replies: Result<Vec<Reply>, StoreError>| {
-                let found = reader.deliveries_of_event(&id, 10).unwrap().len();
+                let found = reader.deliveries_of_event(&id, None, 10).unwrap().items.len();
                 told.send((replies.is_ok(), found)).unwrap();
             });
             handle.submit(Request { commands: vec![Command::Emit(event)], answer }).unwrap();

@@ -69,7 +69,7 @@ fn shown(reader: &dyn Reader) -> Vec<String> {
             "{one:?} {:?} {:?} {:?}",
             reader.body(id).unwrap(),
             reader.attempts_of(id).unwrap(),
-            reader.deliveries_of_event(&one.event, ALL).unwrap()
+            reader.deliveries_of_event(&one.event, None, ALL).unwrap().items
         ));
     }
     shown.push(format!("{:?}", reader.outbox(None, ALL).unwrap()));
@@ -257,7 +257,7 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     move_store(&server(&address), &Database::from(back.clone())).unwrap();
     let mut world = World::over(File::at(back));
     let of = |world: &World<File>, event: &str| {
-        let all = world.reader.deliveries_of_event(event, 10).unwrap();
+        let all = world.reader.deliveries_of_event(event, None, 10).unwrap().items;
         all.iter().map(|one| one.delivery.0).collect::<Vec<_>>()
     };
     assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![2, 4]));

@@ -22,7 +22,7 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 /// works on any statement.
 const ANSWER_WITHIN: Duration = Duration::from_secs(12);
 
-/// No shorter: whether a commit happened is asked once the server has given up the lost connection's transaction, after 5 s.
+/// No shorter: whether a commit happened is asked once the server has given up the lost connection's transaction, after 2 s.
 const SHORTEST: Duration = Duration::from_secs(6);
 /// No longer: other programs take that setting for milliseconds.
 const LONGEST: Duration = Duration::from_secs(60);

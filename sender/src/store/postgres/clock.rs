@@ -10,9 +10,16 @@ use crate::engine::StoreTime;
 use crate::store::StoreError;
 use crate::store::clock::{Beginning, Fault, Start, TOLERANCE};
 
-/// The database's clock, in nanoseconds since 1970, and the latest time that any commit had.
-pub(super) const BOTH: &str =
-    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000, max(clock) FROM newest_totals";
+/// The database's clock, in nanoseconds since 1970.
+macro_rules! server_clock {
+    () => {
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000"
+    };
+}
+pub(super) use server_clock;
+
+/// The database's clock, and the latest time that any commit had.
+pub(super) const BOTH: &str = concat!("SELECT ", server_clock!(), ", max(clock) FROM newest_totals");
 
 /// From which time a node counts, given the database's clock and the latest time that any commit had. A clock that was set
 /// back by more than a little is not followed: leases and what is due go by the latest time until it has caught up.

@@ -1,7 +1,5 @@
 //! Dead letters: burying, forgetting, redriving.
 
-use std::collections::BTreeSet;
-
 use tokio_postgres::Row;
 
 use super::room::Victim;
@@ -9,6 +7,7 @@ use super::values::{Count, size};
 use super::{Result, Work};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Dead, Forget, Reason, Redrive};
+use crate::store::operate::{last_if_full, named};
 use crate::store::reply::{Redriven, Reply};
 use crate::store::room::Bounded;
 
@@ -64,38 +63,32 @@ impl Work<'_> {
         self.settled += 1;
         let kept = self.ledger.lane(lane)?.map_or(0, |lane| lane.counts.dead_kept);
         if kept > self.limits.dead_per_lane_max {
-            self.forget_oldest(Some(lane), 1)?;
+            self.forget_oldest(Some(lane))?;
         }
         if self.ledger.totals().dead_kept > self.limits.dead_max {
-            self.forget_oldest(None, 1)?;
+            self.forget_oldest(None)?;
         }
         Ok(())
     }
 
     pub(super) fn forget(&mut self, forget: &Forget) -> Result<Reply> {
-        let rows = match &forget.which {
-            Dead::All => self.forget_oldest(None, forget.max)?,
-            Dead::Of(lane) => self.forget_oldest(Some(*lane), forget.max)?,
-            Dead::These(these) => {
-                let max = usize::try_from(forget.max).unwrap_or(usize::MAX);
-                let these: Vec<DeliveryId> = these.iter().copied().take(max).collect();
-                let letters = letters(&self.sql.query(THESE, &[&these])?)?;
-                self.forget_letters(&letters)?
-            }
-        };
-        Ok(Reply::Dropped { rows, more: rows == u64::from(forget.max) })
+        let chosen = self.chosen(&forget.which, forget.after, forget.max)?;
+        let letters = letters(&self.sql.query(THESE, &[&chosen])?)?;
+        let rows = self.forget_letters(&letters)?;
+        Ok(Reply::Forgotten { rows, last: last_if_full(&chosen, forget.max) })
     }
 
-    fn forget_oldest(&mut self, lane: Option<LaneId>, max: u32) -> Result<u64> {
+    fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<()> {
         // Before any number is taken: a commit that begins anew gets others.
-        let kept = self.kept(lane, DeliveryId(0), max)?;
+        let kept = self.kept(lane, DeliveryId(0), 1)?;
         if self.ledger.need(lanes_of(&kept)).is_err() {
             // Those that come next as well, twice as many with each try: a commit may bury many.
-            let next = self.kept(lane, DeliveryId(0), max.max(self.ledger.locked()))?;
+            let next = self.kept(lane, DeliveryId(0), self.ledger.locked().max(1))?;
             self.ledger.need(lanes_of(&next))?;
         }
-        let letters = self.oldest(lane, DeliveryId(0), max)?;
-        self.forget_letters(&letters)
+        let letters = self.oldest(lane, DeliveryId(0), 1)?;
+        self.forget_letters(&letters)?;
+        Ok(())
     }
 
     /// Deletes dead letters. Their bodies go with their events.
@@ -112,6 +105,17 @@ impl Work<'_> {
         Ok(size(deleted.len()))
     }
 
+    /// So many of those that are meant, the oldest first; of those that are named, some may be no dead letters.
+    fn chosen(&mut self, which: &Dead, after: Option<DeliveryId>, max: u32) -> Result<Vec<DeliveryId>> {
+        let after = after.unwrap_or(DeliveryId(0));
+        let lane = match which {
+            Dead::All => None,
+            Dead::Of(lane) => Some(*lane),
+            Dead::These(letters) => return Ok(named(letters, after, max)),
+        };
+        Ok(self.oldest(lane, after, max)?.into_iter().map(|(letter, _)| letter).collect())
+    }
+
     fn oldest(&mut self, lane: Option<LaneId>, after: DeliveryId, max: u32) -> Result<Vec<Letter>> {
         self.flush()?;
         self.kept(lane, after, max)
@@ -126,23 +130,9 @@ impl Work<'_> {
     }
 
     pub(super) fn redrive(&mut self, redrive: &Redrive) -> Result<Reply> {
-        let after = redrive.after.unwrap_or(DeliveryId(0));
-        let max = usize::try_from(redrive.max).unwrap_or(usize::MAX);
-        let letters: Vec<DeliveryId> = match &redrive.which {
-            Dead::All => {
-                self.oldest(None, after, redrive.max)?.into_iter().map(|(letter, _)| letter).collect()
-            }
-            Dead::Of(lane) => {
-                self.oldest(Some(*lane), after, redrive.max)?.into_iter().map(|(letter, _)| letter).collect()
-            }
-            Dead::These(letters) => {
-                let named: BTreeSet<DeliveryId> =
-                    letters.iter().copied().filter(|letter| *letter > after).collect();
-                named.into_iter().take(max).collect()
-            }
-        };
+        let letters = self.chosen(&redrive.which, redrive.after, redrive.max)?;
         let mut redriven = self.redrive_all(&letters)?;
-        redriven.last = letters.last().copied().filter(|_| letters.len() == max);
+        redriven.last = last_if_full(&letters, redrive.max);
         if !redriven.rows.is_empty() {
             self.ledger.stir()?;
         }

@@ -7,6 +7,7 @@
 //! restored, or is a standby that lacked the last commits, has gone back: whoever relied on what it remembers would pass over
 //! what waits again, and take lanes for its own that are not. So it is told, and ends.
 
+use super::clock::server_clock;
 use super::failure::failure;
 use super::ledger::Ledger;
 use super::link::{Ask, Link, Purpose};
@@ -84,7 +85,7 @@ impl Doubt {
 const FINDING_OUT: &str = "find out what came of a commit";
 
 /// Leaves everybody the lanes that they have, for as long as whoever holds more than the database knows may believe so.
-const SPARE: &str = "UPDATE owners SET until = greatest(until, (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 + $1)";
+const SPARE: &str = concat!("UPDATE owners SET until = greatest(until, ", server_clock!(), " + $1)");
 
 /// What a writer knows of its own commits.
 #[derive(Debug, Default)]

@@ -96,7 +96,7 @@ impl Work<'_> {
             } else if before.has(emit, target) || !named.insert(target.lane) {
                 Route::Duplicate
             } else {
-                self.older(target)?.map_or(Route::Fresh, Route::Replace)
+                self.older(emit, target)?.map_or(Route::Fresh, Route::Replace)
             });
         }
         Ok(routes)
@@ -123,8 +123,12 @@ impl Work<'_> {
     }
 
     /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open.
-    fn older(&mut self, target: &Target) -> Result<Option<Replaced>> {
+    fn older(&mut self, emit: &Emit, target: &Target) -> Result<Option<Replaced>> {
         let Some(coalesce) = &target.coalesce else { return Ok(None) };
+        // What could never fit takes no place: the older one would be lost for nothing.
+        if !self.could_fit(target.lane, size(emit.bodies[target.body].bytes.len()))? {
+            return Ok(None);
+        }
         self.flush_unless_alike_known(target.lane, &coalesce.key)?;
         let older = *self.rows.alike(self.sql, (target.lane, &coalesce.key), self.now)?;
         Ok(older.filter(|older| !self.held.has(target.lane, older.delivery)))

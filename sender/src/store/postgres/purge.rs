@@ -61,8 +61,9 @@ impl Work<'_> {
         let (mut events, mut bodies): (Vec<i64>, Vec<i64>) = Default::default();
         for row in &found {
             let event: i64 = row.try_get(0)?;
-            // Nothing is settled before it is received, and events come about in the order of their receipt.
-            if row.try_get::<_, StoreTime>(1)? >= before {
+            // Nothing is settled before it is received, and events come about in the order of their receipt: all but those that
+            // were received later than now, by a clock that was ahead.
+            if (before..=self.now).contains(&row.try_get::<_, StoreTime>(1)?) {
                 self.delete_events(&events, &bodies)?;
                 purged.events += size(events.len());
                 self.noted.places.event = None;

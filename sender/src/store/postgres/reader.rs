@@ -187,8 +187,15 @@ impl Reader for PostgresReader {
         self.ask("read a delivery", |sql| listing::delivery(sql, delivery))
     }
 
-    fn deliveries_of_event(&self, event: &str, max: u32) -> Result<Vec<Delivery>, StoreError> {
-        self.ask("read an event's deliveries", |sql| listing::deliveries_of_event(sql, event, max))
+    fn deliveries_of_event(
+        &self,
+        event: &str,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Delivery>, ReadError> {
+        self.page("list an event's deliveries", 'e', from, |sql, place| {
+            listing::deliveries_of_event(sql, event, place, max)
+        })
     }
 
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {

@@ -33,8 +33,12 @@ impl Work<'_> {
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref())?;
         }
-        let Some(before) = before else { return Ok(SettleResult::Absent) };
         let is_stale = current != Some(settlement.term);
+        // That the endpoint is gone is a fact, whatever became of the delivery.
+        if settlement.fate == Fate::Dead(Reason::Gone) && !is_stale {
+            self.disable(lane)?;
+        }
+        let Some(before) = before else { return Ok(SettleResult::Absent) };
         if is_stale {
             self.ledger.disturb(lane)?;
         }
@@ -185,9 +189,6 @@ impl Work<'_> {
             row.reason = Some(reason);
         });
         self.count_buried(settlement.lane, settlement.delivery, before.bytes, before.attempts > 0)?;
-        if reason == Reason::Gone {
-            self.disable(settlement.lane)?;
-        }
         Ok(SettleResult::Applied)
     }
 }

@@ -4,13 +4,11 @@
 use super::values::{Count, int, size};
 use super::{Result, Work};
 use crate::engine::LaneId;
+use crate::sign::Keys;
 use crate::store::command::{Change, Emit, Rotate, Subscribe};
 use crate::store::lane::LaneState;
 use crate::store::newer::Newer;
 use crate::store::reply::{Refusal, Reply};
-
-/// So many secrets sign at once at most: each makes every request longer.
-const SECRETS_MAX: u64 = 8;
 
 impl Work<'_> {
     pub(super) fn subscribe(&mut self, new: &Subscribe) -> Result<Reply> {
@@ -95,8 +93,10 @@ impl Work<'_> {
         self.sql.execute("DELETE FROM secrets WHERE lane = $1 AND retires <= $2", &[&lane, &rotate.now])?;
         let row = self.sql.first("SELECT count(*) FROM secrets WHERE lane = $1", &[&lane])?;
         let live = row.map(|row| row.try_get::<_, Count>(0)).transpose()?.unwrap_or_default().0;
-        if live >= SECRETS_MAX {
-            return Ok(Reply::Refused(Refusal::TooManySecrets { live, max: SECRETS_MAX }));
+        // Where the old ones retire at once, the new one is alone.
+        let max = size(Keys::COUNT_MAX);
+        if rotate.now < rotate.retire && live >= max {
+            return Ok(Reply::Refused(Refusal::TooManySecrets { live, max }));
         }
         let retire = "UPDATE secrets SET retires = least(coalesce(retires, $2), $2) WHERE lane = $1";
         self.sql.execute(retire, &[&lane, &rotate.retire])?;

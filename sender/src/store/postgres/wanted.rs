@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
 
+use super::clock::server_clock;
 use super::ledger::{Lane, Lease, Ledger, counts};
 use super::link::Ask;
 use super::stop::{Result, Stop, Wanted};
@@ -34,8 +35,9 @@ const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane, nodes FROM state 
 const TOTALS: &str = concat!(
     "SELECT ",
     summed!(),
-    ", (SELECT max(minute) FROM marks),
-    (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM newest_totals"
+    ", (SELECT max(minute) FROM marks), ",
+    server_clock!(),
+    " FROM newest_totals"
 );
 
 impl Wanted {

@@ -27,26 +27,16 @@ impl Work<'_> {
     }
 
     fn carry_out(&mut self, command: &Command) -> Result<Reply> {
-        match command {
-            Command::Emit(emit) => return self.emit(emit),
-            Command::Settle(settlements) => {
-                self.room.forget_payers();
-                return self.settle(settlements);
-            }
-            _ => {}
+        if !matches!(command, Command::Emit(_)) {
+            // Whatever is no event may change who can make room.
+            self.room.forget_payers();
         }
-        // Whatever else happens may change who can make room, and asks the database while it goes along.
-        self.room.forget_payers();
-        self.flush()?;
-        self.rows.forget();
-        let reply = self.carry_out_seldom(command);
-        self.flush()?;
-        self.rows.forget();
-        reply
-    }
-
-    fn carry_out_seldom(&mut self, command: &Command) -> Result<Reply> {
-        match command {
+        // Events and what came of attempts find in memory what this commit did; all else asks the database while it goes along.
+        let asks = !matches!(command, Command::Emit(_) | Command::Settle(_));
+        if asks {
+            self.flush_and_forget()?;
+        }
+        let reply = match command {
             Command::Emit(emit) => self.emit(emit),
             Command::RejectOutbox(reject) => self.reject_outbox(reject),
             Command::Claim(claim) => self.claim(claim),
@@ -66,7 +56,17 @@ impl Work<'_> {
             Command::Shed(shed) => self.shed(*shed),
             Command::Sweep(sweep) => self.sweep(*sweep),
             Command::Purge(purge) => self.purge(*purge),
+        }?;
+        if asks {
+            self.flush_and_forget()?;
         }
+        Ok(reply)
+    }
+
+    fn flush_and_forget(&mut self) -> Result<()> {
+        self.flush()?;
+        self.rows.forget();
+        Ok(())
     }
 
     /// Writes what is to be written, so that it can be asked for.

@@ -1,13 +1,12 @@
 //! Dead letters: burying, forgetting, redriving.
 
-use std::collections::BTreeSet;
-
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
-use super::values::{int, size};
+use super::values::int;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Dead, Forget, Reason, Redrive};
+use crate::store::operate::{last_if_full, named};
 use crate::store::read::Place;
 use crate::store::reply::{Redriven, Reply};
 use crate::store::room::Bounded;
@@ -53,35 +52,28 @@ impl Work<'_> {
         self.written.settled += 1;
         let kept = self.ledger.lane(self.sql, lane)?.map_or(0, |lane| lane.counts.dead_kept);
         if kept > self.rules.limits.dead_per_lane_max {
-            self.forget_oldest(Some(lane), 1)?;
+            self.forget_oldest(Some(lane))?;
         }
         if self.ledger.totals.counts.dead_kept > self.rules.limits.dead_max {
-            self.forget_oldest(None, 1)?;
+            self.forget_oldest(None)?;
         }
         Ok(())
     }
 
     pub(super) fn forget(&mut self, forget: &Forget) -> Result<Reply> {
-        let rows = match &forget.which {
-            Dead::All => self.forget_oldest(None, forget.max)?,
-            Dead::Of(lane) => self.forget_oldest(Some(*lane), forget.max)?,
-            Dead::These(letters) => {
-                let mut rows = 0;
-                for letter in letters.iter().take(usize::try_from(forget.max).unwrap_or(usize::MAX)) {
-                    rows += u64::from(self.forget_one(*letter)?);
-                }
-                rows
-            }
-        };
-        Ok(Reply::Dropped { rows, more: rows == u64::from(forget.max) })
+        let letters = self.chosen(&forget.which, forget.after, forget.max)?;
+        let mut rows = 0;
+        for letter in &letters {
+            rows += u64::from(self.forget_one(*letter)?);
+        }
+        Ok(Reply::Forgotten { rows, last: last_if_full(&letters, forget.max) })
     }
 
-    fn forget_oldest(&mut self, lane: Option<LaneId>, max: u32) -> Result<u64> {
-        let letters = self.oldest(lane, DeliveryId(0), max)?;
-        for letter in &letters {
-            self.forget_one(*letter)?;
+    fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<()> {
+        for letter in self.oldest(lane, DeliveryId(0), 1)? {
+            self.forget_one(letter)?;
         }
-        Ok(size(letters.len()))
+        Ok(())
     }
 
     /// Deletes a dead letter. Its body goes with its event.
@@ -94,6 +86,17 @@ impl Work<'_> {
         let Some(lane) = lane else { return Ok(false) };
         self.ledger.count(self.sql, lane, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
         Ok(true)
+    }
+
+    /// So many of those that are meant, the oldest first; of those that are named, some may be no dead letters.
+    fn chosen(&self, which: &Dead, after: Option<DeliveryId>, max: u32) -> Result<Vec<DeliveryId>> {
+        let after = after.unwrap_or(DeliveryId(0));
+        let lane = match which {
+            Dead::All => None,
+            Dead::Of(lane) => Some(*lane),
+            Dead::These(letters) => return Ok(named(letters, after, max)),
+        };
+        self.oldest(lane, after, max)
     }
 
     pub(super) fn oldest(
@@ -114,17 +117,7 @@ impl Work<'_> {
     }
 
     pub(super) fn redrive(&mut self, redrive: &Redrive) -> Result<Reply> {
-        let after = redrive.after.unwrap_or(DeliveryId(0));
-        let max = usize::try_from(redrive.max).unwrap_or(usize::MAX);
-        let letters = match &redrive.which {
-            Dead::All => self.oldest(None, after, redrive.max)?,
-            Dead::Of(lane) => self.oldest(Some(*lane), after, redrive.max)?,
-            Dead::These(letters) => {
-                let named: BTreeSet<DeliveryId> =
-                    letters.iter().copied().filter(|letter| *letter > after).collect();
-                named.into_iter().take(max).collect()
-            }
-        };
+        let letters = self.chosen(&redrive.which, redrive.after, redrive.max)?;
         let mut redriven = Redriven::default();
         for letter in &letters {
             match self.redrive_one(*letter)? {
@@ -133,7 +126,7 @@ impl Work<'_> {
                 Redrove::WasNotDead => {}
             }
         }
-        redriven.last = letters.last().copied().filter(|_| letters.len() == max);
+        redriven.last = last_if_full(&letters, redrive.max);
         if !redriven.rows.is_empty() {
             self.ledger.change().stirred += 1;
         }

@@ -128,7 +128,7 @@ impl Work<'_> {
             } else if before.has(emit, target) || !named.insert(target.lane) {
                 Route::Duplicate
             } else {
-                self.older(target)?.map_or(Route::Fresh, Route::Replace)
+                self.older(emit, target)?.map_or(Route::Fresh, Route::Replace)
             });
         }
         Ok(routes)
@@ -154,8 +154,12 @@ impl Work<'_> {
     /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open. Until it
     /// ends it is not due, so nobody holds it yet, in whatever process. If it ends while this commit is on its way to the disk,
     /// another process that serves the lane may still hand the older one out; this one does not.
-    fn older(&self, target: &Target) -> Result<Option<Replaced>> {
+    fn older(&mut self, emit: &Emit, target: &Target) -> Result<Option<Replaced>> {
         let Some(coalesce) = &target.coalesce else { return Ok(None) };
+        // What could never fit takes no place: the older one would be lost for nothing.
+        if !self.could_fit(target.lane, size(emit.bodies[target.body].bytes.len()))? {
+            return Ok(None);
+        }
         self.sql
             .prepare_cached(
                 "SELECT delivery, bytes, at FROM deliveries INDEXED BY deliveries_coalescing

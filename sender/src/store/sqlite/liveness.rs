@@ -89,9 +89,7 @@ impl Liveness for OwnerFiles {
             let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
             lock.lock()?;
             // Whoever cleaned up between the two lines above took it for a dead owner's.
-            if fs::metadata(&path)
-                .is_ok_and(|there| lock.metadata().is_ok_and(|ours| there.ino() == ours.ino()))
-            {
+            if leads_to(&path, &lock) {
                 return Ok(Box::new(Held { path, lock: ManuallyDrop::new(lock) }));
             }
         }
@@ -123,8 +121,20 @@ impl Liveness for OwnerFiles {
 
     fn forget(&self, id: OwnerId) {
         // If its file can't be removed, the next one to look tries again.
-        let _ = self.path_of(id).and_then(fs::remove_file);
+        let _ = self.path_of(id).and_then(|path| remove_if_free(&path));
     }
+}
+
+/// Removes a file unless its owner lives, who may have taken its lock since it was seen to be dead. The lock is kept
+/// meanwhile: whoever is about to take it finds that the name is gone, and begins anew.
+fn remove_if_free(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    if file.try_lock().is_ok() && leads_to(path, &file) { fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Whether a path still is that of an open file.
+fn leads_to(path: &Path, file: &File) -> bool {
+    fs::metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| there.ino() == here.ino()))
 }
 
 impl Presence for Held {
@@ -166,6 +176,18 @@ mod tests {
         assert_eq!(files.life_of(OwnerId(9)), Life::Unknown);
         drop(owner);
         assert_eq!(files.life_of(OwnerId(7)), Life::Alive, "its requests may be under way");
+    }
+
+    #[test]
+    fn who_took_its_lock_after_it_was_taken_for_dead_is_not_forgotten() {
+        let (_folder, files) = database("sender.db");
+        // As its file is before it has the lock.
+        File::create(files.path_of(OwnerId(7)).unwrap()).unwrap();
+        assert_eq!(files.dead(), [OwnerId(7)]);
+        let owner = files.announce(OwnerId(7)).unwrap();
+        files.forget(OwnerId(7));
+        assert_eq!(files.life_of(OwnerId(7)), Life::Alive);
+        owner.end(true);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Each step looks at a bounded number of rows and remembers where it stopped, in memory only: whoever starts anew
 //! looks from the beginning.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Result, params};
+use rusqlite::{Error, OptionalExtension, Result, params};
 
+use super::damaged::{is_about_the_disk, is_about_the_row};
 use super::event_id::Kept;
 use super::unswept::Unswept;
 use super::values::{int, size};
@@ -23,14 +25,39 @@ pub(super) struct Places {
     /// When an attempt began, and its delivery.
     pub(super) attempt: Option<(u64, u64)>,
     pub(super) unswept: Unswept,
+    /// Events that could not be deleted.
+    events_passed_over: PassedOver,
+    /// Deliveries of which sweeps could not read whether they expire.
+    pub(super) deliveries_passed_over: PassedOver,
 }
 
 impl Places {
     /// A commit failed: steps begin anew.
     pub(super) fn undo(&mut self) {
-        let mut unswept = std::mem::take(&mut self.unswept);
-        unswept.undo();
-        *self = Self { unswept, ..Self::default() };
+        self.unswept.undo();
+        (self.event, self.letter, self.attempt) = (None, None, None);
+    }
+}
+
+/// Rows with which a commit failed, by their numbers: the next one gets past them. In memory only: whoever starts anew finds out
+/// again.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver(BTreeSet<u64>);
+
+impl PassedOver {
+    /// So many are known; of more, none is passed over.
+    const ROWS_MAX: usize = 8_192;
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.0.contains(&number)
+    }
+
+    /// A commit fails with this row. It is passed over if the row may be to blame.
+    pub(super) fn note(&mut self, number: u64, error: &Error) {
+        let may_be_the_row = is_about_the_row(error) || is_about_the_disk(error);
+        if may_be_the_row && self.0.len() < Self::ROWS_MAX {
+            self.0.insert(number);
+        }
     }
 }
 
@@ -79,25 +106,59 @@ impl Work<'_> {
         let mut left = u64::from(max);
         while left > 0 {
             let next = self.event_after(self.places.event.unwrap_or(0))?;
-            // Nothing is settled before it is received, and events come in the order of their receipt.
-            let Some(event) = next.filter(|event| event.received < before) else {
+            // Nothing is settled before it is received, and events come in the order of their receipt: all but those that were
+            // received later than now, by a clock that was ahead.
+            let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
                 self.places.event = None;
                 return Ok(false);
             };
             left -= 1;
-            if !self.kept_by(&event, before)? {
-                let deleted = self.delete_deliveries(&event, left.max(1))?;
-                purged.deliveries += deleted;
-                left = left.saturating_sub(deleted);
-                if self.any_delivery(&event)? {
-                    // The rest in the next step.
-                    return Ok(true);
-                }
-                self.delete_event(&event)?;
-                purged.events += 1;
+            if !self.purge_event(&event, before, &mut left, purged)? {
+                // The rest in the next step.
+                return Ok(true);
             }
             self.places.event = Some(event.event);
         }
+        Ok(true)
+    }
+
+    /// Looks at one event. False if some of it is left to be deleted.
+    fn purge_event(
+        &mut self,
+        event: &Event,
+        before: StoreTime,
+        left: &mut u64,
+        purged: &mut Purged,
+    ) -> Result<bool> {
+        if event.received > self.now || self.places.events_passed_over.has(event.event) {
+            return Ok(true);
+        }
+        let done = self.delete_where_old(event, before, left, purged);
+        if let Err(error) = &done {
+            self.places.events_passed_over.note(event.event, error);
+        }
+        done
+    }
+
+    /// Deletes an event unless something keeps it. False if some of it is left to be deleted.
+    fn delete_where_old(
+        &self,
+        event: &Event,
+        before: StoreTime,
+        left: &mut u64,
+        purged: &mut Purged,
+    ) -> Result<bool> {
+        if self.kept_by(event, before)? {
+            return Ok(true);
+        }
+        let deleted = self.delete_deliveries(event, (*left).max(1))?;
+        purged.deliveries += deleted;
+        *left = left.saturating_sub(deleted);
+        if self.any_delivery(event)? {
+            return Ok(false);
+        }
+        self.delete_event(event)?;
+        purged.events += 1;
         Ok(true)
     }
 

@@ -51,6 +51,10 @@ impl Work<'_> {
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }
+        // That the endpoint is gone is a fact, whatever became of the delivery.
+        if settlement.fate == Fate::Dead(Reason::Gone) && current == Some(settlement.term) {
+            self.disable(settlement.lane)?;
+        }
         let Some(before) = before else { return Ok(SettleResult::Absent) };
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
@@ -186,9 +190,6 @@ impl Work<'_> {
                 .execute(params![settlement.delivery, settlement.attempts])?;
         }
         self.bury(settlement.lane, settlement.delivery, before.bytes, before.attempts, reason)?;
-        if reason == Reason::Gone {
-            self.disable(settlement.lane)?;
-        }
         Ok(SettleResult::Applied)
     }
 }

@@ -6,13 +6,11 @@ use rusqlite::{OptionalExtension, Result, params};
 use super::Work;
 use super::values::{int, size};
 use crate::engine::LaneId;
+use crate::sign::Keys;
 use crate::store::command::{Change, Emit, Rotate, Subscribe};
 use crate::store::lane::LaneState;
 use crate::store::newer::Newer;
 use crate::store::reply::{Refusal, Reply};
-
-/// So many secrets sign at once at most: each makes every request longer.
-const SECRETS_MAX: u64 = 8;
 
 impl Work<'_> {
     pub(super) fn subscribe(&mut self, new: &Subscribe) -> Result<Reply> {
@@ -103,8 +101,10 @@ impl Work<'_> {
             .sql
             .prepare_cached("SELECT count(*) FROM secrets WHERE lane = ?1")?
             .query_row([lane], |row| row.get(0))?;
-        if live >= SECRETS_MAX {
-            return Ok(Reply::Refused(Refusal::TooManySecrets { live, max: SECRETS_MAX }));
+        // Where the old ones retire at once, the new one is alone.
+        let max = size(Keys::COUNT_MAX);
+        if rotate.now < rotate.retire && live >= max {
+            return Ok(Reply::Refused(Refusal::TooManySecrets { live, max }));
         }
         self.sql
             .prepare_cached("UPDATE secrets SET retires = min(coalesce(retires, ?2), ?2) WHERE lane = ?1")?

@@ -107,9 +107,10 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other. What was left behind
-    /// before them, and before the next that expires, is deleted. Says whether more of it may be.
-    fn expired(&self, max: u32) -> Result<(Vec<Expired>, bool)> {
+    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other; one that the disk does
+    /// not give stops this commit alone. What was left behind before them, and before the next that expires, is deleted. Says
+    /// whether more of it may be.
+    fn expired(&mut self, max: u32) -> Result<(Vec<Expired>, bool)> {
         let before = int(self.surely_before(self.now).0);
         let mut query = self.sql.prepare_cached(EXPIRING)?;
         let mut rows = query.query([])?;
@@ -120,13 +121,20 @@ impl Work<'_> {
             && let Some(row) = rows.next()?
         {
             let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
+            if self.places.deliveries_passed_over.has(delivery.0) {
+                continue;
+            }
             match self.expiring_row(delivery, expires) {
                 Err(error) if is_about_the_row(&error) => {}
+                Err(error) => {
+                    self.places.deliveries_passed_over.note(delivery.0, &error);
+                    return Err(error);
+                }
                 Ok(None) => left_behind.push((expires, delivery)),
                 Ok(_) if expires > before => break,
                 // What is handed out is its holder's to give up.
                 Ok(Some(row)) if self.held.has(row.lane, row.delivery) => {}
-                row => expired.extend(row?),
+                Ok(Some(row)) => expired.push(row),
             }
         }
         let mut delete =

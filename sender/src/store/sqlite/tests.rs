@@ -207,14 +207,9 @@ fn a_damaged_page_among_deliveries_that_no_sweep_has_seen_keeps_none_of_the_othe
     const COUNT: u64 = 900;
     let (folder, mut store) = open(Options::default());
     let path = folder.path().join("store.db");
-    let wide = Bounds { rows_max: COUNT, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
-    let Command::Subscribe(subscribe) = subscribe() else { panic!("it subscribes") };
-    store.commit(NOW, &[Command::Subscribe(Subscribe { bounds: wide, ..subscribe })]).unwrap();
     // Its neighbours wait for longer: to change them would change its page too.
     let stays = COUNT / 3..COUNT / 3 * 2;
-    let ttl = |number| if stays.contains(&number) { Nanos::DAY } else { Nanos::HOUR };
-    let emits: Vec<_> = (1..=COUNT).map(|number| emit_until(number, after(ttl(number)))).collect();
-    store.commit(NOW, &emits).unwrap();
+    emit_many(&mut store, COUNT, |number| if stays.contains(&number) { Nanos::DAY } else { Nanos::HOUR });
     drop(store);
     damage_row(&path, COUNT / 2, &[1, COUNT]);
     let mut store = SqliteStore::open(&path, &Options::default()).unwrap();
@@ -229,6 +224,49 @@ fn a_damaged_page_among_deliveries_that_no_sweep_has_seen_keeps_none_of_the_othe
         }
     }
     assert_eq!(expired, COUNT - COUNT / 3, "before the page and after it");
+}
+
+#[test]
+fn a_delivery_that_the_disk_does_not_give_keeps_none_of_the_others_from_expiring() {
+    const COUNT: u64 = 1_800;
+    const LOST: u64 = COUNT / 2;
+    let (folder, mut store) = open(Options::default());
+    // Its neighbours wait for longer: to change them would change its page too.
+    let stays = |number| number != LOST && (COUNT / 3..COUNT / 3 * 2).contains(&number);
+    emit_many(&mut store, COUNT, |number| if stays(number) { Nanos::DAY } else { Nanos::HOUR });
+    store.commit(after(NOTED_AFTER), &[sweep()]).unwrap();
+    lose_row(folder.path(), &store, LOST);
+    let later = after(Nanos::HOUR.times(2));
+    let error = store.commit(later, &[sweep()]).unwrap_err();
+    assert!(matches!(error, StoreError::Io { doing: "sweep", .. }), "{error}");
+    let replies = store.commit(later, &[sweep()]).unwrap();
+    let [Reply::Swept(swept)] = &replies[..] else { panic!("{replies:?}") };
+    assert_eq!(swept.expired, COUNT - COUNT / 3, "all others");
+}
+
+#[test]
+fn an_event_of_which_the_disk_does_not_give_a_delivery_keeps_few_others_from_being_deleted() {
+    const COUNT: u64 = 600;
+    let (folder, mut store) = open(Options::default());
+    emit_many(&mut store, COUNT, |_| Nanos::DAY);
+    store.sql.execute_batch("UPDATE deliveries SET state = 1").unwrap();
+    lose_row(folder.path(), &store, COUNT / 2);
+    let later = after(Nanos::HOUR);
+    let purge = Purge { settled_before: later, attempts_before: NOW, dead_before: NOW, max: 9_000 };
+    // Each that fails gets one event further, of those on that page and of some on the pages beside it.
+    let replies = (0..COUNT).find_map(|_| store.commit(later, &[Command::Purge(purge)]).ok());
+    let Some([Reply::Purged(purged)]) = replies.as_deref() else { panic!("{replies:?}") };
+    assert!(purged.events > COUNT / 3, "{purged:?}");
+}
+
+/// From here on the disk does not give the page of one delivery, which is the last one in the log.
+fn lose_row(folder: &Path, store: &SqliteStore, number: u64) {
+    // The row stays as long as it was, so that no other page changes.
+    let change = "UPDATE deliveries SET bytes = bytes + 1 WHERE delivery = ?1";
+    assert_eq!(store.sql.execute(change, [number]).unwrap(), 1);
+    let log = std::fs::OpenOptions::new().write(true).open(folder.join("store.db-wal")).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 4_096).unwrap();
+    store.sql.execute_batch("PRAGMA shrink_memory").unwrap();
 }
 
 /// Overwrites the page of one delivery, which has none of these others and nothing else.
@@ -301,6 +339,15 @@ fn emit_until(number: u64, expires: StoreTime) -> Command {
     let Command::Emit(mut emit) = emit(number) else { panic!("it emits") };
     emit.targets[0].expires = expires;
     Command::Emit(emit)
+}
+
+/// Records so many events for one subscriber, who has room for them. Each has a time to live of its own.
+fn emit_many(store: &mut SqliteStore, count: u64, ttl: impl Fn(u64) -> Nanos) {
+    let wide = Bounds { rows_max: count, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
+    let Command::Subscribe(subscribe) = subscribe() else { panic!("it subscribes") };
+    store.commit(NOW, &[Command::Subscribe(Subscribe { bounds: wide, ..subscribe })]).unwrap();
+    let emits: Vec<_> = (1..=count).map(|number| emit_until(number, after(ttl(number)))).collect();
+    store.commit(NOW, &emits).unwrap();
 }
 
 fn numbers(claimed: &Claimed) -> Vec<u64> {

@@ -12,8 +12,8 @@
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
 //!   away. When a request fails for good, it alone is answered with the error.
 //! - A store that has gone back to before what was committed ends the thread: nobody who remembers that can go on.
-//! - Claims that the disk fails are answered so at once, since a single page may be at fault that nobody else needs.
-//!   Whoever claims tries again.
+//! - Claims, sweeps and purges that the disk fails are answered so at once, since a single page may be at fault that
+//!   nobody else needs. Whoever asks for one of these asks again.
 //! - Who asks for more work is turned away before who settles it: emitters may use but a part of the queue.
 //!
 //! No clock is read here: time comes from the [`Clock`] that the thread is given.
@@ -218,10 +218,10 @@ impl Writer {
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
         let (commands, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.commands, request.answer)).unzip();
-        let claims = commands.iter().any(|commands| only_claims(commands));
+        let asked_again = commands.iter().any(|commands| is_asked_again(commands));
         let commands: Vec<Command> = commands.into_iter().flatten().collect();
-        let result = self.commit(&commands, claims);
-        let spoiled = result.as_ref().is_err_and(|error| is_final(error, claims)) && answers.len() > 1;
+        let result = self.commit(&commands, asked_again);
+        let spoiled = result.as_ref().is_err_and(|error| is_final(error, asked_again)) && answers.len() > 1;
         if !spoiled {
             // Before they are answered: what they ask for next may already depend on it.
             self.queue.answered(&commands);
@@ -235,15 +235,15 @@ impl Writer {
         let mut commands = commands.into_iter();
         for (answer, count) in answers.into_iter().zip(counts) {
             let commands: Vec<Command> = commands.by_ref().take(count).collect();
-            let result = self.commit(&commands, only_claims(&commands));
+            let result = self.commit(&commands, is_asked_again(&commands));
             self.queue.answered(&commands);
             answer(result);
         }
     }
 
     /// Commits, however often it takes; gives up only when the failure cannot pass, or the thread is to stop, or the disk
-    /// fails and there are claims among it.
-    fn commit(&mut self, commands: &[Command], claims: bool) -> Result<Vec<Reply>, StoreError> {
+    /// fails and some of it is asked again.
+    fn commit(&mut self, commands: &[Command], asked_again: bool) -> Result<Vec<Reply>, StoreError> {
         let mut pause = PAUSE_FIRST;
         let mut tries = 0_u32;
         loop {
@@ -258,7 +258,7 @@ impl Writer {
                     self.queue.worked(self.store.written());
                     return Ok(replies);
                 }
-                Err(error) if is_final(&error, claims) => {
+                Err(error) if is_final(&error, asked_again) => {
                     if let Some(unsaid) = self.given_up.hear(now, &error) {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
@@ -284,14 +284,15 @@ impl Writer {
     }
 }
 
-/// Whether commands claim, and do nothing else.
-fn only_claims(commands: &[Command]) -> bool {
-    commands.iter().all(|command| matches!(command, Command::Claim(_)))
+/// Whether whoever sends these commands sends them again after a failure: claims and upkeep.
+fn is_asked_again(commands: &[Command]) -> bool {
+    use Command::{Claim, Purge, Sweep};
+    commands.iter().all(|command| matches!(command, Claim(_) | Sweep(_) | Purge(_)))
 }
 
-/// Whether commands are not tried again, given that there are claims among them.
-const fn is_final(error: &StoreError, claims: bool) -> bool {
-    !error.may_pass() || (claims && matches!(error, StoreError::Io { .. }))
+/// Whether commands are not tried again, given that some of them are asked again.
+const fn is_final(error: &StoreError, asked_again: bool) -> bool {
+    !error.may_pass() || (asked_again && matches!(error, StoreError::Io { .. }))
 }
 
 /// Whoever claims beside the writer.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::engine::{DeliveryId, LaneId, Term};
 use crate::store::Written;
-use crate::store::command::{Claim, Emit, Fate, Settlement};
+use crate::store::command::{Claim, Emit, Fate, Purge, Settlement, Sweep};
 use crate::store::lane::OwnerId;
 use crate::store::reply::Claimed;
 
@@ -270,6 +270,28 @@ fn claims_that_the_disk_fails_hold_up_nobody() {
     }
     stage.stop();
     assert_eq!(stage.answers()[1..], [(2, Ok(1)), (3, Err(failing())), (4, Ok(1))]);
+    assert_eq!(stage.handle.health().failing, None);
+}
+
+#[test]
+fn upkeep_that_the_disk_fails_holds_up_nobody() {
+    let failing = || StoreError::Io { doing: "purge", detail: "a page".to_owned() };
+    let zero = StoreTime(0);
+    let purge = Purge { settled_before: zero, attempts_before: zero, dead_before: zero, max: 1 };
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit(1, vec![Command::Sweep(Sweep { max: 1 })]).unwrap();
+    assert_eq!(stage.sees(), ["sweep"]);
+    stage.submit(2, vec![Command::Purge(purge)]).unwrap();
+    stage.submit_one(3);
+    stage.tells(Err(failing()));
+    assert_eq!(stage.sees(), ["purge", "3"]);
+    stage.tells(Err(failing()));
+    for (request, outcome) in [("purge", Err(failing())), ("3", Ok(()))] {
+        assert_eq!(stage.sees(), [request]);
+        stage.tells(outcome);
+    }
+    stage.stop();
+    assert_eq!(stage.answers(), [(1, Err(failing())), (2, Err(failing())), (3, Ok(1))]);
     assert_eq!(stage.handle.health().failing, None);
 }
 

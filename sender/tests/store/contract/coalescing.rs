@@ -2,11 +2,11 @@
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Coalesce, Fate};
-use hookproof_sender::store::lane::Bounds;
+use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::Placed;
 
-use crate::world::{Backend, WIDE, World, later};
+use crate::world::{Backend, WIDE, World, body, later};
 
 const WINDOW: Nanos = Nanos::from_secs(10);
 
@@ -85,4 +85,24 @@ pub(super) fn a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older<B: Ba
     let (first, ..) = emit_alike(&mut world, lane, "clip");
     assert_eq!(emit_alike(&mut world, lane, "clip").2, Some(first));
     assert_eq!(world.counts(lane).waiting, 1);
+}
+
+pub(super) fn what_can_never_fit_takes_the_place_of_nothing<B: Backend>() {
+    // Too long for its lane, and for the whole store.
+    for (bytes_max, bytes) in [(100, 101), (1_000, 201)] {
+        let mut world = World::<B>::with(Limits { waiting_bytes_max: 200, ..Limits::default() });
+        let bounds = Bounds { bytes_max, when_full: WhenFull::ShedOldest, ..WIDE };
+        let (lane, term) = world.own_lane(bounds);
+        let (first, ..) = emit_alike(&mut world, lane, "clip");
+        let mut event = world.event(&[lane]);
+        event.bodies = vec![body(&vec![b'x'; bytes])];
+        event.targets[0].coalesce = Some(Coalesce { key: "clip".into(), window: WINDOW });
+        let placed = world.try_emit(event).unwrap().targets[0];
+        assert!(matches!(placed, Placed::Overflowed { .. }), "{placed:?}");
+        // Of what fits, the newest takes its place as ever.
+        let (second, _, replaced) = emit_alike(&mut world, lane, "clip");
+        assert_eq!(replaced, Some(first));
+        world.pass(WINDOW);
+        assert_eq!(world.claim(lane, term), [second]);
+    }
 }

@@ -25,6 +25,19 @@ fn redrive<B: Backend>(world: &mut World<B>, which: Dead, after: Option<Delivery
     }
 }
 
+/// How many were forgotten, and where to go on.
+fn forget<B: Backend>(
+    world: &mut World<B>,
+    which: Dead,
+    after: Option<DeliveryId>,
+    max: u32,
+) -> (u64, Option<DeliveryId>) {
+    match world.one(Command::Forget(Forget { which, after, max })) {
+        Reply::Forgotten { rows, last } => (rows, last),
+        other => panic!("{other:?}"),
+    }
+}
+
 pub(super) fn a_redriven_letter_waits_with_all_its_life_before_it<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -121,15 +134,28 @@ pub(super) fn forgotten_letters_are_gone<B: Backend>() {
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
     let (of_one, of_other) = (letters(&mut world, one, 3), letters(&mut world, other, 2));
     let alive = world.emit_one(one);
-    let mut forget = |which, max| world.one(Command::Forget(Forget { which, max }));
-    assert_eq!(forget(Dead::These(vec![of_one[2], alive]), 9), Reply::Dropped { rows: 1, more: false });
-    assert_eq!(forget(Dead::Of(one), 1), Reply::Dropped { rows: 1, more: true });
-    assert_eq!(forget(Dead::All, 9), Reply::Dropped { rows: 3, more: false });
+    let these = Dead::These(vec![of_one[2], alive]);
+    assert_eq!(forget(&mut world, these, None, 9), (1, None));
+    assert_eq!(forget(&mut world, Dead::Of(one), None, 1), (1, Some(of_one[0])));
+    assert_eq!(forget(&mut world, Dead::All, None, 9), (3, None));
     for letter in of_one.iter().chain(&of_other) {
         assert_eq!(world.place(*letter), None);
     }
     let counts = world.counts(one);
     assert_eq!((counts.accepted, counts.dead, counts.dead_kept, counts.waiting), (4, 3, 0, 1));
+}
+
+pub(super) fn all_the_named_letters_are_forgotten_step_by_step<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let named = letters(&mut world, lane, 5);
+    let these = Dead::These(named.iter().rev().copied().collect());
+    // Those of the first step are gone by then: that ends nothing.
+    assert_eq!(forget(&mut world, Dead::These(named[..2].to_vec()), None, 9), (2, None));
+    assert_eq!(forget(&mut world, these.clone(), None, 2), (0, Some(named[1])));
+    assert_eq!(forget(&mut world, these.clone(), Some(named[1]), 2), (2, Some(named[3])));
+    assert_eq!(forget(&mut world, these, Some(named[3]), 2), (1, None));
+    assert_eq!(world.counts(lane).dead_kept, 0);
 }
 
 pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {

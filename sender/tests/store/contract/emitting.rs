@@ -60,7 +60,7 @@ pub(super) fn an_event_for_nobody_leaves_nothing<B: Backend>() {
     let id = event.id.clone();
     assert_eq!(world.try_emit(event).unwrap().targets, []);
     assert_eq!(world.total().accepted, 0);
-    assert_eq!(world.reader.deliveries_of_event(&id, 10).unwrap(), []);
+    assert_eq!(world.reader.deliveries_of_event(&id, None, 10).unwrap().items, []);
 }
 
 pub(super) fn a_lane_that_takes_nothing_is_left_out<B: Backend>() {

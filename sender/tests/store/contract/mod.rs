@@ -98,6 +98,7 @@ contract! {
         once_the_window_is_over_the_next_one_opens_its_own
         what_was_tried_is_not_replaced
         a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older
+        what_can_never_fit_takes_the_place_of_nothing
     }
     room {
         a_lane_that_refuses_refuses_an_atomic_event_for_all
@@ -127,6 +128,8 @@ contract! {
         the_same_attempt_told_twice_counts_once
         a_long_error_is_cut_between_letters
         an_endpoint_that_is_gone_is_disabled_in_the_same_breath
+        an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delivery
+        who_has_lost_a_lane_disables_nothing
     }
     latencies {
         percentiles_are_told_a_second_later
@@ -180,6 +183,7 @@ contract! {
         a_change_of_what_has_changed_is_refused
         secrets_sign_together_until_the_old_one_retires
         there_is_an_end_to_secrets
+        however_many_secrets_there_are_they_may_retire_at_once
         a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up
         what_a_commit_removes_it_may_sweep
         a_removed_subscriber_vanishes_with_its_last_trace
@@ -194,6 +198,7 @@ contract! {
         only_the_named_letters_are_redriven
         a_redriven_letter_is_not_replaced_by_a_newer_event
         forgotten_letters_are_gone
+        all_the_named_letters_are_forgotten_step_by_step
         one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes
         letters_are_grouped_by_what_they_have_in_common
     }
@@ -203,6 +208,7 @@ contract! {
         small_steps_sweep_everything
         nothing_is_deleted_before_its_time
         an_event_goes_once_all_its_deliveries_are_old
+        what_was_received_by_a_clock_that_was_ahead_keeps_no_later_event
         a_letter_keeps_its_event
         attempts_go_by_their_age
         letters_go_by_their_age

@@ -6,7 +6,7 @@ use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Purged, Swept};
 use hookproof_sender::store::{Command, Reply};
 
-use crate::world::{Backend, TTL, WIDE, World, later};
+use crate::world::{Backend, TTL, WIDE, World, later, waiting};
 
 const NEVER: StoreTime = StoreTime(0);
 
@@ -119,6 +119,22 @@ pub(super) fn an_event_goes_once_all_its_deliveries_are_old<B: Backend>() {
     let purged = purge(&mut world, later(then, Nanos(1)), NEVER, NEVER, 100);
     assert_eq!((purged.events, purged.deliveries), (1, 2));
     assert_eq!(world.reader.body(both[0]).unwrap(), None);
+}
+
+/// The clock has been corrected since.
+pub(super) fn what_was_received_by_a_clock_that_was_ahead_keeps_no_later_event<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.received = later(world.now, Nanos::DAY.times(20));
+    let first = waiting(&world.try_emit(event).unwrap().targets[0]);
+    world.claim(lane, term);
+    world.settle(lane, term, first, Fate::Delivered);
+    let second = deliver(&mut world, lane, term);
+    world.pass(Nanos::DAY.times(2));
+    let yesterday = StoreTime(world.now.0 - Nanos::DAY.0);
+    assert_eq!(purge(&mut world, yesterday, NEVER, NEVER, 100).events, 1);
+    assert_eq!([world.place(first), world.place(second)], [Some(Place::Delivered), None]);
 }
 
 pub(super) fn a_letter_keeps_its_event<B: Backend>() {

@@ -79,7 +79,7 @@ pub(super) fn what_was_taken_in_part_is_known_however_short_the_window_for_dupli
         assert_eq!(lanes.map(|lane| world.counts(lane).accepted), expected);
     }
     // Its deliveries are one event's.
-    let deliveries = world.reader.deliveries_of_event(&event.id, 10).unwrap();
+    let deliveries = world.reader.deliveries_of_event(&event.id, None, 10).unwrap().items;
     assert_eq!(deliveries.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes);
 }
 

@@ -2,7 +2,9 @@
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::Command;
-use hookproof_sender::store::command::{Attempt, Fate, Outcome, Reason, Settlement, Shed, Which};
+use hookproof_sender::store::command::{
+    Attempt, Dead, Fate, Forget, Outcome, Reason, Settlement, Shed, Which,
+};
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::SettleResult;
@@ -189,4 +191,32 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_in_the_same_breath<B: Backend
     assert_eq!(world.reader.glance().unwrap().roster, roster + 1);
     // What else waits goes on waiting, for an operator to decide.
     assert_eq!(world.place(other), Some(Place::Waiting));
+}
+
+pub(super) fn an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delivery<B: Backend>() {
+    for commands in 1..=2 {
+        let mut world = World::<B>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let delivery = world.emit_one(lane);
+        world.claim(lane, term);
+        // Another process, which cannot know what this one holds, sheds it, and forgets it too.
+        let shed = Command::Shed(Shed { lane, max: 1 });
+        let forget = Command::Forget(Forget { which: Dead::All, after: None, max: 1 });
+        world.backend.store().commit(world.now, &[shed, forget][..commands]).unwrap();
+        assert_eq!(world.settle(lane, term, delivery, Fate::Dead(Reason::Gone)), SettleResult::Absent);
+        assert_eq!(world.lane(lane).state, LaneState::Disabled, "after {commands} commands");
+    }
+}
+
+pub(super) fn who_has_lost_a_lane_disables_nothing<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    world.pass(LEASE);
+    world.backend.store().commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+    let gone = Fate::Dead(Reason::Gone);
+    assert_eq!(world.settle(lane, term, delivery, gone), SettleResult::Stale);
+    assert_eq!(world.settle(lane, term, DeliveryId(4_711), gone), SettleResult::Absent);
+    assert_eq!(world.lane(lane).state, LaneState::Active);
 }

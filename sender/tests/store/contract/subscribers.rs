@@ -1,6 +1,7 @@
 //! Subscribers and their secrets.
 
-use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
+use hookproof_sender::sign::Keys;
 use hookproof_sender::store::command::{Change, Dead, Purge, Reason, Redrive, Rotate, Sweep};
 use hookproof_sender::store::lane::{Bounds, LaneState, Secret, WhenFull};
 use hookproof_sender::store::read::Whom;
@@ -20,6 +21,19 @@ fn read<B: Backend>(world: &World<B>, whom: Whom) -> Option<hookproof_sender::st
 fn secrets<B: Backend>(world: &World<B>, lane: LaneId) -> Vec<String> {
     let live = world.reader.secrets(lane, world.now).unwrap();
     live.iter().map(|live| live.secret.reveal().to_owned()).collect()
+}
+
+/// The old secrets retire so long after now.
+fn rotate<B: Backend>(world: &mut World<B>, lane: LaneId, secret: &str, overlap: Nanos) -> Reply {
+    let retire = later(world.now, overlap);
+    world.one(Command::Rotate(Rotate { lane, secret: Secret::new(secret), retire, now: world.now }))
+}
+
+/// Rotates until as many secrets are live as may be.
+fn fill_with_secrets<B: Backend>(world: &mut World<B>, lane: LaneId) {
+    for number in 1..Keys::COUNT_MAX {
+        assert_eq!(rotate(world, lane, &number.to_string(), Nanos::HOUR), Reply::Done);
+    }
 }
 
 pub(super) fn a_subscriber_reads_as_it_was_written<B: Backend>() {
@@ -100,37 +114,41 @@ pub(super) fn a_change_of_what_has_changed_is_refused<B: Backend>() {
 pub(super) fn secrets_sign_together_until_the_old_one_retires<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
-    let rotate = |world: &mut World<B>, secret: &str, in_: Nanos| {
-        let retire = later(world.now, in_);
-        world.one(Command::Rotate(Rotate { lane, secret: Secret::new(secret), retire, now: world.now }))
-    };
-    assert_eq!(rotate(&mut world, "second", Nanos::HOUR), Reply::Done);
+    assert_eq!(rotate(&mut world, lane, "second", Nanos::HOUR), Reply::Done);
     assert_eq!(secrets(&world, lane), ["second", "whsec_s1"]);
     // A later rotation does not make an old secret live longer.
-    assert_eq!(rotate(&mut world, "third", Nanos::DAY), Reply::Done);
+    assert_eq!(rotate(&mut world, lane, "third", Nanos::DAY), Reply::Done);
     assert_eq!(secrets(&world, lane), ["third", "second", "whsec_s1"]);
     world.pass(Nanos::HOUR);
     assert_eq!(secrets(&world, lane), ["third", "second"]);
     world.pass(Nanos::DAY);
     assert_eq!(secrets(&world, lane), ["third"]);
     // At once, if it leaked.
-    assert_eq!(rotate(&mut world, "fourth", Nanos::ZERO), Reply::Done);
+    assert_eq!(rotate(&mut world, lane, "fourth", Nanos::ZERO), Reply::Done);
     assert_eq!(secrets(&world, lane), ["fourth"]);
 }
 
 pub(super) fn there_is_an_end_to_secrets<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
-    let retire = later(world.now, Nanos::HOUR);
-    let rotate = |world: &mut World<B>| {
-        world.one(Command::Rotate(Rotate { lane, secret: Secret::new("x"), retire, now: world.now }))
-    };
-    for _ in 0..7 {
-        assert_eq!(rotate(&mut world), Reply::Done);
-    }
-    assert_eq!(rotate(&mut world), Reply::Refused(Refusal::TooManySecrets { live: 8, max: 8 }));
+    let max = u64::try_from(Keys::COUNT_MAX).unwrap();
+    let refused = Reply::Refused(Refusal::TooManySecrets { live: max, max });
+    fill_with_secrets(&mut world, lane);
+    assert_eq!(rotate(&mut world, lane, "x", Nanos::HOUR), refused);
+    assert_eq!(secrets(&world, lane).len(), Keys::COUNT_MAX, "as many as sign at once");
     world.pass(Nanos::HOUR);
-    assert_eq!(rotate(&mut world), Reply::Done);
+    assert_eq!(rotate(&mut world, lane, "x", Nanos::HOUR), Reply::Done);
+}
+
+pub(super) fn however_many_secrets_there_are_they_may_retire_at_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    fill_with_secrets(&mut world, lane);
+    assert_eq!(rotate(&mut world, lane, "new", Nanos::ZERO), Reply::Done);
+    assert_eq!(secrets(&world, lane), ["new"]);
+    // The real clock is set back to before they retired: more are live than may sign.
+    world.now = StoreTime(world.now.0 - 1);
+    assert_eq!(secrets(&world, lane), ["new", "3", "2", "1"]);
 }
 
 pub(super) fn a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up<B: Backend>() {

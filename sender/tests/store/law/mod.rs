@@ -372,7 +372,7 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
             let kept = (redriven.kept > 0).then_some("kept dead");
             redriven.rows.iter().map(|_| "redriven").chain(kept).collect()
         }
-        Reply::Dropped { rows: 1.., .. } => vec!["dropped"],
+        Reply::Dropped { rows: 1.., .. } | Reply::Forgotten { rows: 1.., .. } => vec!["dropped"],
         Reply::Swept(swept) => {
             let expired = (swept.expired > 0).then_some("expired");
             expired.into_iter().chain((swept.gone > 0).then_some("gone")).collect()

@@ -290,7 +290,7 @@ impl Model {
             } else if !named.insert(target.lane) || self.served(emit, target) {
                 Err(Placed::Duplicate)
             } else {
-                Ok(self.older(hands, target))
+                Ok(self.older(hands, emit, target))
             });
         }
         let full = self.full(emit, &mut routes);
@@ -337,8 +337,12 @@ impl Model {
         self.kept().any(|one| one.lane == lane && one.event == emit.id && counts(one))
     }
 
-    fn older(&self, hands: &Hands, target: &Target) -> Option<DeliveryId> {
+    fn older(&self, hands: &Hands, emit: &Emit, target: &Target) -> Option<DeliveryId> {
         let alike = target.coalesce.as_ref()?;
+        let size = u64::try_from(emit.bodies[target.body].bytes.len()).unwrap();
+        if !self.could_fit(target.lane, size) {
+            return None;
+        }
         let mut found: Vec<_> = self
             .of(Some(target.lane), Where::Waiting)
             .filter(|(_, found)| found.alike.as_ref() == Some(&alike.key))
@@ -422,11 +426,17 @@ impl Model {
         Placed::Overflowed { delivery }
     }
 
-    fn make_room(&mut self, hands: &Hands, lane: LaneId, size: u64, shed: &mut u64) -> bool {
+    /// Whether a delivery has room where nothing else waits.
+    fn could_fit(&self, lane: LaneId, size: u64) -> bool {
         let Lane { bounds, .. } = self.lanes[&lane];
-        if size > bounds.bytes_max || bounds.rows_max == 0 || size > self.limits.waiting_bytes_max {
+        size <= bounds.bytes_max && bounds.rows_max > 0 && size <= self.limits.waiting_bytes_max
+    }
+
+    fn make_room(&mut self, hands: &Hands, lane: LaneId, size: u64, shed: &mut u64) -> bool {
+        if !self.could_fit(lane, size) {
             return false;
         }
+        let Lane { bounds, .. } = self.lanes[&lane];
         let waits = |model: &Self, lane| (model.number(lane, Where::Waiting) + 1, model.bytes(lane) + size);
         loop {
             let (rows, bytes) = waits(self, Some(lane));
@@ -712,8 +722,9 @@ impl Model {
         for letter in &letters {
             self.deliveries.get_mut(letter).unwrap().place = Where::Forgotten;
         }
+        let full_page = letters.len() == usize::try_from(forget.max).unwrap();
         let rows = letters.len().try_into().unwrap();
-        Reply::Dropped { rows, more: rows == u64::from(forget.max) }
+        Reply::Forgotten { rows, last: letters.last().copied().filter(|_| full_page) }
     }
 }
 

@@ -272,7 +272,9 @@ impl Wish {
             Self::Redrive { lane, max } => {
                 Command::Redrive(Redrive { which: which(*lane), after: None, max: *max })
             }
-            Self::Forget { lane, max } => Command::Forget(Forget { which: which(*lane), max: *max }),
+            Self::Forget { lane, max } => {
+                Command::Forget(Forget { which: which(*lane), after: None, max: *max })
+            }
             Self::Shed { lane, max } => Command::Shed(Shed { lane: LaneId(*lane), max: *max }),
             Self::Sweep { max } => Command::Sweep(Sweep { max: *max }),
             Self::Bounds { lane, bounds } => {

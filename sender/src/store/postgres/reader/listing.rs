@@ -4,11 +4,12 @@ use tokio_postgres::Row;
 
 use super::Read;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::sign::Keys;
 use crate::store::command::{Attempt, Body};
 use crate::store::lane::Secret;
 use crate::store::postgres::ledger::read_bounds;
 use crate::store::postgres::link::{Link, Value};
-use crate::store::postgres::values::{Bits, Count, int};
+use crate::store::postgres::values::{Bits, Count, int, size};
 use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
 
 /// A page of rows, and where the next one begins.
@@ -83,8 +84,8 @@ pub(super) fn subscriber(sql: &Link, which: &Whom) -> Read<Option<Subscriber>> {
 pub(super) fn secrets(sql: &Link, lane: LaneId, now: StoreTime) -> Read<Vec<LiveSecret>> {
     let query =
         "SELECT secret, created, retires FROM secrets WHERE lane = $1 AND (retires IS NULL OR retires > $2)
-        ORDER BY id DESC";
-    all(sql, query, &[&lane, &now], |row| {
+        ORDER BY id DESC LIMIT $3";
+    all(sql, query, &[&lane, &now, &int(size(Keys::COUNT_MAX))], |row| {
         Ok(LiveSecret {
             secret: Secret::new(row.try_get::<_, &str>(0)?),
             created: row.try_get(1)?,
@@ -161,12 +162,21 @@ pub(super) fn delivery(sql: &Link, delivery: DeliveryId) -> Read<Option<Delivery
     sql.first(delivery!("WHERE d.delivery = $1"), &[&delivery])?.as_ref().map(read_delivery).transpose()
 }
 
-pub(super) fn deliveries_of_event(sql: &Link, event: &str, max: u32) -> Read<Vec<Delivery>> {
+pub(super) fn deliveries_of_event(
+    sql: &Link,
+    event: &str,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Read<Rows<Delivery>> {
+    let after = place.map_or(0, |at| at[0]);
     let query = delivery!(
         "WHERE d.delivery IN (SELECT unnest(n.deliveries) FROM events n WHERE n.id = $1
-         AND (n.in_part OR n.event = (SELECT max(event) FROM events WHERE id = $1))) ORDER BY d.delivery LIMIT $2"
+         AND (n.in_part OR n.event = (SELECT max(event) FROM events WHERE id = $1))) AND d.delivery > $3
+         ORDER BY d.delivery LIMIT $2"
     );
-    all(sql, query, &[&event, &i64::from(max)], read_delivery)
+    let rows = all(sql, query, &[&event, &i64::from(max), &int(after)], read_delivery)?;
+    let next = last_if_full(&rows, max, |row| [row.delivery.0, 0]);
+    Ok((rows, next))
 }
 
 pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {

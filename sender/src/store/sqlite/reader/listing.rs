@@ -4,8 +4,9 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::damaged::or_least;
 use super::super::event_id::{EventId, Kept};
-use super::super::values::{Bits, int};
+use super::super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::sign::Keys;
 use crate::store::command::{Attempt, Body};
 use crate::store::lane::{Bounds, Secret};
 use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
@@ -77,9 +78,9 @@ pub(super) fn subscriber(sql: &Connection, which: &Whom) -> Result<Option<Subscr
 pub(super) fn secrets(sql: &Connection, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>> {
     sql.prepare_cached(
         "SELECT secret, created, retires FROM secrets WHERE lane = ?1 AND (retires IS NULL OR retires > ?2)
-         ORDER BY id DESC",
+         ORDER BY id DESC LIMIT ?3",
     )?
-    .query_map(params![lane, now], |row| {
+    .query_map(params![lane, now, int(size(Keys::COUNT_MAX))], |row| {
         Ok(LiveSecret {
             secret: Secret::new(row.get::<_, Box<str>>(0)?),
             created: row.get(1)?,
@@ -166,15 +167,24 @@ pub(super) fn delivery(sql: &Connection, delivery: DeliveryId) -> Result<Option<
         .optional()
 }
 
-pub(super) fn deliveries_of_event(sql: &Connection, event: &str, max: u32) -> Result<Vec<Delivery>> {
-    sql.prepare_cached(&format!(
-        "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1
-         AND (e.in_part IS NOT NULL OR e.event = (SELECT max(event) FROM events WHERE id = ?1))
-         AND d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
-         ORDER BY d.delivery LIMIT ?2"
-    ))?
-    .query_map(params![EventId::new(event), max], read_delivery)?
-    .collect()
+pub(super) fn deliveries_of_event(
+    sql: &Connection,
+    event: &str,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<Rows<Delivery>> {
+    let from = place.map_or(0, |at| at[0].saturating_add(1));
+    let rows: Vec<Delivery> = sql
+        .prepare_cached(&format!(
+            "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1
+             AND (e.in_part IS NOT NULL OR e.event = (SELECT max(event) FROM events WHERE id = ?1))
+             AND d.event = e.event AND d.delivery >= max(e.first_delivery, ?3)
+             AND d.delivery < e.first_delivery + e.deliveries ORDER BY d.delivery LIMIT ?2"
+        ))?
+        .query_map(params![EventId::new(event), max, int(from)], read_delivery)?
+        .collect::<Result<_>>()?;
+    let next = last_if_full(&rows, max, |row| [row.delivery.0, 0]);
+    Ok((rows, next))
 }
 
 pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>> {
