@@ -2,10 +2,11 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 /// The longest that a command may take.
@@ -37,7 +38,7 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
         .stderr(Stdio::null());
     let unrun = |error: std::io::Error| format!("`{command}` could not be run: {error}");
     let mut child = shell.spawn().map_err(unrun)?;
-    let mut group = Group::of(&child);
+    let mut group = Group::of(child.id());
     let ended = timeout(COMMAND_LIMIT, child.wait()).await;
     let ended =
         ended.map_err(|_| format!("`{command}` was not over within {} s", COMMAND_LIMIT.as_secs()))?;
@@ -53,8 +54,8 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
 struct Group(Option<Pid>);
 
 impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    fn of(leader: Option<u32>) -> Self {
+        Self(leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
     }
 }
 
@@ -91,16 +92,39 @@ impl Drop for Broken<'_> {
         if self.mended {
             return;
         }
-        // The run was interrupted: nobody waits any more, and nobody could be told if this failed.
-        let mut shell = std::process::Command::new("sh");
-        shell.process_group(0).arg("-c").arg(self.mend).stdin(Stdio::null()).stdout(Stdio::null());
-        let _unheard = shell.status();
+        // The run was interrupted: nobody could be told if this failed.
+        run_unheard(self.mend, COMMAND_LIMIT);
+    }
+}
+
+/// Runs a command where nothing can be awaited, and kills it with all that it started if it is not over within the limit.
+fn run_unheard(command: &str, limit: Duration) {
+    let mut shell = std::process::Command::new("sh");
+    shell.process_group(0).arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null());
+    let Ok(mut child) = shell.spawn() else { return };
+    let mut group = Group::of(Some(child.id()));
+    let (tell, ended) = mpsc::channel();
+    // It goes on until the command has ended, also where that has to be killed: else a zombie would be left.
+    let waiter = std::thread::Builder::new().spawn(move || {
+        let _unheard = child.wait();
+        // After the limit nobody listens.
+        let _ = tell.send(());
+    });
+    if waiter.is_ok() && ended.recv_timeout(limit).is_ok() {
+        // What it has started may go on.
+        group.0 = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether a process lives: killed, it is gone or a zombie, as soon as the kernel comes to it.
+    fn lives(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    }
 
     #[tokio::test]
     async fn what_a_command_starts_is_of_no_group_of_ours() {
@@ -123,13 +147,20 @@ mod tests {
         };
         giving_up.abort();
         assert!(giving_up.await.unwrap_err().is_cancelled());
-        // Killed, it is gone or a zombie, as soon as the kernel comes to it.
-        let lives = || {
-            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-        };
-        while lives() {
+        while lives(&child) {
             tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_command_that_mends_and_does_not_end_is_given_up_with_all_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("child");
+        // Long enough for the shell to begin, and far shorter than it takes.
+        run_unheard(&format!("sleep 600 & echo $! >{}; wait", path.display()), Duration::from_secs(2));
+        let child = std::fs::read_to_string(path).unwrap();
+        while lives(child.trim()) {
+            std::thread::yield_now();
         }
     }
 

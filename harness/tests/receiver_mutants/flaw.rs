@@ -103,6 +103,7 @@ flaws! {
     EndlessBody, "limit.endless", "buffers bodies of any length";
     OneAtATime, "limit.slow", "serves one connection after another";
     Patient, "limit.slow", "waits for ever";
+    PatientWithHeads, "limit.slow", "has a deadline for bodies, and none for heads";
     Unpacks, "limit.gzip", "unpacks whatever comes, in 64 MB of memory";
     UnpacksDeflate, "limit.gzip", "unpacks deflate, in 64 MB of memory";
     UnpacksZstd, "limit.gzip", "unpacks zstd, in 64 MB of memory";

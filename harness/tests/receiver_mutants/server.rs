@@ -134,7 +134,11 @@ impl Server {
             if bytes.len() > head_max {
                 return Err(Some(431));
             }
-            self.more(stream, &mut bytes, watch)?;
+            // What can't become a request any more is refused at once, as by parsers that go along.
+            if !may_begin(&bytes) {
+                return Err(Some(400));
+            }
+            self.more(stream, &mut bytes, watch, self.has(Flaw::PatientWithHeads))?;
         };
         let (method, path, headers) = head(&bytes[..end]).ok_or(Some(400))?;
         let mut request = Request { method, path, headers, body: Vec::new() };
@@ -158,7 +162,7 @@ impl Server {
                     Chunks::More if rest.len() > limit.saturating_mul(8) || payload(&rest) > limit => {
                         return Err(Some(413));
                     }
-                    Chunks::More => self.more(stream, &mut rest, watch)?,
+                    Chunks::More => self.more(stream, &mut rest, watch, false)?,
                     Chunks::Broken => return Err(Some(400)),
                 }
             }
@@ -169,16 +173,23 @@ impl Server {
             return Err(Some(413));
         }
         while rest.len() < length {
-            self.more(stream, &mut rest, watch)?;
+            self.more(stream, &mut rest, watch, false)?;
         }
         rest.truncate(length);
         request.body = rest;
         Ok(request)
     }
 
-    fn more(&self, stream: &mut TcpStream, bytes: &mut Vec<u8>, watch: Watch) -> Result<(), Option<u16>> {
+    fn more(
+        &self,
+        stream: &mut TcpStream,
+        bytes: &mut Vec<u8>,
+        watch: Watch,
+        is_patient: bool,
+    ) -> Result<(), Option<u16>> {
         let left = READ_LIMIT.checked_sub(watch.passed()).filter(|left| !left.is_zero());
-        let left = if self.has(Flaw::Patient) { None } else { Some(left.ok_or(Some(408))?) };
+        let is_patient = is_patient || self.has(Flaw::Patient);
+        let left = if is_patient { None } else { Some(left.ok_or(Some(408))?) };
         let _set = stream.set_read_timeout(left);
         let mut buffer = [0; 64 * 1024];
         match stream.read(&mut buffer) {
@@ -384,6 +395,13 @@ impl Request {
 }
 
 type Head = (String, String, Vec<(String, Vec<u8>)>);
+
+/// Whether what has come of a request line may still become one.
+fn may_begin(bytes: &[u8]) -> bool {
+    let is_whole = bytes.contains(&b'\n');
+    let version = bytes.split(|byte| *byte == b' ').nth(2);
+    is_whole || version.is_none_or(|version| b"HTTP/1.1\r".starts_with(version))
+}
 
 fn head(bytes: &[u8]) -> Option<Head> {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
