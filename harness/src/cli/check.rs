@@ -79,7 +79,8 @@ fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8,
     let by = arguments.scenario.as_deref();
     let (scenario, trace) = read(path, by)?;
     let judgement = arguments.gate.judge(selection, &scenario, &trace);
-    let code = exit::code(judgement.status);
+    let ended = trace.trailer.as_ref().map(|trailer| trailer.ended);
+    let code = exit::of_run(exit::code(judgement.status), ended);
     let report = Report::new(&scenario, &trace, judgement, repeat(path, by, &arguments.gate));
     match arguments.forms.show(&report) {
         Ok(()) => Ok((code, report)),

@@ -7,8 +7,9 @@ use clap::Args;
 
 use super::exit::{REGRESSION, USAGE, refuse, worse};
 use super::forms;
-use super::out::{line, say};
+use super::out::{one_line, say};
 use crate::report::compare::{Allowed, Difference, compare_all, missing};
+use crate::report::in_one_line;
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]
@@ -47,12 +48,13 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     tell(&gone);
     let comparison = compare_all(&base, &new, allowed);
     for scenario in &comparison.unknown {
+        let scenario = in_one_line(scenario);
         say(format_args!("{} has no run of {scenario}: not compared", arguments.base.display()));
     }
     for (scenario, difference) in &comparison.compared {
         tell(difference);
         let (bad, good) = (difference.regressions.len(), difference.improvements.len());
-        line(format_args!("{scenario}: {bad} worse, {good} better"));
+        one_line(format_args!("{scenario}: {bad} worse, {good} better"));
     }
     let gone = if gone.regressions.is_empty() { 0 } else { REGRESSION };
     ExitCode::from(worse(comparison.code(), gone))
@@ -65,6 +67,6 @@ fn tell(difference: &Difference) {
         ("allowed", &difference.allowed),
     ];
     for (word, whats) in rows {
-        whats.iter().for_each(|what| line(format_args!("{word} {what}")));
+        whats.iter().for_each(|what| one_line(format_args!("{word} {what}")));
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::exit::{HARNESS, USAGE, refuse};
+use super::exit::{HARNESS, INTERRUPTED, USAGE, refuse};
 use super::interrupt::interrupts;
 use super::out::line;
 use super::reach::ReachArgs;
@@ -28,7 +28,7 @@ Examples:
   ACME_TOKEN=… hookproof driver check acme.toml --json
 
 Exit codes: 0 it works, 1 deliveries or signatures are not right, 4 the sender could not be started or refused a call,
-64 the file has mistakes.")]
+64 the file has mistakes, 130 somebody ended it.")]
 pub(super) struct Check {
     /// The driver file
     #[arg(value_name = "FILE")]
@@ -77,7 +77,7 @@ fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
             rehearsal = rehearse(file, options, interrupts.first) => rehearsal.map_err(|error| {
                 (if error.is_askers() { USAGE } else { HARNESS }, error.to_string())
             }),
-            _ = interrupts.second => Err((HARNESS, "interrupted".to_owned())),
+            _ = interrupts.second => Err((INTERRUPTED, "interrupted".to_owned())),
         }
     });
     runtime.shutdown_background();

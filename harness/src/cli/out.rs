@@ -3,12 +3,22 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
-use crate::report::visible;
+use crate::report::{in_one_line, visible};
 
 /// Says something on stderr. Where nobody reads it any more, nobody is told so: what a command found out is in its exit code
 /// and in its files, and neither may be lost over it.
 pub(super) fn say(text: impl Display) {
-    let _unread = writeln!(io::stderr().lock(), "{}", visible(&text.to_string()));
+    let _unread = writeln!(io::stderr().lock(), "{}", unobeyed(&visible(&text.to_string())));
+}
+
+/// A text with a mark before each line that a CI runner would obey as a command, since it begins with `::`: part of what is
+/// told was written by others.
+fn unobeyed(text: &str) -> String {
+    let marked = |line: &str| {
+        let mark = if line.trim_start().starts_with("::") { "| " } else { "" };
+        format!("{mark}{line}")
+    };
+    text.split('\n').map(marked).collect::<Vec<_>>().join("\n")
 }
 
 /// What came of writing to stdout. A reader that has seen enough, such as `head`, is no failure.
@@ -22,6 +32,11 @@ pub(super) fn line(text: impl Display) {
     if let Err(error) = written(writeln!(io::stdout().lock(), "{text}")) {
         say(format_args!("hookproof: writing to stdout: {error}"));
     }
+}
+
+/// Writes a text that others wrote in part: as one line, in which nothing steers the terminal, and which no CI runner obeys.
+pub(super) fn one_line(text: impl Display) {
+    line(unobeyed(&in_one_line(&text.to_string())));
 }
 
 /// A word as a shell reads it back.
@@ -43,6 +58,17 @@ mod tests {
         assert!(written(Err(ErrorKind::BrokenPipe.into())).is_ok());
         assert!(written(Err(ErrorKind::StorageFull.into())).is_err());
         assert!(written(Ok(())).is_ok());
+    }
+
+    #[test]
+    fn no_line_is_a_command_to_a_runner() {
+        let rows = [
+            ("hookproof: a::b\n", "hookproof: a::b\n"),
+            ("::error ::a\n  ::warning ::b\nc", "| ::error ::a\n|   ::warning ::b\nc"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(unobeyed(text), expected);
+        }
     }
 
     #[test]

@@ -43,8 +43,8 @@ Launch questions, --with: kill, restart, stop, disk-full and lock-database @peak
 (stop@30s 10s); NAME down LENGTH, from the peak or, as in 'partner-b down 10min@1min', from a moment; NAME answers LENGTH.
 Moments count from the beginning of the traffic.
 
-Into --out go the page, plan.json, patch.toml (what to raise, for --patch), and partners/NAME.md, a sheet for each partner that
-says what they will see.")]
+Into a folder of the scenario's name below --out go the page, plan.json, patch.toml (what to raise, for --patch), and
+partners/NAME.md, a sheet for each partner that says what they will see.")]
 pub(super) struct Asks {
     /// The launch, as a scenario
     #[arg(value_name = "SCENARIO")]
@@ -88,8 +88,8 @@ pub(super) struct Asks {
 /// What is to be otherwise than the scenario says.
 #[derive(Args, Debug)]
 struct Instead {
-    /// Take subscribers and their measured latencies from a sender's database
-    #[arg(long, value_name = "DATABASE")]
+    /// Take subscribers and their measured latencies from a sender's SQLite file, not from a server
+    #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Play real traffic: CSV or JSON Lines with time,type,key,bytes
     #[arg(long, value_name = "FILE")]

@@ -257,9 +257,9 @@ impl Run {
             return Err(Failure { code: HARNESS, why: format!("the run broke off: {error}") });
         }
         Ok(match played.ended {
+            // Somebody ended it just now.
             Ended::Interrupted => INTERRUPTED,
-            Ended::SenderGone => exit::worse(code, UNREACHABLE),
-            Ended::Done => code,
+            ended => exit::of_run(code, Some(ended)),
         })
     }
 
@@ -326,7 +326,9 @@ impl Run {
         }
         for (scenario, difference) in comparison.compared {
             let lines = difference.regressions.iter();
-            lines.for_each(|line| say(format_args!("{scenario}: worse than before: {line}")));
+            lines.for_each(|line| {
+                say(format_args!("{scenario}: worse than before: {}", report::in_one_line(line)));
+            });
             found.regressions.insert(scenario, difference.regressions);
         }
         if code == exit::INCONCLUSIVE {

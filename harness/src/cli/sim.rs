@@ -37,7 +37,8 @@ Examples:
 
 With --seeds every seed also moves the faults, leaves some out, adds others, and stretches latencies. It is judged by
 every rule; figures of the undisturbed scenario (how late, how much of a rate) are not held against it. A failure prints its seed,
-its witness, and the one command that repeats it.")]
+its witness, and the one command that repeats it. Reports (--json, --junit and the others) are of runs that are judged one by
+one: not with --seeds or --figures.")]
 pub(super) struct Sim {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]

@@ -4,6 +4,9 @@
 # With a port, the server is reached over TLS there alone; the key and the certificate come first on standard input, up to an
 # empty line. With the folder of a first server, which runs, it is a standby that follows that one.
 set -eu
+# A word to a harness that is gone must fail, so that the script tidies up at its end: a signal would end it at once. PostgreSQL's
+# programs ignore this signal by themselves.
+trap '' PIPE
 # Root may start no server, nor, in some containers, send signals to one of somebody else.
 [ "$(id -u)" != 0 ] || exec setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups sh -c "$0" "$0" "$@"
 umask 077

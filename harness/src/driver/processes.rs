@@ -23,7 +23,7 @@ pub use ending::{Blow, Undone};
 /// How long between two questions whether a process is ready.
 const READY_PAUSE_NS: u64 = 10_000_000;
 
-/// All processes of a sender. Dropped, they are killed.
+/// All processes of a sender. Dropped, they are killed; but a sender that runs apart ends with [`Processes::stop`] alone.
 #[derive(Debug)]
 pub struct Processes {
     workers: Vec<Worker>,

@@ -152,7 +152,8 @@ fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Resu
     Ok(curve)
 }
 
-/// How far it was followed.
+/// How far a seed was followed.
+#[derive(Default)]
 struct Stretch {
     edge: Edge,
     /// What was not met at the least load that failed.
@@ -173,11 +174,35 @@ fn stretch(
 ) -> Result<Stretch, SimError> {
     // Less than a recording, or a part of one more, can't be played.
     let unit = if is_coarse(scenario) { AS_IT_STANDS } else { 1 };
-    let mut seen = Edge { holds: None, fails: None };
-    let (mut breaks, mut curve) = (Vec::new(), Vec::new());
     let (start, step) = near.map_or((AS_IT_STANDS, DOUBLE), |near| (near, NEAR));
-    let found = edge(start / unit, step, |units| {
-        let thousandths = units * unit;
+    let mut seen = Stretch::default();
+    let found = edge(start / unit, step, |units| seen.holds(scenario, judge, present, seed, units * unit));
+    let mut tried = vec![found.map(drop)];
+    // A search that begins beside the traffic as it stands may step over it, and whether that holds is what is asked first.
+    if seen.edge.leaves_open(AS_IT_STANDS) {
+        tried.push(seen.holds(scenario, judge, present, seed, AS_IT_STANDS).map(drop));
+    }
+    for outcome in tried {
+        match outcome {
+            Ok(()) => {}
+            // Only more than this traffic can be too much, or as much of it by chance: it was simulated with the first seed.
+            Err(SimError::Schedule(ScheduleError::TooMany)) => seen.too_many = true,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(seen)
+}
+
+impl Stretch {
+    /// Whether it holds at one load, which is noted.
+    fn holds(
+        &mut self,
+        scenario: &Scenario,
+        judge: &Judge<'_>,
+        present: &Figures,
+        seed: u64,
+        thousandths: u64,
+    ) -> Result<bool, SimError> {
         let broken = if let Some(breach) = judge.surely_breaks(present, thousandths) {
             vec![breach]
         } else {
@@ -185,22 +210,39 @@ fn stretch(
             let scaled = scaled(scenario, thousandths);
             let figures = if is_present { None } else { Some(judge.figures(&scaled, Some(seed))?) };
             let (broken, point) = judged(&scaled, thousandths, figures.as_ref().unwrap_or(present), judge);
-            curve.push(point);
+            self.curve.push(point);
             broken
         };
         let holds = broken.is_empty();
         if holds {
-            seen.holds = seen.holds.max(Some(thousandths));
-        } else if seen.fails.is_none_or(|fails| thousandths < fails) {
-            (seen.fails, breaks) = (Some(thousandths), broken);
+            self.edge.holds = self.edge.holds.max(Some(thousandths));
+        } else if self.edge.fails.is_none_or(|fails| thousandths < fails) {
+            (self.edge.fails, self.breaks) = (Some(thousandths), broken);
         }
-        Ok::<bool, SimError>(holds)
-    });
-    let too_many = match found {
-        Ok(_) => false,
-        // Only more than this traffic can be too much: that much was simulated before.
-        Err(SimError::Schedule(ScheduleError::TooMany)) => true,
-        Err(error) => return Err(error),
-    };
-    Ok(Stretch { edge: seen, breaks, curve, too_many })
+        Ok(holds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::machine::Machine;
+    use crate::sim::Options;
+
+    #[test]
+    fn a_search_that_begins_beside_the_traffic_as_it_stands_says_whether_that_holds() {
+        // Nobody is owed anything: the machine alone decides, which takes one event less than there are.
+        let text = "name = \"beside\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1000/s\"\nlasts = \"3s\"\n\
+                    [[subscriber]]\nname = \"a\"\nevents = [\"nothing.of.that\"]\n";
+        let scenario = Scenario::from_text(text, "beside.toml").unwrap();
+        let (machine, options) =
+            (Machine { carries_per_second: Some(999), ..Machine::default() }, Options::default());
+        let judge = Judge { slos: &[], machine: &machine, body_bytes: 0, options: &options };
+        let present = judge.figures(&scenario, None).unwrap();
+        assert_eq!(present.busiest_offered.count, 1_000);
+        // From 980 it goes over 1,019 to 999, and that is near enough.
+        let seen = stretch(&scenario, &judge, &present, scenario.seed + 1, Some(980)).unwrap();
+        assert_eq!((seen.edge.holds, seen.edge.fails), (Some(999), Some(1_000)), "1,000 was stepped over");
+        assert!(seen.curve.iter().all(|point| point.load != 1_000 || !point.holds));
+    }
 }

@@ -1,5 +1,7 @@
 //! The machine as a limit like any other: what it carries, beside what a load asks of it. Pure; it is measured elsewhere.
 
+use hookproof_sender::dispatch::BODY_BYTES_MAX;
+use hookproof_sender::engine::contract::IN_FLIGHT_MAX;
 use serde::Serialize;
 
 use super::scale::{AS_IT_STANDS, times};
@@ -60,20 +62,35 @@ const CARRIED: &str = "requests or events in a second";
 
 /// A row that is held: its body, and about so much around it.
 const AROUND_BYTES: u64 = 512;
-/// What a lane holds of deliveries that it has not sent, at most.
-const HELD_MAX: u64 = 256;
+/// What all lanes of a process are to hold together of deliveries that they have not sent: HELD in the sender's engine/lanes.rs.
+const HELD: u64 = 32_768;
+/// What each of them holds of these: at least WINDOW_LEAST there, and at most WINDOW_MAX in engine/lane.rs.
+const HELD_BY_LANE: (u64, u64) = (4, 256);
+/// Attempts that a process has under way, beside one for each lane: `Limits::default` in engine/machine.rs.
+const ATTEMPTS_MAX: u64 = 10_000;
+
+/// What the processes of a sender hold of deliveries at most, in bytes, with their lanes spread evenly.
+fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
+    let (lanes, processes) = (scenario.subscribers.len() as u64, u64::from(scenario.sender.workers.max(1)));
+    let (least, most) = HELD_BY_LANE;
+    let unsent = (HELD / lanes.div_ceil(processes).max(1)).clamp(least, most).saturating_mul(lanes);
+    let in_flight = |one: &Subscriber| u64::from(one.limit.in_flight.unwrap_or(IN_FLIGHT_MAX));
+    let allowed: u64 = scenario.subscribers.iter().map(in_flight).sum();
+    let under_way = allowed.min(ATTEMPTS_MAX * processes + lanes);
+    let rows = unsent.saturating_add(under_way);
+    let bodies = rows.saturating_mul(body_bytes).min(BODY_BYTES_MAX * processes);
+    bodies.saturating_add(rows.saturating_mul(AROUND_BYTES))
+}
 
 impl Load {
     /// Of a scenario as it was simulated.
     #[must_use]
     pub fn of(scenario: &Scenario, figures: &Figures, body_bytes: u64) -> Self {
-        let held = |one: &Subscriber| HELD_MAX + u64::from(one.limit.in_flight.unwrap_or(1_000));
-        let rows: u64 = scenario.subscribers.iter().map(held).sum();
         Self {
             peak_per_second: figures.busiest.count,
             peak_events: figures.busiest_offered.count,
             database_bytes: figures.database_bytes,
-            memory_bytes: rows.saturating_mul(body_bytes + AROUND_BYTES),
+            memory_bytes: held_bytes(scenario, body_bytes),
         }
     }
 
@@ -157,9 +174,37 @@ impl Need {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::simulated;
+    use crate::sim::Options;
 
     const LOAD: Load =
         Load { peak_per_second: 50, peak_events: 120, database_bytes: 3 << 20, memory_bytes: 2 << 20 };
+
+    /// What is held for so many subscribers, each with this beside its name, by so many processes.
+    fn held(count: usize, subscriber: &str, processes: u32, body_bytes: u64) -> u64 {
+        let text = format!(
+            "name = \"held\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n{subscriber}"
+        );
+        let mut scenario = Scenario::from_text(&text, "held.toml").unwrap();
+        let figures = simulated(&scenario, &Options::default()).unwrap().figures;
+        scenario.subscribers = vec![scenario.subscribers[0].clone(); count];
+        scenario.sender.workers = processes;
+        Load::of(&scenario, &figures, body_bytes).memory_bytes
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_as_the_sender_bounds_it() {
+        const SMALL: &str = "limit = { rate = \"10/s\", burst = 5, in_flight = 4 }\n";
+        assert_eq!(held(1, SMALL, 1, 1_000), (256 + 4) * 1_512, "one lane holds all that a lane may");
+        assert_eq!(held(1, "", 1, 1_000), (256 + 10_000) * 1_512, "it is told ten thousand in flight");
+        // As many lanes share what a process holds: four each, and ten thousand attempts beside one for each lane.
+        let rows = 10_000 * 4 + 20_000;
+        assert_eq!(held(10_000, SMALL, 1, 1_000), rows * 1_512);
+        assert_eq!(held(10_000, SMALL, 1, 256 << 10), (1 << 30) + rows * 512, "a gigabyte of bodies");
+        // 5,000 lanes of a process hold six each.
+        let rows = 10_000 * 6 + 30_000;
+        assert_eq!(held(10_000, SMALL, 2, 256 << 10), (2 << 30) + rows * 512, "and of each process");
+    }
 
     fn told(machine: &Machine) -> Vec<String> {
         machine.breaches(&LOAD).iter().map(|one| format!("{}: {}", one.objective, one.figure)).collect()

@@ -12,7 +12,7 @@ pub const DOUBLE: u64 = 1_000;
 pub const NEAR: u64 = 40;
 
 /// Where it stops to hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// The last that held; none if nothing down to the sixty-fourth part did.
     pub holds: Option<u64>,
@@ -21,6 +21,11 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// Whether nothing that was tried says if it holds there.
+    pub(super) fn leaves_open(&self, at: u64) -> bool {
+        self.holds.is_none_or(|held| held < at) && self.fails.is_none_or(|failed| failed > at)
+    }
+
     fn note(&mut self, at: u64, holds: bool) {
         let side = if holds { &mut self.holds } else { &mut self.fails };
         *side = Some(at);
@@ -76,6 +81,22 @@ mod tests {
         };
         let Ok(edge) = edge(start, step, holds);
         (edge, asked)
+    }
+
+    #[test]
+    fn what_lies_between_what_held_and_what_failed_is_open() {
+        let rows = [
+            (Some(991), Some(1_001), true),
+            (Some(1_000), Some(1_009), false),
+            (Some(980), Some(1_000), false),
+            (Some(838), None, true),
+            (None, Some(1_527), true),
+            (None, Some(995), false),
+            (Some(1_200), None, false),
+        ];
+        for (holds, fails, expected) in rows {
+            assert_eq!(Edge { holds, fails }.leaves_open(1_000), expected, "{holds:?} {fails:?}");
+        }
     }
 
     proptest! {

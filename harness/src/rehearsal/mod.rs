@@ -13,6 +13,7 @@ use crate::driver::{
     Subscription, log_path,
 };
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
+use crate::exit::{INTERRUPTED, UNREACHABLE, worse};
 use crate::run::{Interrupt, RunError, here, scheme};
 use crate::scenario::{Durability, SECOND, Scenario};
 use crate::trace::Recorder;
@@ -118,12 +119,13 @@ pub async fn rehearse(
     };
     let broken_off = tokio::select! {
         () = stand.play(&mut processes) => None,
-        () = clock.pass(WITHIN_NS) => Some("a minute is over"),
-        Ok(_) = interrupt.wait_for(|wanted| *wanted) => Some("interrupted"),
+        () = clock.pass(WITHIN_NS) => Some(("a minute is over", UNREACHABLE)),
+        Ok(_) = interrupt.wait_for(|wanted| *wanted) => Some(("interrupted", INTERRUPTED)),
     };
     drop(stand);
-    if let Some(why) = broken_off {
+    if let Some((why, code)) = broken_off {
         rehearsal.failed("end", why.to_owned(), api.last(), true);
+        rehearsal.code = worse(rehearsal.code, code);
     }
     take_back(&api, &mut processes, &mut rehearsal).await;
     endpoints.close().await;

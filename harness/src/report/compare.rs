@@ -114,7 +114,8 @@ fn same_thing(base: &[Report], new: &[Report], allowed: &[Allowed], difference: 
     }
 }
 
-/// The worst verdict that a check got.
+/// The worst verdict that a check got, whatever the order of the runs. Not applicable is worse than a pass on both sides: a
+/// check that one of the newer runs leaves out is a difference, and one that varied before may vary as it did.
 fn worst<'a>(reports: &'a [Report], id: &str) -> Option<&'a Verdict> {
     let found =
         reports.iter().filter_map(|one| one.judgement.verdicts.iter().find(|verdict| verdict.id == id));
@@ -160,17 +161,20 @@ fn verdicts(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &m
 /// How bad a verdict is.
 const fn rank(status: Status) -> u8 {
     match status {
-        Status::Pass | Status::NotApplicable => 0,
-        Status::Warn => 1,
-        Status::Inconclusive => 2,
-        Status::Fail => 3,
-        Status::HarnessError => 4,
+        Status::Pass => 0,
+        Status::NotApplicable => 1,
+        Status::Warn => 2,
+        Status::Inconclusive => 3,
+        Status::Fail => 4,
+        Status::HarnessError => 5,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::report::SubscriberReport;
 
     type Change = fn(&mut Report);
 
@@ -226,6 +230,30 @@ mod tests {
     }
 
     #[test]
+    fn of_two_runs_the_worse_one_counts() {
+        let base = [run("pass", "0.4", 100)];
+        let slow = [100, 100_000].map(|ms| run("pass", "0.4", ms));
+        let worse = ["one latency p99: was 100 ms, is 100 s", "one latency max: was 100 ms, is 100 s"];
+        check(&base, &slow, &[], &worse);
+        let idle = ["0.4", "0.2"].map(|efficiency| run("pass", efficiency, 100));
+        check(&base, &idle, &[], &["efficiency: was 0.400, is 0.200"]);
+        // What varied so before is no difference.
+        check(&slow, &slow, &[], &[]);
+    }
+
+    #[test]
+    fn so_many_subscribers_are_compared_in_a_moment() {
+        let mut report = run("pass", "0.4", 100);
+        let one = report.subscribers[0].clone();
+        let named = |at: u32| SubscriberReport { name: format!("one-{at}"), ..one.clone() };
+        report.subscribers = (0..20_000).map(named).collect();
+        let clock = Clock::begun();
+        let reports = [report];
+        check(&reports, &reports, &[], &[]);
+        assert!(clock.now() < 60_000_000_000, "each figure is looked for among all of them");
+    }
+
+    #[test]
     fn efficiency_is_worse_when_it_is_lower() {
         let base = [run("pass", "0.481", 100)];
         check(&base, &[run("pass", "0.44", 100)], &[], &[]);
@@ -246,6 +274,19 @@ mod tests {
             &["rate.envelope: was pass, is fail"],
         );
         check(&base, &[run("inconclusive", "0.4", 100)], &[], &["rate.envelope: was pass, is inconclusive"]);
+    }
+
+    #[test]
+    fn the_order_of_runs_changes_nothing() {
+        let runs = |statuses: [&str; 2]| statuses.map(|status| run(status, "0.4", 100));
+        let (one, other) = (runs(["pass", "not-applicable"]), runs(["not-applicable", "pass"]));
+        let passed = [run("pass", "0.4", 100)];
+        for some in [&one, &other] {
+            check(&passed, some, &[], &["rate.envelope: was pass, is not applicable"]);
+            check(some, &passed, &[], &[]);
+            check(some, &one, &[], &[]);
+            check(some, &[run("warn", "0.4", 100)], &[], &["rate.envelope: was not applicable, is warn"]);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Figures of runs against those of older runs, beyond their noise.
 
+use std::collections::BTreeMap;
+
 use super::difference::{Allowed, Difference};
 use super::run::Report;
 use crate::check::verdict::show;
@@ -82,17 +84,12 @@ pub(super) struct Compared {
 pub(super) fn compared(base: &[Report], new: &[Report]) -> Vec<Compared> {
     let (before, now): (Vec<_>, Vec<_>) =
         (base.iter().map(figures_of).collect(), new.iter().map(figures_of).collect());
-    let values = |runs: &[Vec<Figure>], name: &str| {
-        let mut values: Vec<u64> =
-            runs.iter().flatten().filter(|one| one.name == name).map(|one| one.value).collect();
-        values.sort_unstable();
-        values
-    };
+    let (old, recent) = (by_name(&before), by_name(&now));
     let row = |figure: &Figure| {
         let Figure { name, unit, better, .. } = figure;
-        let (old, recent) = (values(&before, name), values(&now, name));
-        let (was, is) = median(&old).zip(median(&recent))?;
-        let (least, most) = band(&old, *unit);
+        let (old, recent) = (old.get(name.as_str())?, recent.get(name.as_str())?);
+        let (was, is) = median(old, *better).zip(median(recent, *better))?;
+        let (least, most) = band(old, *unit);
         let better = match (is < least, is > most) {
             (false, false) => None,
             (lower, _) => Some(lower == (*better == Better::Lower)),
@@ -102,6 +99,16 @@ pub(super) fn compared(base: &[Report], new: &[Report]) -> Vec<Compared> {
         Some(Compared { name: name.clone(), was, is, least, most, better, times })
     };
     before.first().into_iter().flatten().filter_map(row).collect()
+}
+
+/// The values of each figure in all runs of a side, sorted.
+fn by_name(runs: &[Vec<Figure>]) -> BTreeMap<&str, Vec<u64>> {
+    let mut values: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for figure in runs.iter().flatten() {
+        values.entry(&figure.name).or_default().push(figure.value);
+    }
+    values.values_mut().for_each(|values| values.sort_unstable());
+    values
 }
 
 /// Notes the figures that are worse or better than their noise explains.
@@ -116,9 +123,14 @@ pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], diff
     }
 }
 
-/// The middle one, or the lower of the two.
-fn median(sorted: &[u64]) -> Option<u64> {
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+/// The middle value; of two the worse one, so that one good run of two hides no bad one. It is the same for the older side,
+/// where it is told and decides nothing: the newer side's is held against the older side's band.
+fn median(sorted: &[u64], better: Better) -> Option<u64> {
+    let middle = match better {
+        Better::Lower => sorted.len() / 2,
+        Better::Higher => sorted.len().saturating_sub(1) / 2,
+    };
+    sorted.get(middle).copied()
 }
 
 /// Between which values a figure differs by noise alone.

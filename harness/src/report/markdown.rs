@@ -70,9 +70,9 @@ fn verdicts(text: &mut String, report: &Report) {
         let seen = plain(&format!("{}{}", verdict.sentence, first.unwrap_or_default()));
         let _ = writeln!(
             text,
-            "| {} | `{}` | {seen} | {} |",
+            "| {} | {} | {seen} | {} |",
             verdict.status,
-            verdict.id,
+            code_in_cell(&verdict.id),
             plain(remedy(&verdict.id))
         );
     }
@@ -139,6 +139,11 @@ fn code(text: &str) -> String {
     format!("{fence}{space}{text}{space}{fence}")
 }
 
+/// The same in a table, where a bar ends even code unless a backslash stands before it.
+fn code_in_cell(text: &str) -> String {
+    code(text).replace('|', "\\|")
+}
+
 /// Lines as a block of code.
 fn block(lines: &str) -> String {
     let fence = fence(lines, 3);
@@ -179,6 +184,7 @@ mod tests {
             assert_eq!(code(text), expected);
         }
         assert_eq!(block("a\n```\n@x"), "````text\na\n```\n@x\n````");
+        assert_eq!(code_in_cell("a|b` @x"), "`` a\\|b` @x ``");
     }
 
     #[test]

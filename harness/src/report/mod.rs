@@ -32,6 +32,6 @@ pub(crate) use page::{page, unjudged};
 pub use picture::picture;
 pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
 pub use table::{Colours, terminal, visible};
-pub(crate) use table::{columns, paint};
+pub(crate) use table::{columns, in_one_line, paint};
 pub use told::{html, html_unjudged};
 pub(crate) use told::{html_awaited, html_live};

@@ -32,7 +32,8 @@ impl Colours {
 #[must_use]
 pub fn terminal(report: &Report, colours: Colours) -> String {
     let mut text = String::new();
-    let width = report.judgement.verdicts.iter().map(|verdict| verdict.id.len()).max().unwrap_or(0);
+    let widths = report.judgement.verdicts.iter().map(|verdict| in_one_line(&verdict.id).chars().count());
+    let width = widths.max().unwrap_or(0);
     let order = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive, Status::Pass];
     for status in order {
         for verdict in report.judgement.verdicts.iter().filter(|verdict| verdict.status == status) {
@@ -45,7 +46,11 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         let _ = writeln!(
             text,
             "{:>14}  {} arrivals, {} delivered, {} dead; first attempt p50 {p50}, p95 {p95}, p99 {p99} ({})",
-            one.name, one.arrivals, one.delivered, one.dead, one.contract
+            in_one_line(&one.name),
+            one.arrivals,
+            one.delivered,
+            one.dead,
+            in_one_line(&one.contract)
         );
     }
     if report.subscribers.len() > 12 {
@@ -66,9 +71,15 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         let _ =
             writeln!(text, "{:>14}  the sender's API accepted {accepted}/s of {offered}/s offered", "sender");
     }
-    let word = paint(report.judgement.status, report.judgement.status.word(), colours);
-    let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, in_one_line(&report.judgement.sentence));
-    let _ = writeln!(text, "repeat: {}", report.repeat);
+    // The verdict of a trace without an end says by itself that it was cut short.
+    if let Some(why) = report.cut_short().filter(|_| report.ended.is_some()) {
+        let _ = writeln!(text, "{:>14}  this is no whole run: {why}", "-");
+    }
+    let judgement = &report.judgement;
+    let word = paint(judgement.status, judgement.status.word(), colours);
+    let (scenario, sentence) = (in_one_line(&report.scenario), in_one_line(&judgement.sentence));
+    let _ = writeln!(text, "\n{scenario}: {word}: {sentence}");
+    let _ = writeln!(text, "repeat: {}", in_one_line(&report.repeat));
     text
 }
 
@@ -85,7 +96,7 @@ fn not_applicable(text: &mut String, report: &Report) {
     }
     for (reason, ids) in reasons {
         let what = if reason.starts_with(DRIVER) { ids.join(", ") } else { format!("{} checks", ids.len()) };
-        let _ = writeln!(text, "{:>14}  {what}: {}", "-", in_one_line(reason));
+        let _ = writeln!(text, "{:>14}  {}: {}", "-", in_one_line(&what), in_one_line(reason));
     }
 }
 
@@ -114,13 +125,14 @@ pub fn visible(text: &str) -> String {
 }
 
 /// The same where a line is one line: what begins one may be a command to whoever reads the output, as CI runners do.
-fn in_one_line(text: &str) -> String {
+pub(crate) fn in_one_line(text: &str) -> String {
     visible(&text.replace('\n', " "))
 }
 
 fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
     let word = paint(verdict.status, &format!("{:>14}", verdict.status.word()), colours);
-    let _ = writeln!(text, "{word}  {:width$}  {}", verdict.id, in_one_line(&verdict.sentence));
+    let (id, sentence) = (in_one_line(&verdict.id), in_one_line(&verdict.sentence));
+    let _ = writeln!(text, "{word}  {id:width$}  {sentence}");
     if !matches!(verdict.status, Status::Fail | Status::Warn) {
         return;
     }

@@ -1,8 +1,10 @@
-//! What comes after a run, however it went: the dead letters are listed, and what it began at the sender is taken back.
+//! What comes after a run, however it went: the dead letters are listed, and what it began at the sender is taken back; also
+//! where it could not begin.
 
 use super::RunError;
 use super::emitter::Emission;
 use super::view::tell;
+use crate::clock::Clock;
 use crate::driver::{Api, Processes};
 use crate::scenario::Scenario;
 use crate::trace::{Dead, Record};
@@ -18,6 +20,19 @@ pub(super) fn tell_differences(api: &Api, said: usize) -> usize {
 pub(super) async fn tear_down(api: &Api) {
     for failed in api.tear_down().await {
         tell(&format!("after the run: {failed}"));
+    }
+}
+
+/// Ends what was begun for a run that could not begin, and stops the sender, which has `within` nanoseconds for that. Says what
+/// could not be undone.
+pub(super) async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
+    tear_down(api).await;
+    // Until the run begins its clock stands still, and no time would ever be up.
+    clock.begin();
+    let stopped = processes.stop(within).await;
+    processes.take_undone().iter().for_each(|undone| tell(&undone.to_string()));
+    if let Err(error) = stopped {
+        tell(&format!("the sender could not be stopped: {error}"));
     }
 }
 

@@ -3,6 +3,9 @@
 //! All arrivals are stamped by one thread, so that one heartbeat bounds how late any of them can be. It beats every
 //! [`BEAT_NS`]; two beats that are [`STALL_NS`] apart are a stall, which goes to the trace. A thread that is stopped, starved
 //! of its core or too busy to come round is the same here: what came in meanwhile was stamped late.
+//!
+//! With each beat it looks at the machine's wall clock, by which the sender goes and the harness's own clock does not. If it is
+//! [`SET_NS`] from where it was, somebody set it, or the machine was suspended: that goes to the trace as well.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -12,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{Clock, Recorder};
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::trace::{ENDPOINTS, Record, Stall};
+use crate::trace::{ClockSet, ENDPOINTS, Record, Stall};
 
 /// How often it beats.
 const BEAT_NS: u64 = 4_000_000;
@@ -20,6 +23,12 @@ const BEAT_NS: u64 = 4_000_000;
 pub(super) const STALL_NS: u64 = 12_000_000;
 /// Stalls that are recorded one by one; what comes later is recorded as one.
 const STALLS_MAX: usize = 10_000;
+
+/// A wall clock so far from where it was has been set. A daemon that keeps it right sets it if it is off by 0.4 s or more
+/// (systemd-timesyncd); a smaller difference it makes good little by little, on both clocks alike.
+const SET_NS: u64 = 250_000_000;
+/// How often that is recorded: after the first time nobody goes by the clock any more.
+const SETS_MAX: usize = 100;
 
 /// The thread. Dropped, it ends, and everything on it.
 pub(super) struct EndpointThread {
@@ -69,13 +78,18 @@ impl Drop for EndpointThread {
 /// Beats until told to stop.
 async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver<()>) {
     let mut beats = Beats { last: clock.now(), kept: 0, rest: None };
+    let mut wall = WallLooks::default();
     loop {
         tokio::select! {
             _ = &mut stopped => break,
             () = clock.pass(BEAT_NS) => {}
         }
-        if let Some(stall) = beats.at(clock.now()) {
+        let now = clock.now();
+        if let Some(stall) = beats.at(now) {
             recorder.keep(Record::Stall(stall));
+        }
+        if let Some(set) = wall.at(now, clock.wall_ahead_ns()) {
+            recorder.keep(Record::ClockSet(set));
         }
     }
     if let Some(from) = beats.rest {
@@ -107,6 +121,30 @@ impl Beats {
     }
 }
 
+/// The machine's wall clock, as it was seen last.
+#[derive(Default)]
+struct WallLooks {
+    seen: u64,
+    /// How far it was ahead of the run's, in nanoseconds; none before the run begins.
+    ahead: Option<i64>,
+    kept: usize,
+}
+
+impl WallLooks {
+    /// A look at it; answers how it was set since the last one, if it was and that is to be recorded.
+    fn at(&mut self, now: u64, ahead: Option<i64>) -> Option<ClockSet> {
+        let from = std::mem::replace(&mut self.seen, now);
+        let ahead = ahead?;
+        let ns = ahead.saturating_sub(*self.ahead.get_or_insert(ahead));
+        if ns.unsigned_abs() < SET_NS || self.kept == SETS_MAX {
+            return None;
+        }
+        self.ahead = Some(ahead);
+        self.kept += 1;
+        Some(ClockSet { from, until: now, ns })
+    }
+}
+
 fn stall(from: u64, until: u64) -> Stall {
     Stall { thread: ENDPOINTS.to_owned(), from, until }
 }
@@ -124,6 +162,28 @@ mod tests {
         beats.kept = STALLS_MAX;
         assert_eq!(beats.at(910_000_000), None);
         assert_eq!(beats.rest, Some(410_000_000));
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_is_seen_once_each_time_and_one_that_drifts_is_not() {
+        let mut wall = WallLooks::default();
+        let (ms, back) = (1_000_000, -3_000_000_000);
+        let looks = [
+            (0, None, None),
+            // It was off from the beginning.
+            (4, Some(7 * ms), None),
+            (8, Some(256 * ms), None),
+            (12, Some(257 * ms), Some((8, 250 * ms))),
+            (16, Some(257 * ms), None),
+            (20, Some(257 * ms + back), Some((16, back))),
+            (24, Some(258 * ms + back), None),
+        ];
+        for (now, ahead, set) in looks {
+            let set = set.map(|(from, ns)| ClockSet { from, until: now, ns });
+            assert_eq!(wall.at(now, ahead), set, "at {now}");
+        }
+        wall.kept = SETS_MAX;
+        assert_eq!(wall.at(28, Some(0)), None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Pub
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
-use after::{end, list_dead, tear_down, tell_differences};
+use after::{end, list_dead, take_back, tear_down, tell_differences};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
@@ -226,7 +226,7 @@ impl Staged<'_> {
         };
         let ready = unless(interrupt, ready).await.unwrap_or(Err(RunError::Interrupted));
         if ready.is_err() {
-            tear_down(api).await;
+            take_back(api, processes, &self.stage.clock, self.scenario.sender.stop_within.0).await;
         }
         ready.map(|()| tell_differences(api, 0))
     }

@@ -49,4 +49,4 @@ pub use judged::{judged, judged_disturbed, not_judged_disturbed, skipped};
 pub use mutant::Mutant;
 pub use options::{EPOCH, Keep, Model, Options, Simulated};
 pub use setup::unmodelled;
-pub use simulation::simulate;
+pub use simulation::{remove_folders, simulate};

@@ -1,9 +1,10 @@
 //! A run from its beginning to its end. A process hears all that an instant brings it before it decides what to do.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::store::StoreError;
@@ -38,6 +39,14 @@ const PURPOSE_SECRETS: u64 = 3;
 /// A folder in memory, where there is one: the database of a simulated run outlives nothing.
 const MEMORY: &str = "/dev/shm";
 
+/// What the names of this process's folders in memory begin with: its number, and the namespace of that number, since
+/// containers may share a memory.
+static OURS: LazyLock<String> = LazyLock::new(|| {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    format!("hookproof-sim-{}-{namespace}-", std::process::id())
+});
+
 /// So many stretches of a run show how latency went.
 const STRETCHES: u64 = 360;
 
@@ -48,7 +57,7 @@ const STRETCHES: u64 = 360;
 pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
     let memory = Path::new(MEMORY);
     if memory.is_dir()
-        && let Ok(folder) = tempfile::tempdir_in(memory)
+        && let Ok(folder) = folder_in(memory)
     {
         match play(scenario, options, folder) {
             // A container has little of it. The seed does the same again where there is more room.
@@ -57,6 +66,24 @@ pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, Sim
         }
     }
     play(scenario, options, tempfile::tempdir().map_err(SimError::Folder)?)
+}
+
+/// Removes the folders in memory of all simulations of this process, for a program that ends at once and drops nothing.
+pub fn remove_folders() {
+    remove_folders_in(Path::new(MEMORY));
+}
+
+fn folder_in(memory: &Path) -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix(OURS.as_str()).tempdir_in(memory)
+}
+
+fn remove_folders_in(memory: &Path) {
+    let Ok(entries) = std::fs::read_dir(memory) else { return };
+    let ours = |name: &OsStr| name.as_encoded_bytes().starts_with(OURS.as_bytes());
+    for entry in entries.filter_map(Result::ok).filter(|entry| ours(&entry.file_name())) {
+        // Its simulation goes on meanwhile, and may write one more file into it, or remove it by itself.
+        let _is_gone = (0..3).any(|_| std::fs::remove_dir_all(entry.path()).is_ok());
+    }
 }
 
 /// Simulates a scenario with its database in a folder.
@@ -234,5 +261,21 @@ impl<'a> World<'a> {
         }?;
         self.run_errands()?;
         self.write_later()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_of_this_process_are_removed_and_no_others() {
+        let memory = tempfile::tempdir().unwrap();
+        let ours = folder_in(memory.path()).unwrap();
+        std::fs::write(ours.path().join("sender.db"), "").unwrap();
+        let others = memory.path().join("hookproof-sim-1-1-abcdef");
+        std::fs::create_dir(&others).unwrap();
+        remove_folders_in(memory.path());
+        assert!(!ours.path().exists() && others.exists());
     }
 }

@@ -49,16 +49,14 @@ fn driver(start: &str, more: &str) -> String {
     text + &more.replace("KILL", &runtime("kill"))
 }
 
-/// Plays the scenario; the exit code, what was said, and the trace.
-fn play(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String, Trace) {
+/// Plays the scenario, and waits until the sender is gone; the exit code, and what was said.
+fn run(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String) {
     let file = |name: &str| folder.join(name).display().to_string();
     std::fs::write(file("runtime"), RUNTIME).unwrap();
     std::fs::write(file("scenario.toml"), scenario).unwrap();
     std::fs::write(file("driver.toml"), driver).unwrap();
     let (scenario, driver, out) = (file("scenario.toml"), file("driver.toml"), file("out"));
     let (code, said) = hookproof(&["run", &scenario, "--driver", &driver, "--out", &out], &[]);
-    let trace = folder.join("out/struck/trace.jsonl");
-    let trace = Trace::open(&trace).unwrap_or_else(|error| panic!("{error}: {said}"));
     let pid = std::fs::read_to_string(folder.join("out/struck/sender/pid")).unwrap();
     let sender = Path::new("/proc").join(pid.trim()).join("exe");
     let clock = Clock::begun();
@@ -67,6 +65,14 @@ fn play(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String, Tr
         assert!(clock.now() < 30_000_000_000, "the sender was left behind: {said}");
         std::thread::yield_now();
     }
+    (code, said)
+}
+
+/// The same, and the trace.
+fn play(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String, Trace) {
+    let (code, said) = run(folder, scenario, driver);
+    let trace = folder.join("out/struck/trace.jsonl");
+    let trace = Trace::open(&trace).unwrap_or_else(|error| panic!("{error}: {said}"));
     (code, said, trace)
 }
 
@@ -134,6 +140,26 @@ fn a_strike_that_fails_is_taken_back_and_not_the_one_that_came_too_soon_after_it
     let mut undone: Vec<_> = trace.undone.iter().map(|one| one.plan).collect();
     undone.sort_unstable();
     assert_eq!(undone, [Some(0), Some(1)], "{said}");
+}
+
+#[test]
+fn a_sender_that_is_detached_is_stopped_where_the_run_cannot_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = driver("start", "");
+    let subscribe = whole.replace("POST {{ base }}/v1/subscribers\"", "POST {{ base }}/v1/no-subscribers\"");
+    let late = whole.replace("/readyz\"\nwithin   = \"30s\"", "/never-ready\"\nwithin   = \"1s\"");
+    let setup = driver("start", "\n[[setup]]\nrequest = \"GET {{ base }}/v1/no-setup\"\n");
+    let rows = [
+        (subscribe, "subscribe was answered 404"),
+        (late, "is not ready after 1s"),
+        (setup, "setup was answered 404"),
+    ];
+    for (driver, why) in rows {
+        assert_ne!(driver, whole, "{why}: the driver file has changed");
+        let (code, said) = run(folder.path(), SCENARIO, &driver);
+        assert_eq!(code, Some(4), "{why}: {said}");
+        assert!(said.contains(why) && !said.contains("was not done"), "{why}: {said}");
+    }
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! `hookproof driver check`, as the author of a driver file meets it.
 
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{hookproof, ours};
 
 /// Checks a driver file with this text.
@@ -112,4 +117,55 @@ fn the_answer_is_for_machines_too() {
     let expected =
         ["start", "setup", "subscribe", "emit", "deliver", "verify", "depth", "dead", "unsubscribe", "stop"];
     assert_eq!(steps, expected);
+}
+
+/// Starts to check a driver whose sender never gets ready, in a folder, and waits until that sender was started. `traps` are
+/// commands for a shell, before it becomes that sender.
+fn waiting(folder: &std::path::Path, traps: &str) -> Child {
+    let (file, started) = (folder.join("driver.toml"), folder.join("started"));
+    let script = format!("{traps} touch '{}'; exec sleep 60", started.display());
+    let text = format!(
+        "name = \"x\"\nstart = {{ command = [\"/bin/sh\", \"-c\", \"{script}\"], ready = \"{{{{ base }}}}/\" }}\n\
+         subscribe = {{ request = \"POST {{{{ base }}}}/\" }}\nemit = {{ request = \"POST {{{{ base }}}}/\", body = \"\" }}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.args(["driver", "check"]).arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !started.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+}
+
+#[test]
+fn somebody_who_ends_it_is_told_so_by_its_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = waiting(folder.path(), "");
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("failed   end          interrupted"), "{said}");
+}
+
+#[test]
+fn somebody_who_ends_it_at_once_is_told_so_too() {
+    let folder = tempfile::tempdir().unwrap();
+    // It is waited for in vain, so that there is time for a second wish.
+    let mut child = waiting(folder.path(), "trap '' TERM;");
+    interrupt(&child);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("once more to end it at once"), "{said}");
+    interrupt(&child);
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("hookproof driver check: interrupted"), "{said}");
 }

@@ -1,26 +1,58 @@
 //! A command that is interrupted while its simulated sender runs. The databases of simulated runs are in memory: one that is
 //! left behind takes it away for good.
 
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
-/// Waits until the command has opened its sender's database, interrupts it, and asserts that nothing is left behind. Gives
-/// back what it said.
+/// Interrupts the command in the midst of its simulation, by SIGTERM and by closing its terminal, and asserts that nothing is
+/// left behind. Gives back what it said the last time.
 #[track_caller]
 pub(crate) fn interrupted(command: &mut Command) -> String {
+    let said = ended_by(command, &["-TERM"]);
+    if ignores_hangups() {
+        eprintln!("closing the terminal: skipped: this test ignores SIGHUP (nohup), and so does the command");
+        return said;
+    }
+    // A shell tells of a closed terminal, and then the kernel.
+    ended_by(command, &["-HUP", "-HUP"])
+}
+
+/// Sends these signals in the midst of the simulation, and asserts that it ends as interrupted, with nothing left behind.
+#[track_caller]
+fn ended_by(command: &mut Command, signals: &[&str]) -> String {
+    let (child, database) = in_its_midst(command);
+    signals.iter().for_each(|signal| send(&child, signal));
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{signals:?}: {said}");
+    assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
+    said
+}
+
+/// Starts the command, and waits until it has opened its sender's database.
+#[track_caller]
+pub(crate) fn in_its_midst(command: &mut Command) -> (Child, PathBuf) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let database = loop {
+    loop {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
         let files = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
         if let Some(database) = { files }.find(|file| file.ends_with("sender.db")) {
-            break database;
+            return (child, database);
         }
         std::thread::yield_now();
-    };
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
-    said
+    }
+}
+
+/// Sends a signal.
+#[track_caller]
+pub(crate) fn send(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Whether this process ignores SIGHUP, which its children then do too.
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
 }

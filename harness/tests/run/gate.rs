@@ -67,6 +67,83 @@ fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
     check("good.jsonl", &[], 0, said);
 }
 
+/// A shipped trace, as if the run had ended otherwise, in a folder.
+fn ended(folder: &Path, name: &str, how: &str) -> String {
+    let text = std::fs::read_to_string(trace(name)).unwrap();
+    let other = text.replace("\"ended\":\"done\"", &format!("\"ended\":\"{how}\""));
+    assert_ne!(text, other);
+    let path = folder.join(format!("{how}-{name}"));
+    std::fs::write(&path, other).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_run_that_did_not_come_to_its_end_has_not_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = [
+        ("good.jsonl", "interrupted", "rate.window", 2),
+        ("good.jsonl", "sender-gone", "rate.window", 4),
+        ("over-rate.jsonl", "interrupted", "rate.envelope", 1),
+        ("over-rate.jsonl", "sender-gone", "rate.envelope", 1),
+    ];
+    for (name, how, only, code) in rows {
+        let path = ended(folder.path(), name, how);
+        let (got, said) = hookproof(&["check", &path, "--only", only]);
+        let is_told = said.contains("this is no whole run");
+        assert!(got == Some(code) && is_told, "{name} {how}: {got:?}, expected {code}: {said}");
+    }
+}
+
+/// Asserts that a text steers no terminal, and that none of its lines is a command to a CI runner.
+#[track_caller]
+fn is_harmless(text: &str) {
+    let is_command = |line: &&str| line.trim_start().starts_with("::");
+    assert_eq!(text.split(['\n', '\r']).find(is_command), None, "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn what_a_scenario_says_steers_no_terminal_and_is_no_markdown() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scenario, markdown) = (folder.path().join("x.toml"), folder.path().join("x.md"));
+    let (scenario, markdown) = (scenario.display().to_string(), markdown.display().to_string());
+    let id = r"no\n::error ::a\u001b[2J|b`<img>@c";
+    let text = Trace::open(&trace("good.jsonl")).unwrap().header.scenario_toml;
+    let known = format!("{text}\n[expect]\nknown.\"{id}\" = {{ why = \"x\" }}\n");
+    std::fs::write(&scenario, known).unwrap();
+    let good = trace("good.jsonl").display().to_string();
+    let (code, said) = hookproof(&["check", &good, "--scenario", &scenario, "--markdown", &markdown]);
+    assert_eq!(code, Some(1), "{said}");
+    is_harmless(&said);
+    let row = r"| fail | `` no ::error ::a\u{1b}[2J\|b`<img>@c `` | expect.known names a check";
+    let written = std::fs::read_to_string(&markdown).unwrap();
+    assert!(written.contains(row), "{written}");
+}
+
+#[test]
+fn what_a_report_says_steers_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (base, new, other) = (file("base.json"), file("new.json"), file("other.json"));
+    check("good.jsonl", &["--json", &new], 0, "");
+    let mut report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&new).unwrap()).unwrap();
+    report["scenario"] = "::error ::a\n::error ::b\u{1b}[2J".into();
+    std::fs::write(&new, report.to_string()).unwrap();
+    let verdicts = report["judgement"]["verdicts"].as_array_mut().unwrap();
+    let mut lost = verdicts[0].clone();
+    lost["id"] = "c\n::error ::d\u{1b}[2J".into();
+    verdicts.push(lost);
+    std::fs::write(&base, report.to_string()).unwrap();
+    report["scenario"] = "another\n::error ::e\u{1b}[2J".into();
+    std::fs::write(&other, report.to_string()).unwrap();
+    for (base, new) in [(&base, &new), (&other, &new), (&new, &other)] {
+        let (code, said) = hookproof(&["compare", base, new]);
+        assert_eq!(code, Some(3), "{said}");
+        is_harmless(&said);
+    }
+}
+
 #[test]
 fn a_figure_that_somebody_wrote_fails_the_run_and_one_that_nobody_wrote_does_not() {
     // Half of the deliveries of this trace wait for a pause that the endpoint asked for.

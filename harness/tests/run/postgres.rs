@@ -34,6 +34,8 @@ limit = { rate = "200/s", burst = 100, in_flight = 20 }
 "#;
 const LOCKS: &str = "[[fault]]\nat = \"1s\"\ndo = \"lock-database\"\nlasts = \"300ms\"\n";
 const RESTARTS: &str = "[[fault]]\nat = \"2s\"\ndo = \"database-restart\"\nlasts = \"200ms\"\n";
+/// What keeps the server of a run.
+const SCRIPT: &str = include_str!("../../src/database/server.sh");
 /// A database that anybody may use, and that the run has to leave as it is.
 const FOREIGN: &str = "CREATE DATABASE foreign_one";
 
@@ -222,6 +224,23 @@ async fn a_harness_that_is_killed_takes_its_database_server_with_it() {
         assert!(clock.now() < 60_000_000_000, "the server or a sender has outlived the harness");
         clock.pass(5_000_000).await;
     }
+}
+
+#[test]
+fn a_harness_that_is_killed_while_its_database_is_made_leaves_no_folder() {
+    if server("a_harness_that_is_killed_while_its_database_is_made").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut script = Command::new("sh");
+    script.args(["-c", SCRIPT, SCRIPT, "off"]).env("TMPDIR", place.path());
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut keeper = script.spawn().unwrap();
+    // All that is left of a harness that was killed: closed pipes.
+    drop((keeper.stdin.take(), keeper.stdout.take(), keeper.stderr.take()));
+    let ended = keeper.wait().unwrap();
+    assert!(place.path().read_dir().unwrap().next().is_none(), "the folder is left: {ended}");
 }
 
 #[test]

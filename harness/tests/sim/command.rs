@@ -166,13 +166,44 @@ fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
     assert!(text.contains(&format!("--seed {} ", trace.header.seed)), "{text}");
 }
 
+/// What takes far longer than any test.
+#[cfg(target_os = "linux")]
+const LONG: &str = "[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\nlasts = \"100000h\"\n\
+                    [[subscriber]]\nname = \"a\"\n";
+
 #[test]
 #[cfg(target_os = "linux")]
 fn an_interrupted_simulation_says_so_and_leaves_nothing_behind() {
-    let long = "[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\nlasts = \"100000h\"\n\
-                [[subscriber]]\nname = \"a\"\n";
-    let (_folder, path) = written("long", long);
+    let (_folder, path) = written("long", LONG);
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     let said = crate::interrupted::interrupted(command.args(["sim", &path, "--figures"]));
     assert!(said.contains("interrupted after"), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_second_interrupt_ends_a_simulation_at_once_and_leaves_nothing_behind() {
+    let (folder, path) = written("long", LONG);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    // Where a core may be dumped.
+    command.args(["sim", &path, "--figures"]).current_dir(folder.path());
+    let (child, database) = crate::interrupted::in_its_midst(&mut command);
+    // Both are there at once, so that it can't end by itself in between.
+    ["-STOP", "-INT", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
+    child.wait_with_output().unwrap();
+    assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_simulation_that_was_started_to_outlive_its_terminal_does_so() {
+    let (_folder, path) = written("long", LONG);
+    let mut command = Command::new("/bin/sh");
+    let program = env!("CARGO_BIN_EXE_hookproof");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", program, "sim", &path, "--figures"]);
+    let (child, _) = crate::interrupted::in_its_midst(&mut command);
+    // Had it heard the first one, it would have been aborted by the second one.
+    ["-STOP", "-HUP", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -123,9 +123,13 @@ impl Processes {
         io::Error::other(format!("process {number} of the sender is not there"))
     }
 
+    fn is_detached(&self) -> bool {
+        self.api.file().start.as_ref().is_some_and(|start| start.detached)
+    }
+
     /// Lets the process of a detached sender go that has started it.
     pub(super) fn let_go(&mut self, number: usize) -> io::Result<()> {
-        let is_detached = self.api.file().start.as_ref().is_some_and(|start| start.detached);
+        let is_detached = self.is_detached();
         let worker = &mut self.workers[number];
         if let Some(process) = worker.process.as_mut().filter(|_| is_detached && worker.struck.is_none())
             && process.ended()?.is_some_and(|status| status.success())
@@ -175,6 +179,26 @@ impl Processes {
         Ok(())
     }
 
+    /// Waits for commands under way that start a detached sender, for so many nanoseconds at most: a sender that is stopped before
+    /// it is there runs on.
+    async fn finish_starts(&mut self, within: u64) -> io::Result<()> {
+        let until = self.clock.now().saturating_add(within);
+        while self.is_starting() && self.clock.now() <= until {
+            self.look()?;
+            self.clock.pass(READY_PAUSE_NS).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a command is under way that starts a detached sender, which is not ready yet.
+    fn is_starting(&self) -> bool {
+        let starting = |number: usize| {
+            let worker = &self.workers[number];
+            worker.process.is_some() && worker.struck.is_none() && !self.is_ready(number)
+        };
+        self.is_detached() && (0..self.workers.len()).any(starting)
+    }
+
     /// Asks all to stop, and waits for their ends. Who is not gone in time is killed. What cannot be ended is left, and told as
     /// undone.
     pub async fn stop(&mut self, within: u64) -> io::Result<()> {
@@ -182,6 +206,7 @@ impl Processes {
         const LONGER_NS: u64 = 60_000_000_000;
 
         self.settle().await?;
+        self.finish_starts(within).await?;
         for number in 0..self.workers.len() {
             self.end_if_there(number, false)?;
         }

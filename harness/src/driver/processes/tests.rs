@@ -8,15 +8,16 @@ use crate::trace::Records;
 
 /// One process with a child, not started; and what is recorded of it.
 fn one(folder: &std::path::Path) -> (Processes, Records) {
-    started_by(folder, r#"["/bin/sh", "-c", "sleep 600 & wait"]"#)
+    started_by(folder, r#"["/bin/sh", "-c", "sleep 600 & wait"]"#, "")
 }
 
-/// One process with this command, not started; and what is recorded of it.
-fn started_by(folder: &std::path::Path, command: &str) -> (Processes, Records) {
+/// One process with this command, not started, and with more of the driver file's `[start]` and what follows it; and what is
+/// recorded of it.
+fn started_by(folder: &std::path::Path, command: &str, more: &str) -> (Processes, Records) {
     let file = format!(
         "name = \"x\"\nsubscribe = {{ request = \"POST {{{{ base }}}}/\" }}\n\
          emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\" }}\n\
-         [start]\ncommand = {command}\nready = \"{{{{ base }}}}/\"\n"
+         [start]\ncommand = {command}\nready = \"{{{{ base }}}}/\"\n{more}"
     );
     let port = super::super::free_port().unwrap();
     let api = Api::new(DriverFile::parse(&file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
@@ -107,10 +108,24 @@ async fn a_value_of_the_environment_is_in_no_word_about_a_process_that_does_not_
         ),
     ];
     for (command, said) in rows {
-        let (mut processes, _records) = started_by(folder.path(), command);
+        let (mut processes, _records) = started_by(folder.path(), command, "");
         let error = processes.start().await.unwrap_err();
         for told in [error.to_string(), format!("{error:?}")] {
             assert!(told.contains(said) && !told.contains(env!("CARGO_PKG_NAME")), "{told}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_detached_sender_that_is_still_being_started_is_stopped_once_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let sender = folder.path().join("sender");
+    // The start stays under way until long after the sender is asked to stop.
+    let start = format!(r#"["/bin/sh", "-c", "sleep 0.3; touch {}"]"#, sender.display());
+    let stop = format!("detached = true\n[stop]\ncommand = [\"rm\", \"{}\"]\n", sender.display());
+    let (mut processes, _records) = started_by(folder.path(), &start, &stop);
+    processes.begin(0).unwrap();
+    processes.stop(30_000_000_000).await.unwrap();
+    assert_eq!(processes.take_undone(), []);
+    assert!(!sender.exists(), "it was started after it had been stopped");
 }
