@@ -17,9 +17,13 @@ struct Beginning {
 
 impl Beginning {
     fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { steady: Instant::now(), unix_ns: nanos(since) }
+        Self { unix_ns: wall_ns(), steady: Instant::now() }
     }
+}
+
+/// What the wall clock shows, in Unix nanoseconds.
+fn wall_ns() -> u64 {
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 impl Clock {
@@ -46,6 +50,17 @@ impl Clock {
     #[must_use]
     pub fn unix_ns(&self, at: u64) -> u64 {
         self.0.get().copied().unwrap_or_else(Beginning::now).unix_ns.saturating_add(at)
+    }
+
+    /// How far the wall clock is ahead of [`Clock::unix_ns`], in nanoseconds; less than 0 where it is behind. None before the
+    /// run begins.
+    #[must_use]
+    pub fn wall_ahead_ns(&self) -> Option<i64> {
+        let beginning = self.0.get()?;
+        let unix_ns = || beginning.unix_ns.saturating_add(nanos(beginning.steady.elapsed()));
+        // A thread that has to wait between two of these sees no difference.
+        let (before, wall, after) = (unix_ns(), wall_ns(), unix_ns());
+        Some(beyond(wall, before, after))
     }
 
     /// The smallest step that this clock was seen to make.
@@ -81,8 +96,32 @@ impl Clock {
     }
 }
 
+/// How far a moment is after the latest of some, or, less than 0, before the earliest; 0 for one between them.
+fn beyond(moment: u64, earliest: u64, latest: u64) -> i64 {
+    let signed = |distance: u64| i64::try_from(distance).unwrap_or(i64::MAX);
+    signed(moment.saturating_sub(latest)) - signed(earliest.saturating_sub(moment))
+}
+
 /// A length of time in nanoseconds; one of centuries is the longest there is.
 #[must_use]
 pub fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_between_two_others_is_beyond_none_of_them() {
+        assert_eq!([4, 5, 7, 9, 12].map(|moment| beyond(moment, 5, 9)), [-1, 0, 0, 0, 3]);
+        assert_eq!(beyond(0, u64::MAX, u64::MAX), -i64::MAX);
+    }
+
+    #[test]
+    fn a_wall_clock_that_nobody_sets_is_where_it_should_be() {
+        assert_eq!(Clock::default().wall_ahead_ns(), None, "the run has not begun");
+        let ahead = Clock::begun().wall_ahead_ns().unwrap();
+        assert!(ahead.abs() < 1_000_000_000, "{ahead} ns");
+    }
 }

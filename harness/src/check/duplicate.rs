@@ -10,12 +10,17 @@ use super::evidence::{Delivery, Evidence};
 use super::verdict::{Finding, Tally};
 use crate::scenario::Duplicates;
 
-/// The attempts that came after one that was taken, each with that one.
-fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
-    let attempts = evidence.attempts(delivery);
-    let taken = attempts.iter().position(|n| evidence.exchange(*n).is_delivered());
-    let later = |at: usize| attempts[at + 1..].iter().map(move |n| (attempts[at], *n));
-    taken.map(|at| later(at).collect()).unwrap_or_default()
+/// The attempts that came after one that was taken, each with the last such one before it: what excused the second time
+/// excuses no third.
+pub(super) fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
+    let (mut taken, mut found) = (None, Vec::new());
+    for n in evidence.attempts(delivery) {
+        found.extend(taken.map(|taken| (taken, *n)));
+        if evidence.exchange(*n).is_delivered() {
+            taken = Some(*n);
+        }
+    }
+    found
 }
 
 fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {

@@ -1,7 +1,7 @@
 //! Which contract held when: a run may change a limit on its way.
 
 use crate::scenario::{FaultAction, FaultPlan, Limit, Scenario, Subscriber};
-use crate::trace::{Fault, OURS, Trace};
+use crate::trace::{Fault, Lack, OURS, Trace};
 
 /// A while in which one contract held.
 #[derive(Clone, Debug)]
@@ -13,14 +13,12 @@ pub(crate) struct Epoch {
 
 /// Which contract held when. A change counts as done when the trace says so; while it may still take effect, from then
 /// for its `within`, either contract holds and neither is judged. One that the trace doesn't have may have been made in
-/// part: from its moment on nothing is judged until another is made.
+/// part: from its moment on nothing can be judged until another is made ([`unknown`]). A sender whose limits can't be changed
+/// is held to the first one.
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
     let mut epochs = vec![Epoch { from: 0, until: end, limit: forgiving(&subscriber.limit, trace) }];
-    for (plan, done) in changes(scenario, trace, "limit") {
+    for (plan, done) in limits(scenario, trace, subscriber) {
         let FaultAction::Limit { limit, within, .. } = &plan.action else { continue };
-        if !plan.action.concerns(&subscriber.group, &subscriber.name) {
-            continue;
-        }
         if let Some(last) = epochs.last_mut() {
             // Done is noted once the sender has answered; it may have gone by the new limit before.
             last.until = last.until.min(plan.at.0).min(done.map_or(end, |done| done.t));
@@ -34,6 +32,29 @@ pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber
         }
     }
     epochs
+}
+
+/// From when until when no contract is known to hold, as a change was to be made that the sender did not confirm.
+pub(super) fn unknown(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber) -> Vec<(u64, u64)> {
+    let mut unknown: Vec<(u64, u64)> = Vec::new();
+    for (plan, done) in limits(scenario, trace, subscriber) {
+        match done {
+            None => unknown.push((plan.at.0, u64::MAX)),
+            Some(done) => unknown.iter_mut().for_each(|(_, until)| *until = (*until).min(done.t)),
+        }
+    }
+    unknown
+}
+
+/// The changes of a subscriber's limit.
+fn limits<'e>(
+    scenario: &'e Scenario,
+    trace: &'e Trace,
+    subscriber: &Subscriber,
+) -> impl Iterator<Item = (&'e FaultPlan, Option<&'e Fault>)> {
+    let changes =
+        if trace.declared.lacks(Lack::Change) { Vec::new() } else { changes(scenario, trace, "limit") };
+    changes.into_iter().filter(|(plan, _)| plan.action.concerns(&subscriber.group, &subscriber.name))
 }
 
 /// A limit with what the scenario forgives a sender that isn't ours.

@@ -5,21 +5,23 @@
 
 use std::collections::BTreeMap;
 
+use super::ahead::Ahead;
 pub(crate) use super::delivery::{Delivery, Event};
 use super::delivery::{deliveries, small};
 use super::epochs::{Epoch, epochs};
 pub(crate) use super::exchange::{Exchange, Outcome};
 use super::exchange::{exchanges, unread};
-use super::unwritable::{Unwritable, unwritable};
+use super::strikes::Strikes;
+use super::unwritable::unwritable;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, Fault, Handshake, Process, ProcessEvent, Refused, Trace};
+use crate::trace::{Cut, Fault, Handshake, ProcessEvent, Refused, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
 /// How soon most of what was sent is read.
 const READ_AT_ONCE: u64 = SECOND / 50;
-/// What came so near to a sender's deadline may have missed it.
+/// What came so near to a sender's deadline may have missed it; of a short one, in its last quarter.
 const NEAR: u64 = SECOND / 4;
 
 /// Everything that checks go by.
@@ -46,12 +48,12 @@ pub struct Evidence<'a> {
     pub(crate) kills: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone, in order.
     pub(crate) upsets: Vec<u64>,
-    /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
-    unwritable: Vec<Unwritable>,
+    /// What was done to processes and their store, for each request to be judged by.
+    strikes: Strikes,
     /// When the run ended, or the last thing that was seen.
     pub(crate) end: u64,
-    /// How far the sender's clock is ahead of the harness's, in nanoseconds.
-    pub(crate) ahead: i64,
+    /// How far the sender's clock is ahead of the harness's.
+    pub(crate) ahead: Ahead,
 }
 
 /// One subscriber's side of the run.
@@ -87,7 +89,7 @@ impl<'a> Evidence<'a> {
         };
         use ProcessEvent::{Asked, Exited, Killed, Stopped};
         let (kills, upsets) = (times(&[Killed]), times(&[Killed, Asked, Stopped, Exited]));
-        let ahead = super::offset::ahead(trace);
+        let ahead = Ahead::of(trace);
         Self {
             scenario,
             trace,
@@ -100,7 +102,7 @@ impl<'a> Evidence<'a> {
             attempts,
             kills,
             upsets,
-            unwritable: unwritable(trace.faults.iter()),
+            strikes: Strikes::of(&trace.processes, &trace.faults, scenario.sender.takeover_within.0, end),
             end,
             ahead,
         }
@@ -141,20 +143,16 @@ impl<'a> Evidence<'a> {
     /// When the process was killed or stopped that sent what was read at `t`, if that was just before, and none was started or went
     /// on meanwhile. Where others live, they sent most of what comes then.
     fn struck_before(&self, t: u64) -> Option<u64> {
-        use ProcessEvent::{Continued, Killed, Started, Stopped};
-        let processes = || self.trace.processes.iter().filter(|one| one.t <= t);
-        let strikes = processes().filter(|one| matches!(one.event, Killed | Stopped));
-        let strike = strikes.map(|one| one.t).max()?;
-        let is_back = processes().any(|one| matches!(one.event, Started | Continued) && strike <= one.t);
         let within = if self.scenario.sender.workers == 1 { READ_WITHIN } else { READ_AT_ONCE };
-        (!is_back && t - strike <= within).then_some(strike)
+        self.strikes.shortly_before(t, within)
     }
 
     /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.
     pub(crate) fn is_in_time(&self, n: u32, t: u64) -> bool {
         let lane = self.exchange(n).lane.and_then(|lane| self.lanes.get(lane as usize));
         let took = t.saturating_sub(self.sent_from(n));
-        lane.is_some_and(|lane| took.saturating_add(NEAR) < lane.subscriber.timeout.0)
+        let timeout = lane.map_or(0, |lane| lane.subscriber.timeout.0);
+        took.saturating_add(NEAR.min(timeout / 4)) < timeout
     }
 
     /// The attempts of a delivery, by time.
@@ -212,37 +210,14 @@ impl<'a> Evidence<'a> {
 
     /// Whether a process was killed, stopped or cut off from its store from `from` to `until`.
     pub(crate) fn was_killed(&self, from: u64, until: u64) -> bool {
-        let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
-        let at = self.kills.partition_point(|t| *t < from);
-        self.kills.get(at).is_some_and(|t| *t <= until)
-            || self.was_killed_slowly(from, until)
-            || self
-                .trace
-                .faults
-                .iter()
-                .filter(|fault| fault.may_cut_off(self.scenario.sender.takeover_within.0))
-                .any(|fault| fault.t <= until && from <= fault.until.unwrap_or(fault.t))
-            || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
-    }
-
-    /// Whether a process may have died from `from` to `until` by a command, which kills at some moment until it is gone.
-    fn was_killed_slowly(&self, from: u64, until: u64) -> bool {
-        let all = &self.trace.processes;
-        let mut slow = all.iter().filter(|one| one.event == ProcessEvent::Killed && one.status.is_some());
-        slow.any(|kill| {
-            let is_end = |one: &&Process| {
-                one.event == ProcessEvent::Exited && one.worker == kill.worker && one.t >= kill.t
-            };
-            let gone = all.iter().filter(is_end).map(|one| one.t).min().unwrap_or(self.end);
-            kill.t <= until && from <= gone
-        })
+        self.strikes.touch(from, until)
     }
 
     /// By when the sender has promised to have written down what it learnt at `t`: counted from when it could, where a
     /// fault kept it from that by then, and from as much later as a fault made that.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
-        let writable = self.unwritable.iter().fold(t, |writable, one| {
+        let writable = self.strikes.unwritable.iter().fold(t, |writable, one| {
             if one.from <= writable.saturating_add(promised) { one.over_for(writable) } else { writable }
         });
         writable.saturating_add(promised)

@@ -41,7 +41,7 @@ pub(super) fn clock_step(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
     let finding = judge(evidence, "clock-skew");
     let is_shown = |skew: &Skew| {
-        let ahead = evidence.ahead.saturating_add(skew.ahead);
+        let ahead = evidence.ahead.likely.saturating_add(skew.ahead);
         let during = evidence.trace.arrivals.iter().filter(|arrival| skew.covers(arrival.t));
         { during }.any(|arrival| is_stamped(evidence.trace, arrival, ahead))
     };

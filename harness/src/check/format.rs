@@ -8,9 +8,10 @@
 
 use std::collections::BTreeMap;
 
+use super::ahead::timestamp;
 use super::evidence::{Evidence, Outcome};
-use super::offset::{is_stamped, skews, timestamp, unix_seconds};
-use super::rotation::{Rotations, rotations};
+use super::offset::{is_stamped, skews, unix_seconds};
+use super::rotation::{Rotations, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, Profile, SECOND, Subscriber};
 use crate::trace::{Arrival, CutKind, Signs, Verified};
@@ -98,12 +99,14 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
 /// `format.signature`
 pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
-    let mut unchecked = None;
+    let (mut unchecked, mut unknown) = (None, 0_u64);
     let rotations: Vec<Rotations> =
         evidence.lanes.iter().map(|lane| rotations(evidence, lane.subscriber)).collect();
     for (n, lane, arrival) in arrivals(evidence) {
         match &arrival.signed.verified {
-            Verified::No(_) if rotations[lane as usize].is_changing(arrival.t) => {}
+            Verified::No(_) if rotations[lane as usize].is_changing(arrival.t) => {
+                unknown += u64::from(rotations[lane as usize].is_unknown(arrival.t));
+            }
             Verified::Keys(keys) if !keys.is_empty() => tally.see(),
             Verified::Keys(_) => {
                 tally.see();
@@ -120,6 +123,7 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
         Some(why) if tally.broken == 0 => {
             Finding::unseen(format!("some signatures could not be checked: {why}"))
         }
+        None if unknown > 0 && tally.broken == 0 => Finding::unseen(unconfirmed(unknown)),
         _ => tally.finding("signatures", "each verifies", "do not verify"),
     }
 }
@@ -137,7 +141,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let is_stepped = |t: u64| steps.iter().any(|(from, until)| *from <= t && t <= *until);
     let skews = skews(evidence);
     let mut tally = Tally::default();
-    let ahead = evidence.ahead;
+    let ahead = evidence.ahead.likely;
     for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| is_fresh(evidence, *lane)) {
         if is_stalled(lanes[lane as usize].subscriber, arrival.t) || is_stepped(arrival.t) {
             continue;

@@ -6,7 +6,7 @@
 
 use super::evidence::Evidence;
 use super::format::is_stalled;
-use super::rotation::rotations;
+use super::rotation::{rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
 use crate::scenario::Profile;
 use crate::trace::{Arrival, Signs, Verified};
@@ -80,7 +80,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         tally.broke(|| Witness { subscriber, from, until, what, arrivals: Vec::new() });
     }
-    let mut unchecked = 0_u64;
+    let (mut unchecked, mut unknown) = (0_u64, 0_u64);
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let (rotations, profile) = (rotations(evidence, lane.subscriber), lane.subscriber.sign);
         // A signature of the sender's own is by one key, and made once where it covers no timestamp.
@@ -95,7 +95,11 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
                     unchecked += 1;
                     continue;
                 }
-                _ if rotations.is_changing(arrival.t) => continue,
+                verified if rotations.is_changing(arrival.t) => {
+                    let is_lost = matches!(verified, Verified::No(_)) && rotations.is_unknown(arrival.t);
+                    unknown += u64::from(is_lost);
+                    continue;
+                }
                 Verified::Keys(keys) => &**keys,
                 Verified::No(_) => &[],
             };
@@ -116,6 +120,9 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     }
     if unchecked > 0 && tally.broken == 0 {
         return Finding::unseen(format!("{unchecked} signatures could not be checked"));
+    }
+    if unknown > 0 && tally.broken == 0 {
+        return Finding::unseen(unconfirmed(unknown));
     }
     tally.finding(
         "signatures",

@@ -10,6 +10,7 @@ use super::evidence::Evidence;
 use super::stall::Stalls;
 use super::undone;
 use super::verdict::{Figure, Finding, Found, Severity, Status, Witness};
+use super::wall_clock;
 use super::{CHECKS, Check};
 use crate::catalogue::{self, Selection};
 use crate::scenario::{Known, SECOND, Scenario};
@@ -91,7 +92,7 @@ impl Judgement {
 }
 
 /// Judges a trace by a scenario. A trace that was cut short passes nothing: what it shows to be broken is broken all the
-/// same, and about the rest it says nothing.
+/// same, and about the rest it says nothing. One that lacks lines says nothing at all.
 #[must_use]
 pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
     let scenario = &trace.declared.applied(scenario);
@@ -100,8 +101,10 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     let today = trace.header.began_unix_ns / DAY;
     let weigh = |check: &Check| {
         let finding = stalls.weigh(check, (check.find)(&evidence));
+        let finding = wall_clock::weigh(check.id, finding, &evidence);
         let finding = declared::weigh(check.id, finding, trace);
-        let mut finding = undone::weigh(check.id, finding, trace);
+        let finding = undone::weigh(check.id, finding, &evidence);
+        let mut finding = with_holes(finding, trace);
         if trace.trailer.is_none() && (finding.found == Found::Held || !stands_alone(check.id)) {
             finding.found = match finding.found {
                 Found::Unasked => Found::Unasked,
@@ -111,8 +114,9 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
         }
         let known = scenario.expect.known.get(check.id);
         let known = known.filter(|known| known.until.is_none_or(|until| today < until.0));
-        // Of what a trace doesn't reach, nothing is known.
-        let known = known.filter(|_| trace.trailer.is_some() || finding.found != Found::Unasked);
+        // Of what a trace doesn't reach, or lacks, nothing is known.
+        let is_whole = trace.trailer.is_some() && trace.dropped() == 0;
+        let known = known.filter(|_| is_whole || finding.found != Found::Unasked);
         weigh(check, finding, known, severity(check.id, scenario), strictness)
     };
     let mut verdicts: Vec<Verdict> = CHECKS.iter().map(weigh).collect();
@@ -121,6 +125,16 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     verdicts.extend(stray.map(|id| unknown(id)));
     let (status, sentence) = conclude(&verdicts, trace);
     Judgement { status, sentence, verdicts }
+}
+
+/// What a check found, if the trace lacks no lines. What is missing may be what breaks a check, or what would excuse it: a
+/// request, its answer, what was done to the sender.
+fn with_holes(finding: Finding, trace: &Trace) -> Finding {
+    if trace.dropped() == 0 || !matches!(finding.found, Found::Held | Found::Broken) {
+        return finding;
+    }
+    let sentence = format!("the trace lacks lines; as far as it goes, {}", finding.sentence);
+    Finding { found: Found::Unseen, sentence, ..finding }
 }
 
 /// Whether what breaks a check is all in what was seen, so that nothing that came later could mend it. How far the sender's clock is
@@ -202,6 +216,10 @@ pub(crate) fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) 
     }
     if trace.trailer.is_none() {
         return (Status::Inconclusive, format!("the trace was cut short; {counted}"));
+    }
+    let dropped = trace.dropped();
+    if dropped > 0 {
+        return (Status::Inconclusive, format!("{dropped} records could not be kept; {counted}"));
     }
     let too_thin = verdicts.iter().any(|one| one.status == Status::Inconclusive && decides(one));
     match (too_thin, any(Status::Pass) || any(Status::Warn)) {

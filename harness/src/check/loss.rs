@@ -10,9 +10,8 @@
 use super::evidence::Evidence;
 use super::given_up::groundless;
 use super::settled::{Fate, fates};
-use super::unsettled::{missing, not_settled_in_time};
+use super::unsettled::{is_broken_off, missing, not_settled_in_time};
 use super::verdict::{Finding, Tally, WITNESS_MAX};
-use crate::trace::Ended;
 
 /// `loss.none`
 pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
@@ -26,18 +25,17 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     let missing = missing(evidence, &unsettled);
     let (unseen, groundless) = (missing.len(), groundless(evidence));
     let lost = (unseen + groundless.len()) as u64;
-    let interrupted =
-        evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted);
     let count = |wanted: Fate| fates.iter().filter(|(_, fate)| *fate == wanted).count();
-    let finding = if lost <= evidence.scenario.expect.lost && late > 0 {
+    let is_bearable = lost <= evidence.scenario.expect.lost;
+    let finding = if is_bearable && late > 0 && is_broken_off(evidence) {
+        Finding::unseen("the run was interrupted before everything could arrive")
+    } else if is_bearable && late > 0 {
         let all = fates.len();
         Finding::unseen(format!(
             "{late} of {all} deliveries were not settled in time: they could still have come"
         ))
-    } else if lost <= evidence.scenario.expect.lost {
+    } else if is_bearable {
         Finding::held(format!("{} deliveries are owed, {lost} are lost", fates.len()))
-    } else if interrupted && groundless.is_empty() {
-        Finding::unseen("the run was interrupted before everything could arrive")
     } else {
         let missing = missing
             .iter()

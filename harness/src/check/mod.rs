@@ -14,14 +14,15 @@
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`,
 //!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
-//! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
+//! - `again`, `disturbed`, `kills`, `outage`, `strikes`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give; `undone`: what was not
 //!   done to a sender.
-//! - `strays`: what came to no endpoint. - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
+//! - `wall_clock`: where the machine's was set, and what that leaves. - `strays`: what came to no endpoint. - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
 mod again;
+mod ahead;
 mod breaker;
 pub(crate) mod closeup;
 mod coalesce;
@@ -65,11 +66,13 @@ pub(crate) mod silence;
 mod speed;
 mod stall;
 mod strays;
+mod strikes;
 mod truth;
 mod undone;
 mod unsettled;
 mod unwritable;
 pub mod verdict;
+mod wall_clock;
 mod word;
 
 pub use evidence::Evidence;

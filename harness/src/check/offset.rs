@@ -1,39 +1,12 @@
-//! The sender's clock against the harness's. A sender on another machine stamps by a clock of its own, and is judged by
-//! that: by the offset that the run measured ([`crate::trace::Offset`]), or, where its answers have no `Date`, by the median
-//! of what its stamps are ahead of their arrivals.
+//! What requests are stamped with, against the moments of their arrival, and when a process's clock was set wrong.
 
+use super::ahead::timestamp;
 use super::evidence::Evidence;
 use crate::scenario::SECOND;
-use crate::trace::{Arrival, Lack, Trace};
+use crate::trace::{Arrival, Trace};
 
 /// How far a timestamp may be from its arrival, in seconds.
 pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
-
-/// What is further off is no clock of a machine that is looked after, but a mistake in the stamp.
-const FARTHEST: i64 = 600 * SECOND.cast_signed();
-
-/// How far the sender's clock is ahead, in nanoseconds; less than 0 where it is behind, 0 where it may well be right.
-pub(super) fn ahead(trace: &Trace) -> i64 {
-    let ahead = match &trace.offset {
-        Some(offset) if offset.ns.unsigned_abs() > offset.error => offset.ns,
-        Some(_) => 0,
-        // A process of the harness's own machine goes by its clock.
-        None if trace.declared.lacks(Lack::Start) => by_stamps(trace),
-        None => 0,
-    };
-    if ahead.abs() <= FARTHEST { ahead } else { 0 }
-}
-
-fn by_stamps(trace: &Trace) -> i64 {
-    let ahead = |arrival: &Arrival| {
-        let stamp = timestamp(arrival)?.parse::<i64>().ok()?.checked_mul(SECOND.cast_signed())?;
-        let now = trace.header.began_unix_ns.saturating_add(arrival.t);
-        stamp.checked_sub(i64::try_from(now).ok()?)
-    };
-    let mut all: Vec<i64> = trace.arrivals.iter().filter_map(ahead).collect();
-    all.sort_unstable();
-    all.get(all.len() / 2).copied().unwrap_or(0)
-}
 
 /// A time in which the wall clock of some process was set wrong.
 pub(super) struct Skew {
@@ -71,13 +44,4 @@ pub(super) fn unix_seconds(trace: &Trace, arrival: &Arrival, ahead: i64) -> u64 
 pub(super) fn is_stamped(trace: &Trace, arrival: &Arrival, ahead: i64) -> bool {
     let stamp = timestamp(arrival).and_then(|text| text.parse::<u64>().ok());
     stamp.is_some_and(|stamp| stamp.abs_diff(unix_seconds(trace, arrival, ahead)) <= TIMESTAMP_TOLERANCE)
-}
-
-/// The timestamp of a request, in Unix seconds: its header's, or the one inside the signature.
-pub(super) fn timestamp(arrival: &Arrival) -> Option<&str> {
-    let inside = || {
-        let signature = arrival.signed.signature.as_deref()?;
-        signature.split(',').find_map(|part| part.trim().strip_prefix("t="))
-    };
-    arrival.signed.timestamp.as_deref().or_else(inside)
 }

@@ -1,6 +1,7 @@
 //! `order.per-key`: where a subscriber is declared `ordered`, the first attempts of one key arrive in the order in which
 //! their events were offered. Two events whose offers overlapped have no order: only where one was acknowledged before the
-//! other was offered must it come first.
+//! other was offered must it come first. What waited while an operator sent dead letters again may have been one of them,
+//! and has no place.
 //!
 //! Walking from the last to arrive to the first, an inversion is an event that was offered after some later one had been
 //! acknowledged; it is enough to keep the earliest acknowledgement. O(n log n).
@@ -42,7 +43,12 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                 continue;
             };
             let offer = &evidence.trace.offers[event.offer as usize];
-            let place = (evidence.exchange(*first).t, offer.t, event.accepted.unwrap_or(u64::MAX), *first);
+            // What may have been shed, and was sent again by an operator, has lost its place.
+            let first_came = evidence.exchange(*first).t;
+            if evidence.redrives(delivery).any(|t| (offer.t..=first_came).contains(&t)) {
+                continue;
+            }
+            let place = (first_came, offer.t, event.accepted.unwrap_or(u64::MAX), *first);
             keys.entry(offer.key.as_str()).or_default().push(place);
         }
         for (key, places) in &mut keys {

@@ -45,6 +45,12 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let sums = conserved(evidence, &mut tally);
+    let range = &scenario.expect.queue_rows;
+    let is_bounded =
+        scenario.subscribers.iter().any(|one| one.queue.rows.is_some() || one.queue.bytes.is_some());
+    if tally.seen > 0 && sums == 0 && !is_bounded && range.min.is_none() && range.max.is_none() {
+        return Finding::unasked("nothing bounds the queue, and no samples of it can be added up");
+    }
     let unseen = (0..).zip(&evidence.lanes).find_map(|(at, lane)| unseen(evidence, at, lane));
     let good = if sums > 0 { "inside its bound, and all accounted for" } else { "inside its bound" };
     let finding = tally.finding("samples of the queue", good, "beyond its bound, or not adding up");

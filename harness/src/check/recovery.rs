@@ -10,11 +10,11 @@ use super::evidence::{Evidence, Lane};
 use super::rate::envelope::limited;
 use super::rate::level::{fits, least_burst, peak};
 use super::settled::{Fate, fates};
-use super::unsettled::not_settled_in_time;
+use super::unsettled::{is_broken_off, not_settled_in_time};
 use super::verdict::{Finding, Tally, show};
 use super::word::{unaccounted, waiting_at_end};
 use crate::scenario::Behaviour;
-use crate::trace::{Ended, Lack};
+use crate::trace::Lack;
 
 /// When an endpoint is well again: the ends of its behaviours at which no other one holds.
 fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
@@ -64,8 +64,7 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     if fates.is_empty() {
         return Finding::unseen("nothing was owed");
     }
-    let ended = evidence.trace.trailer.as_ref().map(|trailer| trailer.ended);
-    if ended == Some(Ended::Interrupted) {
+    if is_broken_off(evidence) {
         return Finding::unseen("the run was interrupted before it could drain");
     }
     let unsettled: Vec<_> =

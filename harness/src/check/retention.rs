@@ -4,7 +4,8 @@
 //! - *Age*: nothing that the sender lists as kept was delivered longer ago than `age`. A sample tells what was kept when it was
 //!   asked or later, and a time that has few digits counts as the latest that it can mean; so an item is at least as old as it is
 //!   taken to be. The sender's own clock is taken for what it is (`offset`). What is too old while something befalls the
-//!   sender, or has just done so, is let pass. It says nothing unless something was delivered longer than `age` before a sample.
+//!   sender, or has just done so, is let pass. It says nothing unless something was delivered longer than `age` before a sample, nor
+//!   once the machine's wall clock was set (`wall_clock`).
 //! - *Size*: the sender's database, as the harness finds it on the disk, has no more than `bytes` beside what may wait. As a file
 //!   need not shrink, as much may wait as at any moment before was offered and not yet delivered: each of those can have the
 //!   largest body twice over. It says nothing unless something was delivered before a sample.
@@ -17,13 +18,17 @@ use super::evidence::Evidence;
 use super::outage::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
+use super::wall_clock;
 use crate::scenario::{Duration, SECOND, Size, Store};
 use crate::trace::{Depth, Kept, Lack};
 
 /// `queue.retention`
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let bound = evidence.scenario.expect.holds.kept;
-    let judged = [bound.age.map(|age| aged(evidence, age)), bound.bytes.map(|bytes| sized(evidence, bytes))];
+    let last = samples(evidence).filter(|(_, kept)| kept.listed).map(|(depth, _)| depth.t).max();
+    // How old something is goes by the time of day; how much there is does not.
+    let aged = |age| wall_clock::doubt(aged(evidence, age), evidence, last);
+    let judged = [bound.age.map(aged), bound.bytes.map(|bytes| sized(evidence, bytes))];
     let unasked = Finding::unasked("the scenario bounds nothing of what is kept after delivery");
     judged.into_iter().flatten().reduce(together).unwrap_or(unasked)
 }
@@ -75,7 +80,8 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
     for (depth, kept) in samples(evidence).filter(|(_, kept)| kept.listed) {
         tally.see();
         telling |= first.saturating_add(most.0) < depth.t;
-        let now = trace.header.began_unix_ns.saturating_add(depth.t).saturating_add_signed(evidence.ahead);
+        let now =
+            trace.header.began_unix_ns.saturating_add(depth.t).saturating_add_signed(evidence.ahead.likely);
         let age = kept.oldest_unix_ns.map_or(0, |t| now.saturating_sub(unsure).saturating_sub(t));
         oldest = oldest.max(age);
         if age > most.0 && !outages.overlap(depth.t, depth.t) {

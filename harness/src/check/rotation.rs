@@ -2,13 +2,18 @@
 //!
 //! The sender makes a new secret at some moment from when it is asked until it has answered; the harness can check a signature
 //! of it a moment after the answer. From when the rotation was planned until a second after it was noted as done, a signature
-//! that doesn't verify says nothing. One that the trace doesn't have may have been made all the same: from its moment on
-//! nothing is judged. The older secret retires `lasts` after the sender made the new one.
+//! that doesn't verify says nothing. One that the trace doesn't have may have been made all the same: where a signature does
+//! not verify from its moment on, the run can't tell. The older secret retires `lasts` after the sender made the new one.
 
 use super::epochs::changes;
 use super::evidence::Evidence;
 use crate::scenario::{FaultPlan, SECOND, Subscriber};
 use crate::trace::{Fault, Lack};
+
+/// Why signatures that did not verify say nothing.
+pub(super) fn unconfirmed(signatures: u64) -> String {
+    format!("{signatures} signatures do not verify since a rotation that the sender did not confirm")
+}
 
 /// What may be under way while secrets change.
 const UNDER_WAY: u64 = SECOND;
@@ -50,6 +55,11 @@ impl Rotations {
     pub(super) fn is_changing(&self, t: u64) -> bool {
         let noted = |done: u64| t <= done.saturating_add(UNDER_WAY);
         self.0.iter().any(|one| one.planned <= t && one.done.is_none_or(noted))
+    }
+
+    /// Whether a secret was to be made before that moment of which the sender never said that it was.
+    pub(super) fn is_unknown(&self, t: u64) -> bool {
+        self.0.iter().any(|one| one.planned <= t && one.done.is_none())
     }
 
     /// Whether two secrets sign at that moment.

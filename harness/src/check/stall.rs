@@ -10,6 +10,7 @@
 //! - *Otherwise too late, or in another order*. There the witness must lie outside of all stalls: of those of [`LONG`] and more, or of
 //!   any where order is at stake, of those near a deadline's length where an answer may have missed it, and of [`STALE`] where
 //!   a timestamp is judged. If each of the witnesses that are kept touches one, the finding says nothing.
+//! - *A matter of the whole run* (`efficiency`), or of all of `drain`: it says nothing if stalls took a tenth of that time.
 
 use super::Check;
 use super::epochs::Epoch;
@@ -32,12 +33,14 @@ const STALE: u64 = (TIMESTAMP_TOLERANCE - 1) * SECOND;
 const CROWDED: [&str; 2] = ["rate.", "recovery.no-storm"];
 /// Which others go by when something was stamped.
 const TIMED: [&str; 6] =
-    ["rate.utilisation", "recovery.", "network.timeout", "isolation.", "latency.", "efficiency"];
+    ["rate.utilisation", "recovery.gap", "network.timeout", "isolation.", "latency.", "efficiency"];
 /// Which allow for `retry_after_late`.
 const LATE: [&str; 5] = ["retry.after-", "retry.backoff-", "retry.gone", "breaker.", "queue.expires"];
 /// Which go by whether an answer came before the sender's deadline.
 const ANSWERED: [&str; 3] = ["duplicate.", "retry.status", "network.deadline"];
 const ORDERED: &str = "order.";
+/// Which goes by what the sender says itself, a while after the last event.
+const DRAINED: &str = "recovery.drains";
 /// Which goes by how old a timestamp is that counts in whole seconds.
 const STAMPED: &str = "format.timestamp";
 
@@ -80,6 +83,8 @@ impl<'e> Stalls<'e> {
             () if is(&TIMED[..1]) => self.touched(&finding.witness, LONG),
             () if is(&CROWDED) => self.conforms_elsewhere(check).then_some(self.longest()).flatten(),
             () if is(&LATE) => self.holds_with_patience(check).then_some(self.longest()).flatten(),
+            () if is(&[DRAINED]) => self.long_beside(self.last_offer(), self.evidence.scenario.drain.0),
+            () if is(&TIMED) && finding.witness.is_empty() => self.long_beside(0, self.evidence.end),
             () if is(&TIMED) => self.touched(&finding.witness, LONG),
             () if is(&ANSWERED) => self.touched(&finding.witness, self.near_a_deadline()),
             () if is(&[STAMPED]) => self.touched(&finding.witness, STALE),
@@ -130,6 +135,18 @@ impl<'e> Stalls<'e> {
         let all = witness.iter().all(|one| long().any(|stall| touches(one, stall)));
         let first = || long().find(|stall| witness.first().is_none_or(|one| touches(one, *stall)));
         all.then(first).flatten()
+    }
+
+    fn last_offer(&self) -> u64 {
+        self.evidence.trace.offers.iter().map(|offer| offer.t).max().unwrap_or(0)
+    }
+
+    /// The longest stall, if those from a moment on took a tenth of this time: what is a matter of the whole of it, and not of
+    /// single requests, comes to something else only by so much.
+    fn long_beside(&self, from: u64, time: u64) -> Option<(u64, u64)> {
+        let after = || self.stalls.iter().copied().filter(|(_, until)| *until >= from);
+        let lost = after().map(|(began, until)| until - began.max(from)).fold(0, u64::saturating_add);
+        (lost > 0 && lost >= time / 10).then(|| after().max_by_key(|(from, until)| until - from)).flatten()
     }
 
     /// Whether the check is not broken once every arrival is at its most harmless place.

@@ -12,18 +12,29 @@ use super::retry::after::contract_wait;
 use super::retry::asked::told_until;
 use super::verdict::{Finding, Found};
 use super::word::unaccounted;
-use crate::trace::Lack;
+use crate::trace::{Ended, Lack};
 
 /// Those of some unsettled deliveries, ordered by lane, that the sender's word does not account for, and that can't come any
 /// more.
 pub(super) fn missing<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery]) -> Vec<&'e Delivery> {
+    if is_broken_off(evidence) {
+        return Vec::new();
+    }
     let mut missing = unaccounted(evidence, unsettled);
     missing.retain(|one| !is_late(evidence, one));
     missing
 }
 
+/// Whether the run was broken off, so that whatever was open could still have come.
+pub(super) fn is_broken_off(evidence: &Evidence<'_>) -> bool {
+    evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted)
+}
+
 /// How many of these could still have come when the run's time was up.
 pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Delivery]) -> u64 {
+    if is_broken_off(evidence) {
+        return unaccounted(evidence, unsettled).len() as u64;
+    }
     unsettled.iter().filter(|one| is_late(evidence, one)).count() as u64
 }
 

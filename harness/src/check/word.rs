@@ -77,11 +77,15 @@ pub(super) fn unaccounted<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery
     found
 }
 
-/// How many deliveries the sender last said are waiting in all; none if it never did.
+/// How many deliveries the sender last said are waiting in all: of the whole, or of all lanes together where those are more;
+/// none if it never did.
 pub(super) fn waiting_at_end(evidence: &Evidence<'_>) -> Option<u64> {
-    let whole =
-        evidence.trace.depths.iter().filter(|depth| depth.subscriber.is_none() && depth.waiting.is_some());
-    whole.max_by_key(|depth| depth.t).and_then(|depth| depth.waiting)
+    let told = || evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.waiting?)));
+    let last = told().map(|(depth, _)| depth.t).max()?;
+    let whole = told().filter(|(depth, _)| depth.subscriber.is_none()).max_by_key(|(depth, _)| depth.t);
+    let lanes = told().filter(|(depth, _)| depth.subscriber.is_some() && depth.t == last);
+    let lanes = lanes.map(|(_, waiting)| waiting).fold(0, u64::saturating_add);
+    Some(whole.map_or(0, |(_, waiting)| waiting).max(lanes))
 }
 
 /// How many unsettled deliveries of a lane the scenario explains, as they were when the sender last spoke: all, where it

@@ -9,6 +9,19 @@ pub struct Host {
     pub ceiling: Option<Ceiling>,
     /// What it is.
     pub machine: Option<Machine>,
+    /// When its wall clock was set.
+    pub clock_sets: Vec<ClockSet>,
+}
+
+/// The machine's wall clock was set, or went on while the machine was suspended. The clock of the trace does neither.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockSet {
+    /// When it was last seen to be as it had been.
+    pub from: u64,
+    /// When it was seen to be set.
+    pub until: u64,
+    /// By how much it was set ahead, in nanoseconds; less than 0 where it was set back.
+    pub ns: i64,
 }
 
 /// What the machine itself can do, measured before the run.

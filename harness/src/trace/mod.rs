@@ -6,7 +6,8 @@
 //!   `frequent`: how most of it is written.
 //! - `ledger`: what is still owed, by what was recorded.
 //! - `writer`: `Writer` counts what it writes; `TraceFile` compresses where asked.
-//! - `reader`: `Trace::read` trusts nothing; `reading`: line by line; `growing`: while it is written.
+//! - `reader`: `Trace::read` trusts nothing; `reading`: line by line; `growing`: while it is written; `holes`: where lines
+//!   could not be kept.
 //!
 //! Whoever writes one hands a line over as soon as it is known, from whichever thread: lines may be out of order by as
 //! much as threads are, and the reader sorts by the times inside them. The trace holds no secret.
@@ -15,6 +16,7 @@ mod fault;
 mod frequent;
 mod growing;
 mod harness;
+mod holes;
 pub(crate) mod ledger;
 mod lines;
 mod machine;
@@ -33,7 +35,7 @@ pub use harness::{
     Declared, ENDPOINTS, GENERATOR, Handshake, Lack, OURS, Offset, Public, Reached, Signs, Stall, Stray,
     StrayKind, Told, Unoffered,
 };
-pub use machine::{Ceiling, Host, Machine};
+pub use machine::{Ceiling, ClockSet, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{
     Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Head, Header, Offer, Record, Refused,

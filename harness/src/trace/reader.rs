@@ -4,6 +4,7 @@
 //! more than [`DISORDER`] (threads hand their lines over one after another; no thread waits that long), an answer
 //! without its arrival or beside another, an outcome without its offer or an offer without its outcome, counts that are
 //! not the trailer's, anything after it, and a scenario that is not the one of its SHA-256.
+//! Where the trailer says that records could not be kept, what refers to one of those is left out (`holes`).
 //! Cut short is a trace without a trailer: a run that died. No check may pass on one.
 
 use std::collections::BTreeMap;
@@ -146,6 +147,7 @@ impl Trace {
             Record::SharedSecret(one) => self.shared.push(one),
             Record::Ceiling(one) => self.host.ceiling = Some(one),
             Record::Machine(one) => self.host.machine = Some(one),
+            Record::ClockSet(one) => self.host.clock_sets.push(one),
             Record::Declared(one) => self.declared = one,
             Record::Stall(one) => self.stalls.push(one),
             Record::Unoffered(one) => self.unoffered.push(one),
@@ -172,6 +174,7 @@ impl Trace {
     /// # Errors
     /// When records refer to what isn't there, or causes come after their effects.
     pub fn settle(&mut self) -> Result<(), TraceError> {
+        self.close_holes();
         self.arrivals.sort_by_key(|arrival| arrival.n);
         self.begin_connections();
         for (at, arrival) in self.arrivals.iter().enumerate() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Process, Undone};
 use super::harness::{Declared, Handshake, Offset, Public, Stall, Stray, Unoffered};
-use super::machine::{Ceiling, Machine};
+use super::machine::{Ceiling, ClockSet, Machine};
 use super::said::{Dead, Depth};
 use super::shared::{Shared, Text};
 
@@ -41,6 +41,8 @@ pub enum Record {
     Ceiling(Ceiling),
     /// What the run ran on.
     Machine(Machine),
+    /// The machine's wall clock was set.
+    ClockSet(ClockSet),
     /// What the driver file says of the sender.
     Declared(Declared),
     /// A thread of the harness stood still.

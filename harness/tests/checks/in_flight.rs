@@ -1,11 +1,13 @@
 //! A cap on what is open holds in each of its times.
 
-use hookproof::check::Status;
+use hookproof::check::{CHECKS, Evidence, Found, Status};
+use hookproof::scenario::Scenario;
 use hookproof::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Trace};
 
 use crate::build;
 
 const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
 
 const LOWERED: &str = "[[fault]]\nat = \"5s\"\ndo = \"limit\"\nwithin = \"1s\"\nlimit = { rate = \"10/s\", burst = 50, in_flight = 4 }";
 
@@ -143,4 +145,69 @@ fn what_a_process_has_open_that_is_stopped_past_its_lease_is_not_held_against_wh
     // What a process that stands still has sent may be answered, and its connections bring nothing more.
     left_open_until(2, 6, (7, 29), (20, End::Answered), Status::Pass);
     left_open_until(2, 6, (7, 29), (20, End::AnsweredAndUsed), Status::Fail);
+}
+
+/// A cap with one request a millisecond, each on a connection of its own and answered at once.
+fn in_order(count: u64) -> (Scenario, Trace) {
+    let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
+    let scenario = build::named(&format!("{text}[sender]\nworkers = 2\ntakeover_within = \"5s\"\n"));
+    let trace = build::trace(&scenario, &(0..count).map(|at| at * MS).collect::<Vec<_>>());
+    (scenario, trace)
+}
+
+/// Asserts that the cap holds, by this check alone: others need not be as quick.
+#[track_caller]
+fn holds(scenario: &Scenario, trace: &Trace) {
+    let find = CHECKS.iter().find(|check| check.id == "rate.in-flight").expect("there is one").find;
+    assert_eq!(find(&Evidence::new(scenario, trace)).found, Found::Held);
+}
+
+/// Each stop once kept all connections that were used after it: gigabytes here.
+#[test]
+fn as_many_processes_may_be_stopped_for_good_as_requests_come() {
+    let (scenario, mut trace) = in_order(20_000);
+    for worker in 0..20_000 {
+        let t = u64::from(worker) * MS;
+        trace.processes.push(Process { t, worker, event: ProcessEvent::Stopped, status: None });
+    }
+    holds(&scenario, &trace);
+}
+
+/// For each request all processes were once looked at: for minutes here.
+#[test]
+fn as_many_processes_may_be_killed_as_requests_come() {
+    let (scenario, mut trace) = in_order(100_000);
+    for at in 0..100_000 {
+        for (t, event) in [(at * MS, ProcessEvent::Killed), (at * MS + 1, ProcessEvent::Started)] {
+            trace.processes.push(Process { t, worker: 0, event, status: None });
+        }
+    }
+    holds(&scenario, &trace);
+}
+
+/// Two requests are open when a process stops for longer than its lease, and two more come then. What arrives on the connections
+/// of the first two in the moment of the stop came before it, and in that of its end during it.
+#[test]
+fn a_connection_is_used_while_a_process_stands_still_from_after_its_stop_to_its_end() {
+    for (used, expected) in [(7, Status::Pass), (8, Status::Fail), (29, Status::Fail), (30, Status::Pass)] {
+        let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 3").text;
+        let sender = "[sender]\nworkers = 2\ntakeover_within = \"5s\"\n";
+        let scenario = build::named(&format!("{text}timeout = \"60s\"\n{sender}"));
+        let offered: Vec<u64> = (1..=6).map(|at| at * SECOND).collect();
+        let mut trace = build::trace(&scenario, &offered);
+        let mut exchange = |token: u64, from: u64, until: u64, connection: u64| {
+            build::deliver(&mut trace, "a", token, from, 500);
+            trace.arrivals.last_mut().expect("arrived").connection = connection;
+            let answer = trace.answers.last_mut().expect("answered");
+            (answer.t, answer.end) = (until, until);
+        };
+        (0..2).for_each(|one| exchange(one, 6 * SECOND + one, 29 * SECOND, 100 + one));
+        (2..4).for_each(|one| exchange(one, 15 * SECOND + one, 16 * SECOND, 100 + one));
+        (4..6).for_each(|one| exchange(one, used * SECOND, used * SECOND, 96 + one));
+        for (t, event) in [(7, ProcessEvent::Stopped), (29, ProcessEvent::Continued)] {
+            trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
+        }
+        build::end(&mut trace, 40 * SECOND);
+        build::verdict("rate.in-flight", &scenario, &trace, expected);
+    }
 }

@@ -28,5 +28,7 @@ mod rotations;
 mod strangers;
 mod traces;
 mod truth;
+mod unjudged;
+mod wall_clock;
 mod word;
 mod words;

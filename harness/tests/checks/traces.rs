@@ -1,7 +1,9 @@
 //! Traces as files: what is written is read back, and what was tampered with is not believed.
 
 use hookproof::check::{Status, Strictness, judge};
-use hookproof::trace::{Accepted, Answer, End, Ended, Record, Trace, TraceError, TraceFile, Writer};
+use hookproof::trace::{
+    Accepted, Answer, Cut, CutKind, End, Ended, Record, Trace, TraceError, TraceFile, Writer,
+};
 
 use crate::build;
 
@@ -52,6 +54,74 @@ fn every_line_that_goes_missing_is_noticed() {
         rest.remove(missing);
         assert!(read(&rest).is_err(), "without line {missing}");
     }
+}
+
+/// What comes of reading the trace without those lines, where its trailer counts the others, and says that so many records could
+/// not be kept.
+fn lacking(missing: &[usize], dropped: u64) -> Result<Trace, TraceError> {
+    let mut lines = lines();
+    let mut trailer: serde_json::Value =
+        serde_json::from_str(&lines.pop().expect("a trailer")).expect("JSON");
+    for at in missing.iter().rev() {
+        let line: serde_json::Value = serde_json::from_str(&lines.remove(*at)).expect("JSON");
+        let own = match line["k"].as_str() {
+            Some("offer") => Some("offers"),
+            Some("arrival") => Some("arrivals"),
+            _ => None,
+        };
+        for count in own.into_iter().chain(["lines"]) {
+            trailer[count] = (trailer[count].as_u64().expect("a count") - 1).into();
+        }
+    }
+    trailer["dropped"] = dropped.into();
+    lines.push(trailer.to_string());
+    read(&lines)
+}
+
+#[test]
+fn a_trace_that_says_which_lines_it_lacks_is_judged_and_neither_passes_nor_fails() {
+    let scenario = build::scenario("rate = \"10/s\", burst = 5");
+    let (whole, count) = (lacking(&[], 0).expect("a trace"), lines().len());
+    assert!(judge(&scenario, &whole, Strictness::Usual).count(Status::Pass) > 0);
+    for missing in 1..count - 1 {
+        let trace = lacking(&[missing], 1).expect("what is there is read");
+        let judgement = judge(&scenario, &trace, Strictness::Strict);
+        let sentence = &judgement.sentence;
+        assert_eq!(judgement.status, Status::Inconclusive, "without line {missing}: {sentence}");
+        assert!(sentence.starts_with("1 records could not be kept"), "{sentence}");
+        for status in [Status::Pass, Status::Warn, Status::Fail] {
+            assert_eq!(judgement.count(status), 0, "{status} without line {missing}: {sentence}");
+        }
+    }
+}
+
+#[test]
+fn what_refers_to_a_line_that_could_not_be_kept_is_left_out() {
+    // The first event's offer, and the second one's request.
+    let trace = lacking(&[1, 7], 2).expect("what is there is read");
+    assert_eq!(trace.accepted.iter().map(|one| one.token).collect::<Vec<_>>(), [1, 2]);
+    let arrivals: Vec<_> = trace.arrivals.iter().map(|one| (one.n, one.token)).collect();
+    assert_eq!(arrivals, [(0, Some(0)), (1, Some(2))]);
+    let answers: Vec<_> = trace.answers.iter().map(|one| (one.n, one.t)).collect();
+    assert_eq!(answers, [(0, 1_000_000_000), (1, 9_000_000_000)]);
+    // An offer, its outcome, and a request, of the first event and of the last.
+    for missing in [1, 2, 3, 9, 10, 11] {
+        assert!(lacking(&[missing], 0).is_err(), "nothing is said to lack, and line {missing} does");
+    }
+}
+
+#[test]
+fn a_cut_of_a_request_that_could_not_be_kept_is_left_out_and_no_number_stands_for_two() {
+    let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
+    trace.trailer.as_mut().expect("whole").dropped = 1;
+    trace.arrivals.remove(0);
+    let cut = |n| Cut { t: 3, endpoint: "a".into(), n, how: CutKind::Close, began: None, token: None };
+    trace.cuts.extend([Some(0), Some(2), None].map(cut));
+    trace.settle().expect("what is there is read");
+    assert_eq!(trace.cuts.iter().map(|cut| cut.n).collect::<Vec<_>>(), [Some(1), None]);
+    trace.settle().expect("once more");
+    trace.arrivals[1].n = 0;
+    assert!(matches!(trace.settle(), Err(TraceError::Contradiction(_))));
 }
 
 #[test]

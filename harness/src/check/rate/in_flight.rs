@@ -15,7 +15,7 @@
 //! holds in its own time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 use crate::check::evidence::{Evidence, Exchange, Lane};
 use crate::check::verdict::{Finding, Tally};
@@ -25,50 +25,98 @@ use crate::trace::{Process, ProcessEvent};
 const NOTICE: u64 = 250_000_000;
 
 /// A process that stood still, from when to when.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stop {
     from: u64,
     until: u64,
-    /// The connections on which something arrived meanwhile.
-    used: HashSet<u64>,
 }
 
 impl Stop {
-    fn all(evidence: &Evidence<'_>) -> Vec<Self> {
-        let processes = &evidence.trace.processes;
-        let stops = processes.iter().filter(|one| one.event == ProcessEvent::Stopped);
-        let stop = |stop: &Process| {
-            let later = processes.iter().filter(|one| one.worker == stop.worker && one.t > stop.t);
-            let (from, until) = (stop.t, later.map(|one| one.t).min().unwrap_or(u64::MAX));
-            let meanwhile = evidence.trace.arrivals.iter().filter(|one| from < one.t && one.t <= until);
-            Self { from, until, used: meanwhile.map(|one| one.connection).collect() }
-        };
-        stops.map(stop).collect()
-    }
-
     /// Whether its lanes may have been taken over for that.
     fn outlasts_lease(&self, evidence: &Evidence<'_>) -> bool {
         let sender = &evidence.scenario.sender;
         sender.workers > 1 && self.until - self.from >= sender.takeover_within.0
     }
+}
 
-    /// Whether it may have left a request open that was sent then at the earliest: until it went on, and no longer.
-    fn may_have_left(&self, exchange: &Exchange, connection: Option<u64>, earliest: u64) -> bool {
-        let first = if exchange.ended_by_peer() { self.until } else { self.from };
-        let ends = first..=self.until.saturating_add(NOTICE);
-        earliest <= self.from
-            && ends.contains(&exchange.end)
-            && !connection.is_some_and(|one| self.used.contains(&one))
+/// When processes stood still, in order.
+struct Stops {
+    all: Vec<Stop>,
+    /// For each of them, the latest end of it and of those before it.
+    latest: Vec<u64>,
+    /// Those for which lanes may have been taken over.
+    long: Vec<Stop>,
+    /// On which connections something arrived, and when, in order; nothing where no stop is long.
+    used: Vec<(u64, u64)>,
+}
+
+impl Stops {
+    fn of(evidence: &Evidence<'_>) -> Self {
+        let all = Self::all(evidence);
+        let so_far = |latest: &mut u64, stop: &Stop| {
+            *latest = stop.until.max(*latest);
+            Some(*latest)
+        };
+        let latest = all.iter().scan(0, so_far).collect();
+        let long: Vec<Stop> = all.iter().filter(|stop| stop.outlasts_lease(evidence)).copied().collect();
+        let mut used = Vec::new();
+        if !long.is_empty() {
+            used.extend(evidence.trace.arrivals.iter().map(|one| (one.connection, one.t)));
+            used.sort_unstable();
+        }
+        Self { all, latest, long, used }
+    }
+
+    fn all(evidence: &Evidence<'_>) -> Vec<Stop> {
+        let processes = &evidence.trace.processes;
+        let mut events: Vec<(u32, u64)> = processes.iter().map(|one| (one.worker, one.t)).collect();
+        events.sort_unstable();
+        let stop = |stop: &Process| {
+            // Whatever is told of it next: it went on, or is no more.
+            let next = events.partition_point(|one| *one <= (stop.worker, stop.t));
+            let next = events.get(next).filter(|(worker, _)| *worker == stop.worker);
+            Stop { from: stop.t, until: next.map_or(u64::MAX, |(_, t)| *t) }
+        };
+        let stopped = processes.iter().filter(|one| one.event == ProcessEvent::Stopped);
+        let mut stops: Vec<Stop> = stopped.map(stop).collect();
+        stops.sort_unstable();
+        stops
+    }
+
+    /// Whether a process stood still at some moment from `from` to `until`.
+    fn overlap(&self, from: u64, until: u64) -> bool {
+        let begun = self.all.partition_point(|stop| stop.from <= until);
+        begun.checked_sub(1).is_some_and(|last| self.latest[last] >= from)
+    }
+
+    /// When the first process stopped that may have left a request open which was sent then at the earliest.
+    fn left(&self, exchange: &Exchange, connection: Option<u64>, sent: u64) -> Option<u64> {
+        let first = self.long.partition_point(|stop| stop.from < sent);
+        let mut inside = self.long[first..].iter().take_while(|stop| stop.from <= exchange.end);
+        inside.find(|stop| self.may_have_left(stop, exchange, connection)).map(|stop| stop.from)
+    }
+
+    /// Whether a process may have left a request open that was sent before it stopped: until it went on, and no longer.
+    fn may_have_left(&self, stop: &Stop, exchange: &Exchange, connection: Option<u64>) -> bool {
+        let first = if exchange.ended_by_peer() { stop.until } else { stop.from };
+        let ends = first..=stop.until.saturating_add(NOTICE);
+        ends.contains(&exchange.end) && !connection.is_some_and(|one| self.is_used(one, stop))
+    }
+
+    /// Whether something arrived on a connection while a process stood still.
+    fn is_used(&self, connection: u64, stop: &Stop) -> bool {
+        let next = self.used.partition_point(|one| *one <= (connection, stop.from));
+        self.used.get(next).is_some_and(|(one, t)| *one == connection && *t <= stop.until)
     }
 }
 
 /// Until when a request was surely open.
-fn surely_open(evidence: &Evidence<'_>, stops: &[Stop], lane: &Lane<'_>, n: u32) -> u64 {
+fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) -> u64 {
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
     let sent = evidence.sent_from(n);
     let earliest = sent.saturating_add(timeout);
-    let stood_still = |stop: &Stop| stop.from <= exchange.t && stop.until >= earliest;
-    if earliest <= exchange.t && stops.iter().any(stood_still) {
+    if earliest <= exchange.t && stops.overlap(earliest, exchange.t) {
         return exchange.t;
     }
     let deadline = exchange.t.saturating_add(timeout);
@@ -80,10 +128,7 @@ fn surely_open(evidence: &Evidence<'_>, stops: &[Stop], lane: &Lane<'_>, n: u32)
     }
     // Of a request that was not read whole it is not known.
     let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
-    let may_have_left =
-        |stop: &&Stop| stop.outlasts_lease(evidence) && stop.may_have_left(exchange, connection, sent);
-    let left = stops.iter().filter(may_have_left);
-    until = left.map(|stop| stop.from).fold(until, u64::min);
+    until = stops.left(exchange, connection, sent).map_or(until, |left| left.min(until));
     let kill = evidence.kills.partition_point(|t| *t < exchange.t);
     let killed = evidence.kills.get(kill).copied().unwrap_or(u64::MAX);
     until.min(killed).max(exchange.t)
@@ -114,10 +159,13 @@ fn first_most(counts: impl Iterator<Item = (usize, usize)>) -> Option<(usize, us
 }
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());
+    if !evidence.lanes.iter().any(capped) {
+        return Finding::unasked("no subscriber has a cap on requests in flight");
+    }
     let mut tally = Tally::default();
     let mut figures = Vec::new();
-    let stops = Stop::all(evidence);
-    let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());
+    let stops = Stops::of(evidence);
     for (index, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| capped(lane)) {
         let interval = |n: &u32| (evidence.exchange(*n).t, surely_open(evidence, &stops, lane, *n));
         let intervals: Vec<(u64, u64)> = lane.begun.iter().map(interval).collect();
@@ -137,9 +185,6 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
                 tally.broke(|| evidence.witness(index, &open, what));
             }
         }
-    }
-    if !evidence.lanes.iter().any(capped) {
-        return Finding::unasked("no subscriber has a cap on requests in flight");
     }
     let finding = tally.finding("caps in flight", "never exceeded", "exceeded");
     figures.into_iter().take(12).fold(finding, |finding, (name, value)| finding.with(name, value))

@@ -28,15 +28,19 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let mut pauses: Vec<_> = lane.arrivals.iter().filter_map(pause).collect();
         pauses.sort_unstable();
         let mut next = 0;
-        let mut told: Option<(u64, u32)> = None;
+        let mut told: Option<(u64, u64, u32)> = None;
         for n in &lane.begun {
             let t = evidence.exchange(*n).t;
-            while let Some((_, until, by)) = pauses.get(next).filter(|(said, ..)| *said < t) {
-                told = told.max(Some((*until, *by)));
+            while let Some((said, until, by)) = pauses.get(next).filter(|(said, ..)| *said < t) {
+                told = told.max(Some((*until, *said, *by)));
                 tally.see();
                 next += 1;
             }
-            let Some((until, by)) = told.filter(|(until, _)| t < *until) else { continue };
+            // What a stalled endpoint reads late may have left before anybody was told.
+            let sent = evidence.sent_from(*n);
+            let Some((until, _, by)) = told.filter(|(until, said, _)| t < *until && *said < sent) else {
+                continue;
+            };
             let what = format!("the endpoint had asked for {} more", show(until - t));
             tally.broke(|| evidence.witness(at, &[by, *n], what));
         }

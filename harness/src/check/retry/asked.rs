@@ -45,9 +45,8 @@ impl Asked {
             Self::Seconds(seconds) => Some(exchange.begun.saturating_add(seconds * SECOND).min(latest)),
             Self::Date(date) => {
                 let date = date.saturating_mul(SECOND).saturating_sub(evidence.trace.header.began_unix_ns);
-                // A clock that is ahead gets there sooner; one that is behind is no excuse to come early.
-                let ahead = u64::try_from(evidence.ahead).unwrap_or(0);
-                Some(date.saturating_sub(ahead).min(latest))
+                // A clock that is ahead, or may be, gets there sooner; one that is behind is no excuse to come early.
+                Some(date.saturating_sub(evidence.ahead.most).min(latest))
             }
         }
     }

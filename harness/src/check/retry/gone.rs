@@ -1,6 +1,7 @@
 //! `retry.gone`: 410 disables the endpoint: nothing arrives there any more.
 //!
-//! What had left before the answer was read is given `retry_after_late` to arrive.
+//! What had left before the answer was read is given `retry_after_late` to arrive; what a stalled endpoint read late counts
+//! from the first moment at which it may have been sent.
 
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
@@ -22,7 +23,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             .arrivals
             .iter()
             .copied()
-            .filter(|n| evidence.exchange(*n).t > end.saturating_add(grace))
+            .filter(|n| evidence.sent_from(*n) > end.saturating_add(grace))
             .collect();
         if let Some(next) = after.first() {
             let late = show(evidence.exchange(*next).t - end);

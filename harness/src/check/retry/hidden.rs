@@ -33,7 +33,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             cut.outcome,
             Outcome::Cut(CutKind::ResetAfterRead | CutKind::Close | CutKind::HalfAnswer | CutKind::Reset)
         );
-        if !by_endpoint || evidence.may_be_forgotten(before) {
+        // One that is sent again by an operator begins anew, its numbers too.
+        if !by_endpoint || evidence.may_be_forgotten(before) || evidence.is_redriven(delivery, next.t) {
             continue;
         }
         // What had left before the cut repeats nothing: a stalled endpoint may have read both at once.

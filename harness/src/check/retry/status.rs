@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::check::duplicate::again;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
 
@@ -23,22 +24,25 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
 
 fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
     for delivery in &evidence.deliveries {
-        let attempts = evidence.attempts(delivery);
-        let Some(at) = attempts.iter().position(|n| evidence.exchange(*n).is_delivered()) else { continue };
-        tally.see();
-        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1);
-        let Some(next) = attempts.get(at + 1).filter(|_| once) else { continue };
-        let (done, again) = (evidence.exchange(attempts[at]), evidence.exchange(*next));
-        if evidence.is_redriven(delivery, again.t) {
+        if !evidence.is_delivered(delivery) {
             continue;
         }
-        let in_time = evidence.is_in_time(attempts[at], done.end);
-        // One that was open at the same time had left before the success was known.
-        let later = again.t > done.end;
-        if in_time && later && !evidence.was_killed(evidence.sent_from(attempts[at]), again.t) {
-            let status = done.status().unwrap_or_default();
-            let what = format!("answered {status}, and sent again");
-            tally.broke(|| evidence.witness(delivery.lane, &[attempts[at], *next], what));
+        tally.see();
+        if evidence.event(delivery).is_none_or(|event| event.offers != 1) {
+            continue;
+        }
+        for (taken, next) in again(evidence, delivery) {
+            let (done, again) = (evidence.exchange(taken), evidence.exchange(next));
+            let in_time = evidence.is_in_time(taken, done.end);
+            // One that was open at the same time had left before the success was known.
+            let later = again.t > done.end;
+            let excused = evidence.was_killed(evidence.sent_from(taken), again.t)
+                || evidence.is_redriven(delivery, again.t);
+            if in_time && later && !excused {
+                let status = done.status().unwrap_or_default();
+                let what = format!("answered {status}, and sent again");
+                tally.broke(|| evidence.witness(delivery.lane, &[taken, next], what));
+            }
         }
     }
 }

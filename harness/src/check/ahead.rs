@@ -1,0 +1,71 @@
+//! How far the sender's clock is ahead of the harness's. A sender on another machine stamps by a clock of its own, and is
+//! judged by that: by the offset that the run measured ([`crate::trace::Offset`]), or, where its answers have no `Date`, by the
+//! median of what its stamps are ahead of their arrivals.
+
+use crate::scenario::SECOND;
+use crate::trace::{Arrival, Lack, Trace};
+
+/// What is further off is no clock of a machine that is looked after, but a mistake in the stamp.
+const FARTHEST: i64 = 600 * SECOND.cast_signed();
+
+/// How far the sender's clock is ahead, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    /// As far as can be told; less than 0 where it is behind.
+    pub(crate) likely: i64,
+    /// At most.
+    pub(crate) most: u64,
+}
+
+impl Ahead {
+    /// As a run shows it.
+    pub(super) fn of(trace: &Trace) -> Self {
+        Self { likely: likely(trace), most: most(trace) }
+    }
+}
+
+/// How far it is, in nanoseconds: less than 0 where it is behind, 0 where it may well be right.
+fn likely(trace: &Trace) -> i64 {
+    let ahead = match &trace.offset {
+        Some(offset) if offset.ns.unsigned_abs() > offset.error => offset.ns,
+        Some(_) => 0,
+        // A process of the harness's own machine goes by its clock.
+        None if trace.declared.lacks(Lack::Start) => by_stamps(trace),
+        None => 0,
+    };
+    if ahead.abs() <= FARTHEST { ahead } else { 0 }
+}
+
+/// How far it may be at most, in nanoseconds.
+fn most(trace: &Trace) -> u64 {
+    let is_ours = !trace.declared.lacks(Lack::Start);
+    let most = match &trace.offset {
+        // As far as can be told, it is this machine's.
+        Some(offset) if is_ours && offset.ns.unsigned_abs() <= offset.error => 0,
+        Some(offset) => offset.ns.saturating_add_unsigned(offset.error),
+        None if is_ours => 0,
+        // Stamps count in whole seconds.
+        None => by_stamps(trace).saturating_add_unsigned(SECOND),
+    };
+    if most <= FARTHEST { u64::try_from(most).unwrap_or(0) } else { 0 }
+}
+
+fn by_stamps(trace: &Trace) -> i64 {
+    let ahead = |arrival: &Arrival| {
+        let stamp = timestamp(arrival)?.parse::<i64>().ok()?.checked_mul(SECOND.cast_signed())?;
+        let now = trace.header.began_unix_ns.saturating_add(arrival.t);
+        stamp.checked_sub(i64::try_from(now).ok()?)
+    };
+    let mut all: Vec<i64> = trace.arrivals.iter().filter_map(ahead).collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied().unwrap_or(0)
+}
+
+/// The timestamp of a request, in Unix seconds: its header's, or the one inside the signature.
+pub(super) fn timestamp(arrival: &Arrival) -> Option<&str> {
+    let inside = || {
+        let signature = arrival.signed.signature.as_deref()?;
+        signature.split(',').find_map(|part| part.trim().strip_prefix("t="))
+    };
+    arrival.signed.timestamp.as_deref().or_else(inside)
+}

@@ -1,0 +1,155 @@
+//! When the sender's processes were struck, and when they were back. Every request is judged by it, so it is sorted once and
+//! searched.
+
+use super::unwritable::{Unwritable, unwritable};
+use crate::trace::{Fault, Process, ProcessEvent};
+
+/// What was done to the sender's processes and to their store.
+pub(super) struct Strikes {
+    /// When a process was killed or stopped, in order.
+    struck: Vec<u64>,
+    /// When one was started or went on, in order.
+    back: Vec<u64>,
+    /// The times in which a process may have lost what it knew, as it was killed, stopped or cut off from its store: when each
+    /// began, in order, and when the last of those so far was over.
+    forgetful: Vec<(u64, u64)>,
+    /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
+    pub(super) unwritable: Vec<Unwritable>,
+}
+
+impl Strikes {
+    /// Those of a run that ended then, whose lanes are taken over within so long.
+    pub(super) fn of(processes: &[Process], faults: &[Fault], takeover_within: u64, end: u64) -> Self {
+        use ProcessEvent::{Continued, Killed, Started, Stopped};
+        let times = |wanted: [ProcessEvent; 2]| {
+            let found = processes.iter().filter(|one| wanted.contains(&one.event));
+            let mut times: Vec<u64> = found.map(|one| one.t).collect();
+            times.sort_unstable();
+            times
+        };
+        Self {
+            struck: times([Killed, Stopped]),
+            back: times([Started, Continued]),
+            forgetful: forgetful(processes, faults, takeover_within, end),
+            unwritable: unwritable(faults.iter()),
+        }
+    }
+
+    /// When a process was struck last by that moment, if none came back since and that was no longer ago than so long.
+    pub(super) fn shortly_before(&self, t: u64, within: u64) -> Option<u64> {
+        let strike = last(&self.struck, t)?;
+        let is_back = last(&self.back, t).is_some_and(|back| strike <= back);
+        (!is_back && t - strike <= within).then_some(strike)
+    }
+
+    /// Whether a process may have lost what it knew from `from` to `until`.
+    pub(super) fn touch(&self, from: u64, until: u64) -> bool {
+        let begun = self.forgetful.partition_point(|(t, _)| *t <= until);
+        begun.checked_sub(1).is_some_and(|last| self.forgetful[last].1 >= from)
+    }
+}
+
+/// The last of some times that is not after that one. They ascend.
+fn last(times: &[u64], t: u64) -> Option<u64> {
+    times.partition_point(|one| *one <= t).checked_sub(1).map(|last| times[last])
+}
+
+fn forgetful(processes: &[Process], faults: &[Fault], takeover_within: u64, end: u64) -> Vec<(u64, u64)> {
+    use ProcessEvent::{Exited, Killed, Stopped};
+    let exits = processes.iter().filter(|one| one.event == Exited);
+    let mut exits: Vec<(u32, u64)> = exits.map(|one| (one.worker, one.t)).collect();
+    exits.sort_unstable();
+    let over = |one: &Process| {
+        // A command kills at some moment until the process is gone; a signal at once.
+        if one.event != Killed || one.status.is_none() {
+            return one.t;
+        }
+        let gone = exits.partition_point(|exit| *exit < (one.worker, one.t));
+        let gone = exits.get(gone).filter(|(worker, _)| *worker == one.worker);
+        gone.map_or(end, |(_, t)| *t).max(one.t)
+    };
+    let struck = processes.iter().filter(|one| matches!(one.event, Killed | Stopped));
+    let cut_off = faults.iter().filter(|fault| fault.may_cut_off(takeover_within));
+    let cut_off = cut_off.map(|fault| (fault.t, fault.until.unwrap_or(fault.t)));
+    let mut spans: Vec<(u64, u64)> = struck.map(|one| (one.t, over(one))).chain(cut_off).collect();
+    spans.sort_unstable();
+    let mut latest = 0;
+    for (_, until) in &mut spans {
+        latest = latest.max(*until);
+        *until = latest;
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WITHIN: u64 = 4;
+    const TAKEOVER: u64 = 10;
+    const END: u64 = 40;
+
+    /// By definition: all processes are looked at.
+    fn shortly_before(processes: &[Process], t: u64) -> Option<u64> {
+        use ProcessEvent::{Continued, Killed, Started, Stopped};
+        let before = || processes.iter().filter(|one| one.t <= t);
+        let strike = before().filter(|one| matches!(one.event, Killed | Stopped)).map(|one| one.t).max()?;
+        let is_back = before().any(|one| matches!(one.event, Started | Continued) && strike <= one.t);
+        (!is_back && t - strike <= WITHIN).then_some(strike)
+    }
+
+    /// By definition, too.
+    fn touch(processes: &[Process], faults: &[Fault], from: u64, until: u64) -> bool {
+        use ProcessEvent::{Exited, Killed, Stopped};
+        let inside = |t: u64| from <= t && t <= until;
+        let gone = |kill: &Process| {
+            let exits = processes.iter().filter(|one| one.event == Exited && one.worker == kill.worker);
+            exits.map(|one| one.t).filter(|t| *t >= kill.t).min().unwrap_or(END)
+        };
+        let is_slow = |one: &Process| one.event == Killed && one.status.is_some();
+        processes.iter().any(|one| matches!(one.event, Killed | Stopped) && inside(one.t))
+            || processes.iter().any(|one| is_slow(one) && one.t <= until && from <= gone(one))
+            || faults
+                .iter()
+                .any(|one| one.may_cut_off(TAKEOVER) && one.t <= until && from <= one.until.unwrap_or(one.t))
+    }
+
+    fn process() -> impl Strategy<Value = Process> {
+        use ProcessEvent::{Asked, Continued, Exited, Killed, Started, Stopped};
+        let event = prop::sample::select(vec![Asked, Continued, Exited, Killed, Started, Stopped]);
+        (0..50_u64, 0..3_u32, event, any::<bool>()).prop_map(|(t, worker, event, told)| {
+            let status = told.then(|| "kill it".to_owned());
+            Process { t, worker, event, status }
+        })
+    }
+
+    fn fault() -> impl Strategy<Value = Fault> {
+        let action = prop::sample::select(vec!["partition", "lock-database"]);
+        (0..50_u64, action, prop::option::of(0..60_u64), any::<bool>()).prop_map(
+            |(t, action, until, late)| {
+                let delay = late.then_some(TAKEOVER);
+                Fault { t, action: action.to_owned(), until, detail: None, delay, plan: None }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_searched_is_what_looking_at_all_of_it_finds(
+            processes in prop::collection::vec(process(), 0..12),
+            faults in prop::collection::vec(fault(), 0..3),
+        ) {
+            let strikes = Strikes::of(&processes, &faults, TAKEOVER, END);
+            for t in 0..60 {
+                prop_assert_eq!(strikes.shortly_before(t, WITHIN), shortly_before(&processes, t));
+                for until in t..60 {
+                    prop_assert_eq!(strikes.touch(t, until), touch(&processes, &faults, t, until), "{} {}", t, until);
+                }
+            }
+        }
+    }
+}
