@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::exit;
-use super::out::line;
+use super::out::{line, one_line};
 use crate::check::{Judgement, Status};
 use crate::scenario::Scenario;
 use crate::sim::{Simulated, skipped, swarm};
@@ -35,17 +35,17 @@ pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration
 pub(super) fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
-            line(format_args!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence));
+            one_line(format_args!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence));
             verdict
                 .witness
                 .iter()
                 .take(2)
-                .for_each(|witness| line(format_args!("    {}", swarm::witness_text(witness))));
+                .for_each(|witness| one_line(format_args!("    {}", swarm::witness_text(witness))));
         }
     }
     for (id, why) in skipped(judgement) {
         line(format_args!("  skipped {id}: {why}"));
     }
-    line(format_args!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence));
+    one_line(format_args!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence));
     exit::code(judgement.status)
 }

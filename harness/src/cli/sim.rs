@@ -11,7 +11,7 @@ use clap::Args;
 use super::exit::{self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, worse};
 use super::forms::Forms;
 use super::interrupt::interrupt_flag;
-use super::out::{line, quoted, say};
+use super::out::{line, one_line, quoted, say};
 use super::played::{conclude, summary};
 use crate::check::{Judgement, Strictness};
 use crate::report::{Regressions, Report, Unjudged};
@@ -296,8 +296,8 @@ impl Sim {
     }
 
     fn show(&self, scenario: &Scenario, path: &Path, failure: &Failure) {
-        line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
-        line(format_args!("  {}", failure.witness));
+        one_line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
+        one_line(format_args!("  {}", failure.witness));
         let until = failure.until.map(crate::scenario::Duration);
         line(format_args!("  repeat: {}", self.command(path, failure.seed, " --swarm", until)));
     }
