@@ -56,7 +56,10 @@ fn by_stamps(trace: &Trace) -> i64 {
         let now = trace.header.began_unix_ns.saturating_add(arrival.t);
         stamp.checked_sub(i64::try_from(now).ok()?)
     };
-    let mut all: Vec<i64> = trace.arrivals.iter().filter_map(ahead).collect();
+    // By a wall clock that nobody had set yet.
+    let set = trace.host.clock_sets.iter().map(|set| set.from).min().unwrap_or(u64::MAX);
+    let before = trace.arrivals.iter().filter(|arrival| arrival.t < set);
+    let mut all: Vec<i64> = before.filter_map(ahead).collect();
     all.sort_unstable();
     all.get(all.len() / 2).copied().unwrap_or(0)
 }

@@ -1,7 +1,7 @@
 //! Once the machine's wall clock was set during a run, what goes by the time of day accuses nobody, and passes nobody.
 
 use hookproof::check::Status;
-use hookproof::trace::{ClockSet, Depth, End, Ended, Kept, Record, Trace, Writer};
+use hookproof::trace::{ClockSet, Depth, End, Ended, Kept, Lack, Record, Trace, Writer};
 
 use crate::build::{self, check};
 use crate::excuses::{empty, exchange};
@@ -39,6 +39,16 @@ fn a_timestamp_says_nothing_from_then_on() {
         };
         check(id, "", change, expected);
     }
+}
+
+#[test]
+fn how_far_another_machine_is_ahead_is_told_by_what_came_before() {
+    let remote = |trace: &mut Trace| {
+        trace.declared.lacks = vec![Lack::Start];
+        [1, 2].into_iter().for_each(|n| stamp(trace, n));
+        set(trace, 3 * SECOND / 2);
+    };
+    check("format.timestamp", "", remote, Status::Inconclusive);
 }
 
 #[test]
