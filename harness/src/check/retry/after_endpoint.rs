@@ -36,11 +36,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
                 tally.see();
                 next += 1;
             }
+            let Some((until, said, by)) = told.filter(|(until, ..)| t < *until) else { continue };
             // What a stalled endpoint reads late may have left before anybody was told.
-            let sent = evidence.sent_from(*n);
-            let Some((until, _, by)) = told.filter(|(until, said, _)| t < *until && *said < sent) else {
+            if evidence.sent_from(*n) <= said {
                 continue;
-            };
+            }
             let what = format!("the endpoint had asked for {} more", show(until - t));
             tally.broke(|| evidence.witness(at, &[by, *n], what));
         }
