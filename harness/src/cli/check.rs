@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
 
 /// Judges each trace; the worst of them decides the exit code.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    if let Err(what) = arguments.forms.fit(arguments.traces.len()) {
+    let forms = &arguments.forms;
+    if let Err(what) = forms.fit(arguments.traces.len()).and_then(|()| forms.can_be_written(None)) {
         return exit::refuse("check", what, USAGE);
     }
     let selection = match arguments.gate.selection() {

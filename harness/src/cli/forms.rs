@@ -1,10 +1,11 @@
 //! Where a report goes: the terminal, and the files that were asked for.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
 use super::out::{say, written};
 use crate::report::{self, Colours, Regressions, Report, Unjudged};
@@ -40,17 +41,46 @@ impl Forms {
         Ok(())
     }
 
-    /// Whether any file was asked for.
+    /// Finds out before anything is done whether each file can be written, and changes none. What is in a folder below `made`
+    /// that is not there yet is taken for granted: the command makes such folders itself.
+    pub(crate) fn can_be_written(&self, made: Option<&Path>) -> Result<(), String> {
+        let made = made.and_then(|made| std::path::absolute(made).ok());
+        let is_made_later = |path: &Path| {
+            let path = std::path::absolute(path).ok();
+            let folder = path.as_deref().and_then(Path::parent).filter(|folder| !folder.exists());
+            folder.zip(made.as_deref()).is_some_and(|(folder, made)| folder.starts_with(made))
+        };
+        let asked = self.files().into_iter().filter_map(|(option, path)| Some((option, path?)));
+        for (option, path) in asked.filter(|(_, path)| !is_made_later(path)) {
+            try_to_open(path)
+                .map_err(|error| format!("--{option} {} cannot be written: {error}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The file for each form, if it was asked for.
+    fn files(&self) -> [(&'static str, Option<&Path>); 5] {
+        [
+            ("json", self.json.as_deref().filter(|_| !self.is_printed())),
+            ("junit", self.junit.as_deref()),
+            ("markdown", self.markdown.as_deref()),
+            ("html", self.html.as_deref()),
+            ("picture", self.picture.as_deref()),
+        ]
+    }
+
+    /// Whether any form was asked for.
     pub(crate) fn is_asked(&self) -> bool {
-        [&self.json, &self.junit, &self.markdown, &self.html, &self.picture].into_iter().any(Option::is_some)
+        self.is_printed() || self.files().iter().any(|(_, path)| path.is_some())
     }
 
     /// Prints a report.
     pub(crate) fn show(&self, report: &Report) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.is_printed() {
-            let line = serde_json::to_string(report)?;
-            return written(writeln!(out, "{line}"));
+            let mut out = BufWriter::new(out);
+            let printed = serde_json::to_writer(&mut out, report).map_err(io::Error::from);
+            return written(printed.and_then(|()| writeln!(out)).and_then(|()| out.flush()));
         }
         let colours = Colours::of(out.is_terminal());
         written(out.write_all(report::terminal(report, colours).as_bytes()))
@@ -59,6 +89,9 @@ impl Forms {
     /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each. What left
     /// no report is an error in the JUnit file, where an empty suite would pass; what got worse is a failure there. Markdown
     /// begins with what could not be judged.
+    ///
+    /// # Errors
+    /// The first one, once every form was tried.
     pub(crate) fn write(
         &self,
         reports: &[Report],
@@ -66,35 +99,29 @@ impl Forms {
         regressions: &Regressions,
         baseline: &[Report],
     ) -> io::Result<()> {
-        if let Some(path) = self.json.as_ref().filter(|_| !self.is_printed()) {
-            let text = match reports {
-                [one] => serde_json::to_string_pretty(one)?,
-                several => serde_json::to_string_pretty(several)?,
-            };
-            write(path, &text)?;
-        }
-        if let Some(path) = &self.junit {
-            let junit = report::junit(reports, unjudged, regressions);
-            write(path, &junit.map_err(io::Error::other)?)?;
-        }
-        if let Some(path) = &self.markdown {
-            write(path, &report::markdown(reports, unjudged, regressions))?;
-        }
-        if let Some(path) = &self.html {
+        let [json, junit, markdown, html, picture] = self.files().map(|(_, path)| path);
+        let all = [
+            json.map_or(Ok(()), |path| match reports {
+                [one] => write_json(path, one),
+                several => write_json(path, several),
+            }),
+            junit.map_or(Ok(()), |path| {
+                let junit = report::junit(reports, unjudged, regressions);
+                write(path, &junit.map_err(io::Error::other)?)
+            }),
+            markdown.map_or(Ok(()), |path| write(path, &report::markdown(reports, unjudged, regressions))),
             // A page of an earlier run must not stand for one that could not be judged.
-            match (reports.first(), unjudged.first()) {
-                (Some(report), _) => write(path, &report::html(report, baseline))?,
-                (None, Some(unjudged)) => write(path, &report::html_unjudged(unjudged))?,
-                (None, None) => {}
-            }
-        }
-        if let Some(path) = &self.picture {
-            match reports.first().and_then(report::picture) {
-                Some(picture) => write(path, &picture)?,
-                None => undrawn(path)?,
-            }
-        }
-        Ok(())
+            html.map_or(Ok(()), |path| match (reports.first(), unjudged.first()) {
+                (Some(report), _) => write(path, &report::html(report, baseline)),
+                (None, Some(unjudged)) => write(path, &report::html_unjudged(unjudged)),
+                (None, None) => Ok(()),
+            }),
+            picture.map_or(Ok(()), |path| match reports.first().and_then(report::picture) {
+                Some(picture) => write(path, &picture),
+                None => undrawn(path),
+            }),
+        ];
+        all.into_iter().collect()
     }
 
     /// Whether the JSON is what stdout is for.
@@ -116,8 +143,37 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
 
 /// Writes a file, and names it where that fails.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text)
-        .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", path.display())))
+    fs::write(path, text).map_err(|error| named("writing", path, &error))
+}
+
+/// Writes a file of JSON piece by piece, as a report may be large.
+pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
+    let written = fs::File::create(path).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        serde_json::to_writer_pretty(&mut file, value)?;
+        file.flush()
+    });
+    written.map_err(|error| named("writing", path, &error))
+}
+
+/// Opens a file for writing as it is; one that is not there is made for that, and removed again. What is neither a file nor a
+/// folder, such as a device or a pipe, is not touched: whoever reads a pipe would take the end of this for that of the report.
+pub(super) fn try_to_open(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(older) if !older.is_file() && !older.is_dir() => Ok(()),
+        Ok(_) => fs::OpenOptions::new().write(true).open(path).map(drop),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::File::create(path)?;
+            // A link that led nowhere stays.
+            fs::canonicalize(path).and_then(fs::remove_file)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// An error with what was tried, and with which file.
+fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
 /// Says that there is no picture, and removes that of an earlier run, which must not stand for this one. What is no file of
@@ -129,5 +185,50 @@ fn undrawn(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    removed.map_err(|error| io::Error::new(error.kind(), format!("removing {}: {error}", path.display())))
+    removed.map_err(|error| named("removing", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn junit(path: PathBuf) -> Forms {
+        Forms { junit: Some(path), ..Forms::default() }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_found_out_and_none_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let ask = |name: &str, made: Option<&str>| junit(at(name)).can_be_written(made.map(at).as_deref());
+        fs::write(at("older.xml"), "older").unwrap();
+        std::os::unix::fs::symlink(at("nowhere.xml"), at("link.xml")).unwrap();
+        for (name, made) in
+            [("new.xml", None), ("older.xml", None), ("link.xml", None), ("out/a/new.xml", Some("out"))]
+        {
+            assert_eq!(ask(name, made), Ok(()), "{name}");
+        }
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
+        assert!(left.len() == 2 && fs::read_to_string(at("older.xml")).unwrap() == "older", "{left:?}");
+        for name in ["none/new.xml", "older.xml/new.xml", ""] {
+            let said = ask(name, Some("out")).unwrap_err();
+            let path = at(name).display().to_string();
+            assert!(said.starts_with(&format!("--junit {path} cannot be written: ")), "{said}");
+        }
+        assert_eq!(junit("/dev/null".into()).can_be_written(None), Ok(()));
+        assert_eq!(Forms { json: Some("-".into()), ..Forms::default() }.can_be_written(None), Ok(()));
+    }
+
+    #[test]
+    fn a_form_that_cannot_be_written_takes_no_other_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| Some(folder.path().join(name));
+        let (json, junit) = (at("none/r.json"), at("junit.xml"));
+        let (markdown, html) = (at("none/r.md"), at("page.html"));
+        let forms = Forms { json, junit, markdown, html, picture: None };
+        let unjudged = Unjudged { subject: "x".to_owned(), why: "y".to_owned() };
+        let error = forms.write(&[], &[unjudged], &Regressions::new(), &[]).unwrap_err();
+        assert!(error.to_string().contains("none/r.json"), "{error}");
+        assert!(folder.path().join("junit.xml").exists() && folder.path().join("page.html").exists());
+    }
 }

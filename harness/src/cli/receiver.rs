@@ -10,6 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::exit::{HARNESS, UNREACHABLE, USAGE, refuse};
+use super::forms::try_to_open;
 use super::interrupt::asked_to_end;
 use super::out::say;
 use crate::catalogue;
@@ -114,8 +115,7 @@ impl Output {
         }
         let files = self.junit.iter().chain(self.json.iter().filter(|_| !self.json_shown()));
         for path in files {
-            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| format!("can't write {}: {error}", path.display()))?;
+            try_to_open(path).map_err(|error| format!("can't write {}: {error}", path.display()))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! `run`: replay scenarios against a sender.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,40 +145,16 @@ impl Run {
 
     /// Plays all scenarios, one after another; answers the worst exit code.
     async fn all(self, interrupt: Interrupt) -> u8 {
-        if let Err(what) = self.forms.fit(self.scenarios.len() * self.times as usize) {
-            say(format_args!("hookproof run: {what}; each run leaves its page in its folder"));
-            return USAGE;
-        }
-        // Before anything is played that would be compared with it in vain.
-        let baseline = match self.baseline.as_deref().map(forms::read).transpose() {
-            Ok(baseline) => baseline,
-            Err(what) => {
-                say(format_args!("hookproof run: the baseline: {what}"));
-                return USAGE;
-            }
-        };
-        let selection = match self.gate.selection() {
-            Ok(selection) => selection,
+        let (baseline, shared) = match self.begin(interrupt) {
+            Ok(begun) => begun,
             Err(what) => {
                 say(format_args!("hookproof run: {what}"));
                 return USAGE;
             }
         };
-        if let Err(what) = self.allow_lengths() {
-            say(format_args!("hookproof run: {what}"));
-            return USAGE;
-        }
-        let server = match self.live.map(PageServer::open).transpose() {
-            Ok(server) => server,
-            Err(error) => {
-                say(format_args!("hookproof run: the page can't be served: {error}"));
-                return USAGE;
-            }
-        };
-        if let Some(server) = &server {
+        if let Some(server) = &shared.server {
             say(format_args!("live:  http://{}/", server.address()));
         }
-        let shared = Shared { selection, interrupt, server };
         let (mut worst, mut found) = (0, Found::default());
         let rounds = (0..self.times).flat_map(|_| &self.scenarios);
         for path in rounds {
@@ -207,6 +184,20 @@ impl Run {
         worst
     }
 
+    /// Finds out before anything is played what would make that in vain; answers the baseline, and what all runs share.
+    fn begin(&self, interrupt: Interrupt) -> Result<(Option<Vec<Report>>, Shared), String> {
+        let fit = self.forms.fit(self.scenarios.len() * self.times as usize);
+        fit.map_err(|what| format!("{what}; each run leaves its page in its folder"))?;
+        let baseline = self.baseline.as_deref().map(forms::read).transpose();
+        let baseline = baseline.map_err(|what| format!("the baseline: {what}"))?;
+        let selection = self.gate.selection().map_err(|error| error.to_string())?;
+        self.allow_lengths()?;
+        self.forms.can_be_written(Some(&self.out))?;
+        let server = self.live.map(PageServer::open).transpose();
+        let server = server.map_err(|error| format!("the page can't be served: {error}"))?;
+        Ok((baseline, Shared { selection, interrupt, server }))
+    }
+
     /// Plays and judges one scenario. What keeps it from a verdict is said, and kept for the reports.
     async fn one(&self, path: &Path, shared: &Shared, found: &mut Found) -> u8 {
         let (mut subject, shown) = (path.display().to_string(), found.reports.len());
@@ -233,8 +224,7 @@ impl Run {
         shared: &Shared,
         reports: &mut Vec<Report>,
     ) -> Result<u8, Failure> {
-        let ours =
-            |what: &str, error: std::io::Error| Failure { code: HARNESS, why: format!("{what}: {error}") };
+        let ours = |what: &str, error: io::Error| Failure { code: HARNESS, why: format!("{what}: {error}") };
         let out = self.out.join(&scenario.name);
         let repeat = self.repeat(path, self.seed.unwrap_or(scenario.seed));
         let options = Options {
@@ -250,9 +240,15 @@ impl Run {
         };
         let played = play(scenario, &options, shared.interrupt.clone()).await;
         let played = played.map_err(|error| Failure { code: exit_code(&error), why: error.to_string() })?;
-        let code = self
-            .report(scenario, &played, shared, repeat, reports)
-            .map_err(|error| ours("the report could not be written", error))?;
+        let trace = Trace::open(&played.trace);
+        let trace = trace.map_err(|error| ours("the run cannot be judged", io::Error::other(error)))?;
+        let judgement = self.gate.judge(&shared.selection, scenario, &trace);
+        let code = exit::code(judgement.status);
+        let report = Report::new(scenario, &trace, judgement, repeat);
+        let kept = self.keep(&report, &played, shared);
+        // Whatever failed, what was found out is in the command's own reports.
+        reports.push(report);
+        kept.map_err(|error| ours("the report could not be written", error))?;
         if let Some(error) = played.failure {
             return Err(Failure { code: HARNESS, why: format!("the run broke off: {error}") });
         }
@@ -263,30 +259,22 @@ impl Run {
         })
     }
 
-    /// Judges what was played, and writes the report in every form: first what stays, then what somebody may read.
-    fn report(
-        &self,
-        scenario: &Scenario,
-        played: &Played,
-        shared: &Shared,
-        repeat: String,
-        reports: &mut Vec<Report>,
-    ) -> std::io::Result<u8> {
-        let trace = Trace::open(&played.trace).map_err(std::io::Error::other)?;
-        let judgement = self.gate.judge(&shared.selection, scenario, &trace);
-        let code = exit::code(judgement.status);
-        let report = Report::new(scenario, &trace, judgement, repeat);
-        // Whatever fails from here on, what was found out is in the command's own reports.
-        reports.push(report.clone());
+    /// Writes a run's report: first what stays in its folder, then what somebody may read.
+    ///
+    /// # Errors
+    /// The first one, once all was tried.
+    fn keep(&self, report: &Report, played: &Played, shared: &Shared) -> io::Result<()> {
         let page = played.trace.with_file_name(PAGE);
         if let Some(server) = &shared.server {
-            server.show(report::html_live(&report, &page, false));
+            server.show(report::html_live(report, &page, false));
         }
-        forms::write(&page, &report::html(&report, &[]))?;
-        forms::write(&page.with_file_name("report.json"), &serde_json::to_string_pretty(&report)?)?;
-        self.forms.show(&report)?;
+        let all = [
+            forms::write(&page, &report::html(report, &[])),
+            forms::write_json(&page.with_file_name("report.json"), report),
+            self.forms.show(report),
+        ];
         say(format_args!("trace: {}\npage:  {}", played.trace.display(), page.display()));
-        Ok(code)
+        all.into_iter().collect()
     }
 
     /// How a run is shown while it goes on: judged as it is in the end.
@@ -371,7 +359,7 @@ fn read(path: &Path, changes: &[String]) -> Result<Scenario, String> {
         .map_err(|problems| problems.iter().map(|problem| format!("\n  {problem}")).collect())
 }
 
-const fn exit_code(error: &RunError) -> u8 {
+fn exit_code(error: &RunError) -> u8 {
     if error.is_senders() {
         UNREACHABLE
     } else if error.is_askers() {

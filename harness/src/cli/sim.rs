@@ -131,6 +131,7 @@ impl Sim {
             all.extend(files.into_iter().map(Some));
         }
         self.forms.fit(all.len())?;
+        self.forms.can_be_written(self.out.as_deref())?;
         Ok(all)
     }
 

@@ -4,6 +4,7 @@
 //! Bounds: [`CONNECTIONS_MAX`] connections, more are closed at once; what is read and may not pass yet is at most
 //! [`PIECES_MAX`] pieces of [`PIECE_BYTES`] for each direction, and its writer waits.
 
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -27,14 +28,9 @@ const PIECE_BYTES: usize = 16 << 10;
 /// What may be under way.
 const PIECES_MAX: usize = 64;
 
-/// What is done to a link now: the same may be done to it several times over, and ends as often. Delays add up.
-#[derive(Clone, Copy, Debug, Default)]
-struct Barriers {
-    silences: u32,
-    cuts: u32,
-    half_opens: u32,
-    delay: u64,
-}
+/// What is done to a link now, by the faults' places in the scenario, so that each ends by itself. Delays add up.
+#[derive(Debug, Default)]
+struct Barriers(BTreeMap<u32, Partition>);
 
 /// From whom to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,32 +40,24 @@ enum Direction {
 }
 
 impl Barriers {
-    const fn begin(&mut self, how: Partition) {
-        match how {
-            Partition::Silence => self.silences += 1,
-            Partition::Cut => self.cuts += 1,
-            Partition::HalfOpen => self.half_opens += 1,
-            Partition::Delay(by) => self.delay = self.delay.saturating_add(by.0),
-        }
+    fn has(&self, how: Partition) -> bool {
+        self.0.values().any(|one| *one == how)
     }
 
-    const fn end(&mut self, how: Partition) {
-        match how {
-            Partition::Silence => self.silences = self.silences.saturating_sub(1),
-            Partition::Cut => self.cuts = self.cuts.saturating_sub(1),
-            Partition::HalfOpen => self.half_opens = self.half_opens.saturating_sub(1),
-            Partition::Delay(by) => self.delay = self.delay.saturating_sub(by.0),
-        }
-    }
-
-    const fn is_cut(&self) -> bool {
-        self.cuts > 0
+    fn is_cut(&self) -> bool {
+        self.has(Partition::Cut)
     }
 
     /// Whether what is said in that direction is not passed on, and nobody hears of it.
-    const fn is_silent(&self, direction: Direction) -> bool {
-        let one_way = matches!(direction, Direction::ToProcess) && self.half_opens > 0;
-        (self.silences > 0 || one_way) && !self.is_cut()
+    fn is_silent(&self, direction: Direction) -> bool {
+        let one_way = direction == Direction::ToProcess && self.has(Partition::HalfOpen);
+        (self.has(Partition::Silence) || one_way) && !self.is_cut()
+    }
+
+    /// By how many nanoseconds what is said comes later.
+    fn delay(&self) -> u64 {
+        let delay = |how: &Partition| if let Partition::Delay(by) = how { by.0 } else { 0 };
+        self.0.values().map(delay).fold(0, u64::saturating_add)
     }
 }
 
@@ -110,14 +98,16 @@ impl Link {
         self.carried.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins to keep from passing what doesn't.
-    pub fn bar(&self, how: Partition) {
-        self.barriers.send_modify(|barriers| barriers.begin(how));
+    /// Begins to keep from passing what doesn't, by a fault in that place.
+    pub fn bar(&self, fault: u32, how: Partition) {
+        self.barriers.send_modify(|barriers| {
+            barriers.0.insert(fault, how);
+        });
     }
 
-    /// Ends what was begun so; what else was begun lasts.
-    pub fn unbar(&self, how: Partition) {
-        self.barriers.send_modify(|barriers| barriers.end(how));
+    /// Ends what that fault began, if it began anything; what others began lasts.
+    pub fn unbar(&self, fault: u32) {
+        self.barriers.send_if_modified(|barriers| barriers.0.remove(&fault).is_some());
     }
 
     /// Ends all that was begun.
@@ -215,7 +205,7 @@ impl OneWay {
             tokio::select! {
                 () = self.clock.until(due) => {}
                 // Once it is over, nothing is late any more.
-                _ = self.passage.wait_for(|barriers| barriers.delay == 0) => {}
+                _ = self.passage.wait_for(|barriers| barriers.delay() == 0) => {}
             }
             if !opens(&mut self.passage, self.direction).await || bytes.is_empty() {
                 return Ok(());
@@ -237,7 +227,7 @@ async fn listen(
     loop {
         // How it ends makes no difference to the other side.
         let read = from.read(&mut buffer).await.unwrap_or(0);
-        let due = clock.now().saturating_add(passage.borrow().delay);
+        let due = clock.now().saturating_add(passage.borrow().delay());
         // Whoever says nothing any more has heard that the connection is over.
         if said.send(Piece { due, bytes: buffer[..read].into() }).await.is_err() || read == 0 {
             return;
@@ -280,7 +270,7 @@ mod tests {
         let link = echoing(folder.path());
         let mut before = say(&link).await;
         assert_eq!(before.read_u8().await.unwrap(), b'?');
-        link.bar(Partition::Silence);
+        link.bar(0, Partition::Silence);
         before.write_all(b"!").await.unwrap();
         let mut during = say(&link).await;
         // Whatever may pass has passed once both have waited for as long as others need.
@@ -288,7 +278,7 @@ mod tests {
             let heard = tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await;
             assert!(heard.is_err(), "{heard:?}");
         }
-        link.unbar(Partition::Silence);
+        link.unbar(0);
         assert_eq!((before.read_u8().await.unwrap(), during.read_u8().await.unwrap()), (b'!', b'?'));
     }
 
@@ -298,8 +288,8 @@ mod tests {
         let link = echoing(folder.path());
         let mut before = say(&link).await;
         before.read_u8().await.unwrap();
-        link.bar(Partition::Silence);
-        link.bar(Partition::Cut);
+        link.bar(0, Partition::Silence);
+        link.bar(1, Partition::Cut);
         assert!(before.read_u8().await.is_err(), "the connection is closed");
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "and so is each that is made");
@@ -312,15 +302,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         assert!(!link.is_used());
-        [Partition::Cut, Partition::Silence, Partition::Cut].into_iter().for_each(|how| link.bar(how));
-        link.unbar(Partition::Cut);
+        let hows = [Partition::Cut, Partition::Silence, Partition::Cut];
+        (0..).zip(hows).for_each(|(fault, how)| link.bar(fault, how));
+        link.unbar(0);
+        // Its end comes once, and one that was never begun ends nothing.
+        link.unbar(0);
+        link.unbar(3);
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "one cut lasts");
-        link.unbar(Partition::Cut);
+        link.unbar(2);
         let mut silent = say(&link).await;
         let heard = tokio::time::timeout(std::time::Duration::from_millis(50), silent.read_u8()).await;
         assert!(heard.is_err() && !link.is_used(), "{heard:?}");
-        link.unbar(Partition::Silence);
+        link.unbar(1);
         assert_eq!(silent.read_u8().await.unwrap(), b'?');
         assert!(link.is_used());
     }
@@ -337,7 +331,7 @@ mod tests {
         let (clock, by) = (Clock::begun(), Partition::Delay(Duration::from_millis(60)));
         let mut peer = say(&link).await;
         peer.read_u8().await.unwrap();
-        link.bar(by);
+        link.bar(0, by);
         let text: Vec<u8> = (0..=255).cycle().take(3 * PIECE_BYTES + 1).collect();
         let began = clock.now();
         let (mut from, mut to) = peer.split();
@@ -346,14 +340,14 @@ mod tests {
         assert!(said.is_ok() && read.is_ok() && heard == text, "it came whole and in its order");
         assert!(clock.now() - began >= 120_000_000, "{} ns there and back", clock.now() - began);
         let longest = Partition::Delay(Duration::from_secs(3_600));
-        link.bar(longest);
+        link.bar(1, longest);
         peer.write_all(b"!").await.unwrap();
         assert!(is_silent(&mut peer).await);
-        link.unbar(longest);
-        link.unbar(by);
+        link.unbar(1);
+        link.unbar(0);
         assert_eq!(peer.read_u8().await.unwrap(), b'!', "an hour is not waited for");
-        link.bar(longest);
-        link.bar(Partition::Cut);
+        link.bar(0, longest);
+        link.bar(1, Partition::Cut);
         assert!(peer.read_u8().await.is_err(), "a cut is not delayed");
     }
 
@@ -364,7 +358,7 @@ mod tests {
         let mut peer = say(&link).await;
         peer.read_u8().await.unwrap();
         let longest = Partition::Delay(Duration::from_secs(3_600));
-        link.bar(longest);
+        link.bar(0, longest);
         let text = vec![7; 4 * PIECES_MAX * PIECE_BYTES];
         let (mut from, mut to) = peer.split();
         let mut said = 0;
@@ -373,7 +367,7 @@ mod tests {
             said += written.unwrap();
         }
         assert!(said < text.len(), "all of it was taken");
-        link.unbar(longest);
+        link.unbar(0);
         let mut heard = vec![0; text.len()];
         let (rest, read) = tokio::join!(to.write_all(&text[said..]), from.read_exact(&mut heard));
         assert!(rest.is_ok() && read.is_ok() && heard == text);
@@ -400,7 +394,7 @@ mod tests {
         let link = Link::open(folder.path().join("link"), folder.path()).unwrap();
         let mut before = say(&link).await;
         assert_eq!((arrived.recv().await, before.read_u8().await.unwrap()), (Some(Some(b'?')), b'?'));
-        link.bar(Partition::HalfOpen);
+        link.bar(0, Partition::HalfOpen);
         before.write_all(b"!").await.unwrap();
         assert_eq!(arrived.recv().await, Some(Some(b'!')), "what is said arrives");
         let during = say(&link).await;
@@ -408,7 +402,7 @@ mod tests {
         assert!(is_silent(&mut before).await);
         drop(during);
         assert_eq!(arrived.recv().await, Some(None), "that one has gone is said, too");
-        link.unbar(Partition::HalfOpen);
+        link.unbar(0);
         assert_eq!(before.read_u8().await.unwrap(), b'!');
     }
 }

@@ -35,6 +35,15 @@ pub enum DatabaseError {
     /// The private server ended while it was used.
     #[error("the run's own PostgreSQL server ended by itself; its log is {}", .0.display())]
     Ended(PathBuf),
+    /// The private server was to be stopped while it was.
+    #[error("the run's own PostgreSQL server is stopped already")]
+    Stopped,
+    /// The private server did not stop, or did not come back.
+    #[error(
+        "the run's own PostgreSQL server did not do as it was told, or did not come back once it was stopped; its log is {}",
+        .0.display()
+    )]
+    Lost(PathBuf),
     /// The server that was named can't be used.
     #[error("the server of {VARIABLE} cannot be used: {0}; expected postgres://USER:PASSWORD@HOST/DATABASE")]
     Given(String),
@@ -81,7 +90,7 @@ impl Database {
     /// Ends what was made for it, and waits until it is gone.
     ///
     /// # Errors
-    /// When the private server was gone before.
+    /// When the private server was gone before, or did not do as it was told.
     pub async fn close(self) -> Result<(), DatabaseError> {
         match self.server.and_then(Arc::into_inner) {
             Some(server) => server.close().await,

@@ -40,10 +40,20 @@ struct Orders {
     to: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     log: mpsc::Receiver<String>,
-    /// Whether it was started, and not stopped since.
-    runs: bool,
+    state: State,
     /// It ends with its input.
     keeper: Child,
+}
+
+/// What is to be expected of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It was started, so it is there, unless it ended by itself.
+    Runs,
+    /// It is stopped, or was not started yet.
+    Stopped,
+    /// It did not do as it was told.
+    Lost,
 }
 
 impl Server {
@@ -62,7 +72,8 @@ impl Server {
         };
         let (tell, log) = mpsc::channel(UNREAD_MAX);
         tokio::spawn(keep(said, kept, tell));
-        let mut orders = Orders { to, answers: BufReader::new(answers).lines(), log, runs: false, keeper };
+        let answers = BufReader::new(answers).lines();
+        let mut orders = Orders { to, answers, log, state: State::Stopped, keeper };
         let Some(folder) = orders.answer().await? else {
             return Err(orders.end().await);
         };
@@ -86,28 +97,41 @@ impl Server {
     /// Ends it, and waits until it is gone.
     ///
     /// # Errors
-    /// When it was gone before, and nobody had stopped it.
+    /// When it was gone before and nobody had stopped it, or it did not do as it was told.
     pub(super) async fn close(self) -> Result<(), DatabaseError> {
-        let Orders { to, runs, mut keeper, .. } = self.orders.into_inner();
-        let is_there = UnixStream::connect(super::link::socket(&self.folder)).await.is_ok();
+        let is_there = self.is_there().await;
+        let Orders { to, state, mut keeper, .. } = self.orders.into_inner();
         drop(to);
         // It ends in any case; how, its log says.
         let _ended = timeout(WITHIN, keeper.wait()).await;
-        if runs && !is_there { Err(DatabaseError::Ended(self.log)) } else { Ok(()) }
+        match state {
+            State::Runs if !is_there => Err(DatabaseError::Ended(self.log)),
+            State::Lost => Err(DatabaseError::Lost(self.log)),
+            State::Runs | State::Stopped => Ok(()),
+        }
+    }
+
+    /// Whether anybody listens where it is reached.
+    async fn is_there(&self) -> bool {
+        UnixStream::connect(super::link::socket(&self.folder)).await.is_ok()
     }
 
     /// Stops it at once, as a crash would, and waits until it is gone.
     ///
     /// # Errors
-    /// When its keeper is gone or doesn't answer.
+    /// When it is not there to be stopped, or its keeper is gone or doesn't answer.
     pub async fn stop(&self) -> Result<(), DatabaseError> {
         let mut orders = self.orders.lock().await;
-        orders.runs = false;
-        orders.give("stop").await?;
-        match orders.answer().await? {
-            Some(_) => Ok(()),
-            None => Err(orders.end().await),
+        match orders.state {
+            State::Runs if self.is_there().await => {}
+            // Started again, it would be as if it had never ended by itself.
+            State::Runs => return Err(DatabaseError::Ended(self.log.clone())),
+            State::Stopped => return Err(DatabaseError::Stopped),
+            State::Lost => return Err(DatabaseError::Lost(self.log.clone())),
         }
+        // Whoever breaks this off has wanted it to be stopped.
+        orders.state = State::Stopped;
+        orders.stop().await.inspect_err(|_| orders.state = State::Lost)
     }
 
     /// Starts it again, and waits until it answers.
@@ -115,7 +139,8 @@ impl Server {
     /// # Errors
     /// When it doesn't.
     pub async fn begin(&self) -> Result<(), DatabaseError> {
-        self.orders.lock().await.begin().await
+        let mut orders = self.orders.lock().await;
+        orders.begin().await.inspect_err(|_| orders.state = State::Lost)
     }
 }
 
@@ -140,12 +165,20 @@ impl Orders {
             .map_err(DatabaseError::Io)
     }
 
+    async fn stop(&mut self) -> Result<(), DatabaseError> {
+        self.give("stop").await?;
+        match self.answer().await? {
+            Some(_) => Ok(()),
+            None => Err(self.end().await),
+        }
+    }
+
     async fn begin(&mut self) -> Result<(), DatabaseError> {
         self.give("start").await?;
         let ready = async {
             while let Some(line) = self.log.recv().await {
                 if line.contains("is ready to accept connections") {
-                    self.runs = true;
+                    self.state = State::Runs;
                     return Ok(());
                 }
                 if line.contains("FATAL:") && !line.contains("the database system is") {

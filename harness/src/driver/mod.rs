@@ -8,7 +8,8 @@
 //!   `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers; `moment`: the times that
 //!   they tell.
 //! - `address`: where each process of the sender is spoken to.
-//! - `process`: a process of the sender, which is never left behind; `processes`: all of them.
+//! - `process`: a process of the sender, which is never left behind; `group`: it and what it has started; `processes`: all
+//!   processes of the sender.
 
 mod address;
 mod answers;
@@ -22,6 +23,7 @@ mod declares;
 mod error;
 mod event;
 mod file;
+mod group;
 mod moment;
 mod offset;
 mod problems;
@@ -41,6 +43,7 @@ pub use declares::{DeadLetters, Declares};
 pub use error::{ApiError, FileError, StartError};
 pub use event::Event;
 pub use file::{DriverFile, Start, StopSignal};
+pub use group::{Cost, cost_of};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
 pub use processes::{Blow, ProcessConfig, Processes, Undone};
 pub use template::{Difference, Lookup, Template, TemplateError, Variables};

@@ -3,11 +3,13 @@
 //! (see [`hold`]). What they have started ends with them, as it is of their group; but for a `SIGKILL` to the harness, after
 //! which nobody is left to tell a group.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -102,55 +104,6 @@ impl Process {
         self.gone |= status.is_some();
         Ok(status)
     }
-
-    /// It and what it has started: the processes of its group. None where the machine does not tell, or it is gone.
-    #[must_use]
-    pub fn members(&self) -> Vec<Pid> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter_map(Pid::from_raw).filter(|pid| group_of(*pid) == Some(self.pid)).collect()
-    }
-
-    /// Resident memory of it and its group, in bytes. Nothing where the machine does not tell.
-    #[must_use]
-    pub fn resident_bytes(&self) -> Option<u64> {
-        // Who ends in between needs no memory any more.
-        let pages: Vec<u64> = self.members().into_iter().filter_map(resident_pages).collect();
-        let page_bytes = u64::try_from(rustix::param::page_size()).ok()?;
-        (!pages.is_empty()).then(|| pages.iter().sum::<u64>().saturating_mul(page_bytes))
-    }
-
-    /// Processor time that it and those of its group that live have used, in nanoseconds. Nothing where the machine does not
-    /// tell.
-    #[must_use]
-    pub fn processor_ns(&self) -> Option<u64> {
-        let ticks: Vec<u64> = self.members().into_iter().filter_map(processor_ticks).collect();
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        (!ticks.is_empty()).then(|| ticks.iter().sum::<u64>().saturating_mul(tick_ns))
-    }
-}
-
-/// The group of a process, if it lives.
-fn group_of(pid: Pid) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(stat(pid, 2)?).ok()?)
-}
-
-/// What a process spent in its own code and in the kernel's.
-fn processor_ticks(pid: Pid) -> Option<u64> {
-    Some(stat(pid, 11)? + stat(pid, 12)?)
-}
-
-/// One figure of what the kernel tells of a process, counted from its state on.
-fn stat(pid: Pid, place: usize) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The program's name, in brackets, may hold blanks and brackets of its own; then state, parent, group.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(place)?.parse().ok()
-}
-
-fn resident_pages(pid: Pid) -> Option<u64> {
-    let statm = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 impl Drop for Process {
@@ -231,33 +184,57 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program).args(arguments).exec()
 }
 
-/// A port on loopback that nobody uses at the moment, from below those that the system gives to connections: else one of
-/// these could take it before the sender does, or while the sender is down between a kill and its next start.
+/// A port on loopback that nobody uses at the moment, and that was not chosen before; where there is room for that, none of those
+/// that the system gives to connections: else one of these could take it before the sender does, or while the sender is down
+/// between a kill and its next start.
 pub fn free_port() -> io::Result<u16> {
-    const FIRST: u16 = 10_000;
-    const TRIES: u32 = 2_000;
-    /// How far apart two processes begin to look, so that those that run beside one another don't meet.
-    const APART: u32 = 97;
-    static TURN: AtomicU32 = AtomicU32::new(0);
-
-    let bind = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port));
-    let span = u32::from(first_given().saturating_sub(FIRST)).max(1);
-    for _ in 0..TRIES {
-        let turn = std::process::id().wrapping_mul(APART).wrapping_add(TURN.fetch_add(1, Ordering::Relaxed));
-        let port = FIRST.saturating_add(u16::try_from(turn % span).unwrap_or_default());
-        if bind(port).is_ok() {
-            return Ok(port);
-        }
-    }
-    Ok(bind(0)?.local_addr()?.port())
+    static CHOSEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    // Whoever panicked left nothing half done.
+    let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    choose_port(not_given(given_to_connections()), &mut chosen)
 }
 
-/// The first port that the system gives to connections by itself.
-fn first_given() -> u16 {
+/// A port that nobody uses at the moment: one of these, or, where there are none, one that the system gives.
+fn choose_port(ports: Option<Range<u16>>, chosen: &mut BTreeSet<u16>) -> io::Result<u16> {
+    /// How far apart two processes begin to look, so that those that run beside one another don't meet.
+    const APART: usize = 97;
+    /// How often the system is asked for a port that was not chosen before.
+    const TRIES: usize = 1_000;
+
+    let bind = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port))?.local_addr();
+    let port = match ports {
+        Some(ports) => {
+            let begin = usize::try_from(std::process::id()).unwrap_or_default().wrapping_mul(APART);
+            let in_turn = ports.clone().cycle().skip(begin % ports.len()).take(ports.len());
+            { in_turn }.find(|port| !chosen.contains(port) && bind(*port).is_ok())
+        }
+        None => {
+            let given = (0..TRIES).map_while(|_| bind(0).ok());
+            { given }.map(|address| address.port()).find(|port| !chosen.contains(port))
+        }
+    };
+    let port = port.ok_or_else(|| io::Error::other("no port on loopback is free"))?;
+    chosen.insert(port);
+    Ok(port)
+}
+
+/// The ports below those that the system gives to connections by itself, or else those above them; none where there are few of
+/// both.
+fn not_given(given: RangeInclusive<u16>) -> Option<Range<u16>> {
+    const FIRST: u16 = 10_000;
+    /// More than any run has processes, and some for those that run beside it.
+    const ENOUGH: usize = 500;
+    let (below, above) = (FIRST..*given.start(), given.end().saturating_add(1)..u16::MAX);
+    [below, above].into_iter().find(|ports| ports.len() >= ENOUGH)
+}
+
+/// The ports that the system gives to connections by itself.
+fn given_to_connections() -> RangeInclusive<u16> {
     /// As Linux has it unless told otherwise.
-    const USUAL: u16 = 32_768;
+    const USUAL: RangeInclusive<u16> = 32_768..=60_999;
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(USUAL)
+    let mut ends = range.split_whitespace().map_while(|end| end.parse().ok());
+    ends.next().zip(ends.next()).map_or(USUAL, |(first, last)| first..=last)
 }
 
 /// Where a worker's prints go.
@@ -269,26 +246,6 @@ pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A shell with a child, which says on its output that both are there.
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn memory_is_that_of_the_whole_group() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let log = folder.path().join("log");
-        // It is killed with its group, as the process is dropped.
-        let command = ["/bin/sh", "-c", "sleep 600 & echo up; wait"];
-        let command = command.into_iter().map(Into::into).collect();
-        let launch = Launch { holder: None, command, env: Vec::new(), log: log.clone() };
-        let process = Process::start(&launch).expect("a shell");
-        while std::fs::read_to_string(&log).unwrap_or_default().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        let members = process.members();
-        assert!(members.len() >= 2 && members.contains(&process.pid()), "{members:?}");
-        let one = resident_pages(process.pid()).expect("its own") * rustix::param::page_size() as u64;
-        assert!(process.resident_bytes().expect("of all") > one, "more than {one} bytes");
-    }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
@@ -319,11 +276,31 @@ mod tests {
 
     #[test]
     fn ports_differ_and_are_not_those_that_the_system_gives_away() {
-        let ports: Vec<u16> = (0..50).map(|_| free_port().expect("a port")).collect();
-        let mut distinct = ports.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        assert_eq!(distinct.len(), ports.len(), "{ports:?}");
-        assert!(ports.iter().all(|port| *port < first_given()), "{ports:?}");
+        let below = Some(10_000..32_768);
+        let above = Some(61_000..u16::MAX);
+        for (given, expected) in [
+            (32_768..=60_999, below.clone()),
+            (32_768..=u16::MAX, below),
+            (1_024..=60_999, above.clone()),
+            (10_000..=60_999, above.clone()),
+            (10_100..=60_999, above),
+            (1_024..=u16::MAX, None),
+            (10_100..=65_400, None),
+        ] {
+            let ports = not_given(given.clone());
+            assert_eq!(ports, expected, "{given:?}");
+            let mut chosen = BTreeSet::new();
+            for _ in 0..50 {
+                let port = choose_port(ports.clone(), &mut chosen).expect("a port");
+                assert!(expected.as_ref().is_none_or(|ports| ports.contains(&port)), "{port} of {given:?}");
+            }
+            assert_eq!(chosen.len(), 50, "{given:?}: {chosen:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_chosen_once() {
+        let ports: BTreeSet<u16> = (0..50).map(|_| free_port().expect("a port")).collect();
+        assert_eq!(ports.len(), 50, "{ports:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
-use rustix::process::Signal;
+use rustix::process::Pid;
 use tokio::task::JoinHandle;
 
 use super::apart::Strike;
@@ -17,6 +17,7 @@ use crate::fault::{Room, limit_files};
 use crate::trace::{Process as Line, ProcessEvent, Record, Recorder};
 
 mod ending;
+mod lasting;
 
 pub use ending::{Blow, Undone};
 
@@ -30,6 +31,8 @@ pub struct Processes {
     api: Api,
     clock: Clock,
     recorder: Recorder,
+    /// Faults by which nothing can be written to files, by their places in the scenario: by which process; none for all.
+    full: BTreeMap<u32, Option<usize>>,
     /// What was to be done to one of them and was not, since that was asked last.
     undone: Vec<Undone>,
 }
@@ -50,10 +53,8 @@ struct Worker {
     again_after: Option<u64>,
     /// When it is started again.
     again_at: Option<u64>,
-    /// Whether it is stopped where it stands.
-    frozen: bool,
-    /// Whether it may write to files, and whoever comes after it.
-    room: Room,
+    /// Faults by which it is stopped where it stands, by their places in the scenario.
+    stopped_by: BTreeSet<u32>,
     /// Whether it is not there at the start.
     is_later: bool,
 }
@@ -116,8 +117,7 @@ impl Processes {
                     waiting: None,
                     again_after: None,
                     again_at: None,
-                    frozen: false,
-                    room: Room::Free,
+                    stopped_by: BTreeSet::new(),
                     is_later: config.later.contains(&at),
                 });
             }
@@ -125,7 +125,7 @@ impl Processes {
             api.set_open(0, true);
         }
         let (api, clock, recorder) = (api.clone(), clock.clone(), recorder.clone());
-        Ok(Self { workers, api, clock, recorder, undone: Vec::new() })
+        Ok(Self { workers, api, clock, recorder, full: BTreeMap::new(), undone: Vec::new() })
     }
 
     /// Starts all that are there at the start, one after another, and waits until each is ready: the first one makes the database.
@@ -188,9 +188,10 @@ impl Processes {
     }
 
     fn begin(&mut self, number: usize) -> io::Result<()> {
+        let is_full = self.is_full(number);
         let worker = &mut self.workers[number];
         let process = Process::start(&worker.launch)?;
-        if worker.room == Room::Full {
+        if is_full {
             limit_files(process.pid(), Room::Full)?;
         }
         (worker.process, worker.apart, worker.struck) = (Some(process), false, None);
@@ -235,7 +236,8 @@ impl Processes {
         let Some(process) = &mut worker.process else { return Ok(()) };
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
-        (worker.process, worker.frozen) = (None, false);
+        worker.process = None;
+        worker.stopped_by.clear();
         if let Some(blow) = worker.struck.take() {
             // It is started again when its silence has shown that it was the sender.
             if worker.strike.is_none() && self.api.tells_processes_apart() {
@@ -289,62 +291,10 @@ impl Processes {
         self.begin(number)
     }
 
-    /// Stops a process where it stands.
-    pub fn freeze(&mut self, number: usize) -> io::Result<()> {
-        self.signal(number, Signal::STOP, ProcessEvent::Stopped)?;
-        self.workers[number].frozen = true;
-        self.api.set_frozen(number, true);
-        Ok(())
-    }
-
-    /// Lets a stopped process go on. One that isn't stopped, as it is gone, doesn't mind.
-    pub fn thaw(&mut self, number: usize) -> io::Result<()> {
-        self.bury(number)?;
-        if !std::mem::take(&mut self.workers[number].frozen) {
-            return Ok(());
-        }
-        self.api.set_frozen(number, false);
-        self.signal(number, Signal::CONT, ProcessEvent::Continued)
-    }
-
-    /// Says whether a process, all that it has started, and whoever is started in its place may write to files.
-    pub fn limit_files(&mut self, number: usize, room: Room) -> io::Result<()> {
-        self.bury(number)?;
-        let worker = &mut self.workers[number];
-        worker.room = room;
-        let members = worker.process.as_ref().map(Process::members).unwrap_or_default();
-        if members.is_empty() && room == Room::Full {
-            return Err(self.not_ours(number));
-        }
-        members.into_iter().try_for_each(|pid| limit_files(pid, room))
-    }
-
-    /// Ends every fault that lasts: what is stopped goes on, and what may not write may again.
-    pub fn relieve(&mut self) -> io::Result<()> {
-        for number in 0..self.workers.len() {
-            self.thaw(number)?;
-            if self.workers[number].room == Room::Full {
-                self.limit_files(number, Room::Free)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Resident memory of all, in bytes; nothing if nobody lives or the machine does not tell.
+    /// The groups of all who live as processes of ours.
     #[must_use]
-    pub fn resident_bytes(&self) -> Option<u64> {
-        self.sum(Process::resident_bytes)
-    }
-
-    /// Processor time of all who live, in nanoseconds; nothing if nobody lives or the machine does not tell.
-    #[must_use]
-    pub fn processor_ns(&self) -> Option<u64> {
-        self.sum(Process::processor_ns)
-    }
-
-    fn sum(&self, figure: fn(&Process) -> Option<u64>) -> Option<u64> {
-        let alive = self.workers.iter().filter_map(|worker| worker.process.as_ref());
-        alive.map(figure).try_fold(0_u64, |sum, one| Some(sum + one?)).filter(|sum| *sum > 0)
+    pub fn groups(&self) -> Vec<Pid> {
+        self.workers.iter().filter_map(|worker| worker.process.as_ref()).map(Process::pid).collect()
     }
 }
 

@@ -128,7 +128,11 @@ impl Choices {
             return done(free.unwrap_or_else(|free| free)) - now;
         }
         let range = chosen.and_then(|(_, behaviour)| behaviour.latency).unwrap_or(self.answers);
-        Chance::new(luck.0, LATENCY).between(range.least.0, range.most.0)
+        let takes = Chance::new(luck.0, LATENCY).between(range.least.0, range.most.0);
+        // What had to be read to be told from other attempts is stalled after that.
+        let stall = chosen.filter(|(_, behaviour)| behaviour.answer == Answer::Stall);
+        let over = stall.map_or(0, |(_, behaviour)| behaviour.until().unwrap_or(u64::MAX));
+        over.saturating_sub(now).saturating_add(takes)
     }
 
     /// Charges the limit of the behaviour in this place: a bucket that leaks at the rate and holds `burst`.
@@ -149,18 +153,15 @@ impl Choices {
         }
     }
 
-    /// When nobody is to be let in, in order.
+    /// When nobody is to be let in, in order. No two of these overlap: a scenario in which they would is refused.
     pub(crate) fn closures(&self) -> Vec<Closure> {
         let closure = |behaviour: &Behaviour| {
-            let shut = match behaviour.answer {
-                Answer::Refuse if behaviour.share == Millionths::ONE => Shut::Refuses,
-                Answer::NoAccept => Shut::Ignores,
-                _ => return None,
-            };
-            Some(Closure { from: behaviour.at.0, until: behaviour.until(), shut })
+            let shut = if behaviour.answer == Answer::NoAccept { Shut::Ignores } else { Shut::Refuses };
+            Closure { from: behaviour.at.0, until: behaviour.until(), shut }
         };
-        let mut closures: Vec<Closure> = self.behaviours.iter().filter_map(closure).collect();
-        closures.sort_unstable_by_key(|closure| (closure.from, closure.until));
+        let shutting = self.behaviours.iter().filter(|behaviour| behaviour.shuts_the_port());
+        let mut closures: Vec<Closure> = shutting.map(closure).collect();
+        closures.sort_unstable_by_key(|closure| closure.from);
         closures
     }
 }
@@ -266,6 +267,19 @@ mod tests {
         let choices = choices(std::slice::from_ref(&one));
         let takes = |now| choices.latency(Some((0, &one)), choices.draw(), now);
         assert_eq!([0, 0, 10, 89, 200].map(takes), [30, 60, 80, 31, 30]);
+    }
+
+    #[test]
+    fn an_attempt_that_had_to_be_read_is_stalled_to_the_end_all_the_same() {
+        let first = Behaviour { attempts: Some(Range::just(Whole(1))), ..behaviour(Answer::Close) };
+        let stall = Behaviour { lasts: Some(Duration(90)), ..behaviour(Answer::Stall) };
+        let choices = choices(&[first, stall]);
+        assert_eq!(choices.before(0, choices.draw()), Before::Read, "it may be a first attempt");
+        let takes = |now, delivery| {
+            let luck = choices.draw();
+            choices.latency(choices.choose(now, luck, Some(delivery)), luck, now)
+        };
+        assert_eq!([(0, 1), (20, 1), (89, 1), (90, 1)].map(|(now, one)| takes(now, one)), [0, 70, 1, 0]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: S
             }
         }
         // A socket that is bound but doesn't listen keeps the port ours, and refuses.
-        let held = hold(&port, &mut tether).await;
+        let Some(held) = hold(&port, &mut tether).await else { return };
         open.send_replace(false);
         let ended = tether.clone();
         tokio::select! {
@@ -56,24 +56,30 @@ async fn closed(
     port: &Port,
     until: Option<u64>,
     shut: Shut,
-    mut held: Option<TcpSocket>,
+    held: TcpSocket,
     mut tether: ShutdownSignal,
 ) -> Option<TcpListener> {
-    let full = match shut {
-        Shut::Refuses => None,
-        Shut::Ignores => fill(port.address, &mut held).await,
+    let over = async {
+        match until {
+            Some(until) => port.stage.clock.until(until).await,
+            None => std::future::pending().await,
+        }
     };
-    match until {
-        Some(until) => port.stage.clock.until(until).await,
-        None => std::future::pending().await,
-    }
-    drop(full);
-    // A socket that has listened to one peer can't listen to more: another takes its place.
-    let held = match held {
-        None => hold(port, &mut tether).await,
-        held => held,
+    let held = match shut {
+        Shut::Refuses => {
+            over.await;
+            held
+        }
+        Shut::Ignores => {
+            tokio::select! {
+                () = over => {}
+                () = fill(port.address, held) => {}
+            }
+            // A socket that has listened to one peer can't listen to more: another takes its place.
+            hold(port, &mut tether).await?
+        }
     };
-    held.and_then(|socket| socket.listen(BACKLOG).ok())
+    held.listen(BACKLOG).ok()
 }
 
 /// Waits until a moment of the run, which may not have begun yet.
@@ -134,15 +140,61 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// A port on which the kernel keeps one connection until it is accepted, and that one: further peers wait to be connected.
-struct Full {
-    _listener: TcpListener,
-    _first: TcpStream,
+/// Opens the port so that nobody is accepted, until it is dropped: the kernel keeps one connection until somebody accepts it, and
+/// further peers wait to be connected. That one is our own, unless a peer came first: then ours waits as well.
+async fn fill(address: SocketAddr, socket: TcpSocket) {
+    let _listener = socket.listen(0);
+    let _first = TcpStream::connect(address).await;
+    std::future::pending::<()>().await;
 }
 
-/// Opens the port so that nobody else is let in.
-async fn fill(address: SocketAddr, socket: &mut Option<TcpSocket>) -> Option<Full> {
-    let listener = socket.take()?.listen(0).ok()?;
-    let first = TcpStream::connect(address).await.ok()?;
-    Some(Full { _listener: listener, _first: first })
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::endpoint::port::Behind;
+    use crate::endpoint::stray::Strays;
+    use crate::endpoint::{Endpoint, Spec, Stage};
+    use crate::scenario::{Duration, Range};
+    use crate::trace::Recorder;
+    use crate::traffic::Tokens;
+    use crate::wire::Profile;
+
+    /// A port at this address.
+    fn port(address: SocketAddr) -> Port {
+        let (recorder, _records) = Recorder::new(10);
+        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };
+        let spec = Spec {
+            name: "a".to_owned(),
+            path: "/".to_owned(),
+            behaviours: Vec::new(),
+            answers: Range::just(Duration(0)),
+            scheme: Profile::Github.into(),
+        };
+        let endpoint = Arc::new(Endpoint::new(spec, 0, String::new(), &stage));
+        let strays = Arc::new(Strays::new(stage.clock.clone(), stage.recorder.clone()));
+        Port::new((address, Behind::One(endpoint)), None, &stage, &strays, &Arc::default())
+    }
+
+    #[tokio::test]
+    async fn a_port_whose_only_place_a_peer_took_is_open_again_in_time() {
+        const UNTIL: u64 = 50_000_000;
+        let held = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = held.local_addr().unwrap();
+        let port = port(address);
+        // A peer that comes before the harness has filled the port itself.
+        rustix::net::listen(&held, 0).unwrap();
+        let _peer = TcpStream::connect(address).await.unwrap();
+        let (_closing, closing) = watch::channel(false);
+        let tether = ShutdownSignal { closing, _alive: mpsc::channel(1).0 };
+        let clock = port.stage.clock.clone();
+        let again = tokio::select! {
+            again = closed(&port, Some(UNTIL), Shut::Ignores, held, tether) => again,
+            () = clock.pass(20_000_000_000) => panic!("it waits for its own connection"),
+        };
+        assert!(again.is_some() && clock.now() >= UNTIL);
+        TcpStream::connect(address).await.unwrap();
+    }
 }

@@ -43,6 +43,7 @@ use tokio::sync::{mpsc, watch};
 
 pub(crate) use date::civil;
 pub use date::http_date;
+pub(crate) use reach::ListenError;
 pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
 pub use tls::{Identity, TlsError};
 
@@ -154,7 +155,7 @@ impl Endpoints {
         let (mut all, mut addresses) = (Vec::new(), Vec::new());
         let specs = (0_u64..).zip(specs);
         if let Some(public) = &reach.public {
-            let listener = TcpListener::bind(reach.address()).await?;
+            let listener = reach.listen().await?;
             let address = listener.local_addr()?;
             for (number, spec) in specs {
                 let url = public.url(&spec.name);
@@ -166,7 +167,7 @@ impl Endpoints {
         } else {
             let scheme = if identity.is_some() { "https" } else { "http" };
             for (number, spec) in specs {
-                let listener = TcpListener::bind(reach.address()).await?;
+                let listener = reach.listen().await?;
                 let address = listener.local_addr()?;
                 let url = format!("{scheme}://{address}{}", spec.path);
                 let endpoint = Arc::new(Endpoint::new(spec, number, url, stage));

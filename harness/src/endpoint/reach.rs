@@ -1,8 +1,11 @@
 //! How the world reaches the endpoints: where they listen, the URLs that subscribers are told, and whether they speak TLS.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use tokio::net::TcpListener;
 
 /// What stands for an endpoint's name in a public URL.
 pub const HOLE: &str = "{endpoint}";
@@ -86,13 +89,56 @@ pub enum ReachError {
     },
 }
 
+/// An address at which endpoints can't listen.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody can listen at {bind}: {error}{expected}", expected = self.expected())]
+pub(crate) struct ListenError {
+    bind: Bind,
+    /// Whether somebody asked for this address.
+    is_asked: bool,
+    #[source]
+    error: io::Error,
+}
+
+impl ListenError {
+    /// Whether it is the address that was asked for that is of no use here.
+    pub(crate) fn is_askers(&self) -> bool {
+        !self.expected().is_empty()
+    }
+
+    /// What to ask for instead; empty where another address would be no better.
+    fn expected(&self) -> &'static str {
+        match self.error.kind() {
+            _ if !self.is_asked => "",
+            io::ErrorKind::AddrInUse => "; expected --bind with an address or a port that nobody listens at",
+            io::ErrorKind::AddrNotAvailable => "; expected --bind with an address of this machine",
+            io::ErrorKind::PermissionDenied => "; expected --bind with a port that this user may listen at",
+            _ => "",
+        }
+    }
+}
+
 impl Reach {
     /// Where to listen; port 0 stands for any that is free.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        let Bind { address, port } =
-            self.bind.unwrap_or(Bind { address: Ipv4Addr::LOCALHOST.into(), port: None });
+        let Bind { address, port } = self.bind();
         SocketAddr::new(address, port.unwrap_or(0))
+    }
+
+    fn bind(&self) -> Bind {
+        self.bind.unwrap_or(Bind { address: Ipv4Addr::LOCALHOST.into(), port: None })
+    }
+
+    /// Listens there.
+    ///
+    /// # Errors
+    /// A [`ListenError`], where that can't be done.
+    pub(super) async fn listen(&self) -> io::Result<TcpListener> {
+        TcpListener::bind(self.address()).await.map_err(|error| {
+            let (kind, bind, is_asked) = (error.kind(), self.bind(), self.bind.is_some());
+            io::Error::new(kind, ListenError { bind, is_asked, error })
+        })
     }
 
     /// Whether endpoints speak TLS.

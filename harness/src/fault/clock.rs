@@ -27,6 +27,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub struct WallClock {
     library: PathBuf,
     file: PathBuf,
+    /// The faults by which it is wrong, by their places in the scenario, the latest last: how many nanoseconds it is ahead.
+    skews: Vec<(u32, i64)>,
 }
 
 /// Whether a scenario sets the clock of some process.
@@ -64,7 +66,7 @@ impl WallClock {
             for worker in one.map_or(all, |worker| worker..worker + 1) {
                 // The process may have another folder to work in.
                 let file = std::path::absolute(folder)?.join(format!("sender-{worker}.clock"));
-                let clock = Self { library: library.clone(), file };
+                let clock = Self { library: library.clone(), file, skews: Vec::new() };
                 clock.set(0)?;
                 clocks.insert(worker, clock);
             }
@@ -90,11 +92,38 @@ impl WallClock {
         env.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
-    /// Sets it so many nanoseconds ahead, or back if that is less than 0; rounded to milliseconds.
+    /// Begins a fault: sets the clock so many nanoseconds ahead, or back if that is less than 0, until that fault or a later
+    /// one sets it otherwise.
+    ///
+    /// # Errors
+    /// When its file cannot be written; then the fault has not begun.
+    pub fn begin(&mut self, fault: u32, ahead: i64) -> io::Result<()> {
+        self.set(ahead)?;
+        self.skews.push((fault, ahead));
+        Ok(())
+    }
+
+    /// Ends a fault, if it has begun: the latest of those that last sets the clock, or it is right.
     ///
     /// # Errors
     /// When its file cannot be written.
-    pub fn set(&self, ahead: i64) -> io::Result<()> {
+    pub fn end(&mut self, fault: u32) -> io::Result<()> {
+        let Some(at) = self.skews.iter().position(|(one, _)| *one == fault) else { return Ok(()) };
+        self.skews.remove(at);
+        self.set(self.skews.last().map_or(0, |(_, ahead)| *ahead))
+    }
+
+    /// Ends every fault.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn put_right(&mut self) -> io::Result<()> {
+        self.skews.clear();
+        self.set(0)
+    }
+
+    /// Sets it so many nanoseconds ahead; rounded to milliseconds.
+    fn set(&self, ahead: i64) -> io::Result<()> {
         let sign = if ahead < 0 { '-' } else { '+' };
         let (whole, rest) = (ahead.unsigned_abs() / SECOND, ahead.unsigned_abs() % SECOND / 1_000_000);
         // Whoever reads meanwhile reads the old file or the new one.
@@ -123,10 +152,34 @@ pub fn has_clock(env: &[(String, String)]) -> bool {
 mod tests {
     use super::*;
 
+    fn wall_clock(folder: &Path) -> WallClock {
+        WallClock { library: PathBuf::new(), file: folder.join("clock"), skews: Vec::new() }
+    }
+
+    #[test]
+    fn of_several_faults_the_latest_that_lasts_sets_the_clock() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut clock = wall_clock(folder.path());
+        let second = i64::try_from(SECOND).unwrap();
+        let shows = |clock: &WallClock| std::fs::read_to_string(&clock.file).unwrap();
+        for (fault, ahead) in [(0, 20 * second), (1, -30 * second), (2, 40 * second)] {
+            clock.begin(fault, ahead).unwrap();
+        }
+        for (ended, text) in
+            [(1, "+40.000\n"), (2, "+20.000\n"), (2, "+20.000\n"), (3, "+20.000\n"), (0, "+0.000\n")]
+        {
+            clock.end(ended).unwrap();
+            assert_eq!(shows(&clock), text, "once {ended} is over");
+        }
+        clock.begin(4, second).unwrap();
+        clock.put_right().unwrap();
+        assert_eq!(shows(&clock), "+0.000\n");
+    }
+
     #[test]
     fn an_offset_is_written_as_the_library_reads_it() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = WallClock { library: PathBuf::new(), file: folder.path().join("clock") };
+        let clock = wall_clock(folder.path());
         for (ahead, text) in [(0, "+0.000\n"), (-90_000_000_000, "-90.000\n"), (1_500_000_000, "+1.500\n")] {
             clock.set(ahead).unwrap();
             assert_eq!(std::fs::read_to_string(&clock.file).unwrap(), text);

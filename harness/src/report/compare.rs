@@ -77,10 +77,7 @@ fn scenarios(reports: &[Report]) -> Vec<&str> {
 /// What differs between older runs of one scenario and newer ones of it. Runs of other scenarios are passed over.
 #[must_use]
 pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
-    let of = |reports: &'_ [Report]| -> Vec<Report> {
-        reports.iter().filter(|report| report.scenario == scenario).cloned().collect()
-    };
-    let (base, new) = (of(base), of(new));
+    let (base, new) = (runs_of(scenario, base), runs_of(scenario, new));
     let mut difference = Difference::default();
     same_thing(&base, &new, allowed, &mut difference);
     verdicts(&base, &new, allowed, &mut difference);
@@ -88,13 +85,19 @@ pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allow
     difference
 }
 
+/// The runs of one scenario.
+pub(super) fn runs_of<'r>(scenario: &str, reports: &'r [Report]) -> Vec<&'r Report> {
+    reports.iter().filter(|report| report.scenario == scenario).collect()
+}
+
 /// What a report says of itself.
 type Told = fn(&Report) -> String;
 
 /// Whether both sides ran the same.
-fn same_thing(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
-    let set = |reports: &[Report], what: fn(&Report) -> String| {
-        let mut values: Vec<String> = reports.iter().map(what).filter(|value| !value.is_empty()).collect();
+fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
+    let set = |reports: &[&Report], what: Told| {
+        let mut values: Vec<String> =
+            reports.iter().map(|report| what(report)).filter(|value| !value.is_empty()).collect();
         values.sort();
         values.dedup();
         values
@@ -116,13 +119,13 @@ fn same_thing(base: &[Report], new: &[Report], allowed: &[Allowed], difference: 
 
 /// The worst verdict that a check got, whatever the order of the runs. Not applicable is worse than a pass on both sides: a
 /// check that one of the newer runs leaves out is a difference, and one that varied before may vary as it did.
-fn worst<'a>(reports: &'a [Report], id: &str) -> Option<&'a Verdict> {
+fn worst<'a>(reports: &[&'a Report], id: &str) -> Option<&'a Verdict> {
     let found =
         reports.iter().filter_map(|one| one.judgement.verdicts.iter().find(|verdict| verdict.id == id));
     found.max_by_key(|verdict| rank(verdict.status))
 }
 
-fn ids(reports: &[Report]) -> Vec<&str> {
+fn ids<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
     let mut ids: Vec<&str> = Vec::new();
     for verdict in reports.iter().flat_map(|report| &report.judgement.verdicts) {
         if !ids.contains(&verdict.id.as_str()) {
@@ -132,7 +135,7 @@ fn ids(reports: &[Report]) -> Vec<&str> {
     ids
 }
 
-fn verdicts(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     for id in ids(base) {
         let Some(old) = worst(base, id) else { continue };
         let Some(now) = worst(new, id) else {

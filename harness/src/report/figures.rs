@@ -81,9 +81,8 @@ pub(super) struct Compared {
 }
 
 /// The figures that both sides have.
-pub(super) fn compared(base: &[Report], new: &[Report]) -> Vec<Compared> {
-    let (before, now): (Vec<_>, Vec<_>) =
-        (base.iter().map(figures_of).collect(), new.iter().map(figures_of).collect());
+pub(super) fn compared(base: &[&Report], new: &[&Report]) -> Vec<Compared> {
+    let [before, now] = [base, new].map(|side| side.iter().map(|run| figures_of(run)).collect::<Vec<_>>());
     let (old, recent) = (by_name(&before), by_name(&now));
     let row = |figure: &Figure| {
         let Figure { name, unit, better, .. } = figure;
@@ -112,7 +111,7 @@ fn by_name(runs: &[Vec<Figure>]) -> BTreeMap<&str, Vec<u64>> {
 }
 
 /// Notes the figures that are worse or better than their noise explains.
-pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+pub(super) fn figures(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     for Compared { name, was, is, least, most, better, times } in compared(base, new) {
         let what = format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise");
         match better {

@@ -10,10 +10,11 @@ use crate::check::Status;
 const BARS_MAX: usize = 60;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The worst lane, second by second: the one that a failure accuses, else the slowest. None where nothing arrived anywhere.
+/// The worst lane, second by second: the one that a failure accuses, else the slowest, of those that have series. None where
+/// nothing arrived at any of them.
 pub(super) fn worst(report: &Report) -> Option<String> {
     let lane = accused(report).or_else(|| {
-        let seen = report.subscribers.iter().filter(|one| one.arrivals > 0);
+        let seen = report.subscribers.iter().filter(|one| one.arrivals > 0 && has_series(one));
         seen.max_by_key(|one| one.latency[2])
     })?;
     let mut text = format!("{} ({}), by second\n", lane.name, lane.contract).replace(['\r', '`'], " ");
@@ -33,11 +34,15 @@ pub(super) fn worst(report: &Report) -> Option<String> {
     Some(text)
 }
 
-/// The subscriber that the first witness of a failure names.
+fn has_series(one: &SubscriberReport) -> bool {
+    !one.arriving.0.is_empty()
+}
+
+/// The first subscriber with series that a witness of a failure names.
 fn accused(report: &Report) -> Option<&SubscriberReport> {
     let failed = report.judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
     let mut names = failed.flat_map(|verdict| &verdict.witness).filter_map(|one| one.subscriber.as_deref());
-    names.find_map(|name| report.subscribers.iter().find(|one| one.name == name))
+    names.find_map(|name| report.subscribers.iter().find(|one| one.name == name && has_series(one)))
 }
 
 /// One series, unless it has nothing in it.

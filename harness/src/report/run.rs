@@ -1,5 +1,7 @@
 //! A report: what was judged, with all that its forms show. Its JSON is published: fields are added, never renamed.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::drawn::{Drawn, Series};
@@ -15,6 +17,8 @@ use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 const FORMAT: u32 = 1;
 /// The most places of a series by second: of a longer run several seconds share one.
 const SECONDS_MAX: u64 = 7_200;
+/// Subscribers with series by second, the worst of all: with as many as a scenario may have, those of each would be gigabytes.
+const SERIES_MAX: usize = 100;
 
 /// One run, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,7 +147,7 @@ pub struct SubscriberReport {
     pub dead: u64,
     /// From emit to first arrival, in nanoseconds: p50, p95, p99, max.
     pub latency: [u64; 4],
-    /// Arrivals a second.
+    /// Arrivals a second. This and the three below are there for the hundred worst subscribers, and empty for all others.
     pub arriving: Series,
     /// Of these, answered with 2xx.
     pub taken: Series,
@@ -162,6 +166,8 @@ impl Report {
         let lags = figures::lags(&evidence);
         let held_back = figures::held_back(&evidence);
         let efficiency = figures::efficiency_thousandths(&evidence).map(figures::thousandths);
+        let drawn = Drawn::new(&evidence, &judgement.verdicts);
+        let followed: BTreeSet<usize> = drawn.order.iter().take(SERIES_MAX).copied().collect();
         Self {
             format: FORMAT,
             version: trace.header.version.clone(),
@@ -188,9 +194,8 @@ impl Report {
                 by_second: lag_by_second(trace, seconds),
                 not_offered: trace.unoffered.len() as u64,
             },
-            subscribers: (0..)
-                .zip(&scenario.subscribers)
-                .map(|(at, _)| subscriber(&evidence, at, seconds))
+            subscribers: (0..evidence.lanes.len())
+                .map(|at| subscriber(&evidence, at, followed.contains(&at).then_some(seconds)))
                 .collect(),
             course: Course {
                 scenario_sha256: trace.header.scenario_sha256.clone(),
@@ -198,7 +203,7 @@ impl Report {
                 seconds_each: seconds.each,
                 waiting: waiting(trace, seconds),
                 faults: trace.faults.iter().map(fault).collect(),
-                drawn: Drawn::new(&evidence, &judgement.verdicts),
+                drawn,
             },
             judgement,
         }
@@ -262,13 +267,16 @@ fn lag_by_second(trace: &Trace, seconds: Seconds) -> Series {
     Series(seconds.highest(lags).into_iter().map(Option::unwrap_or_default).collect())
 }
 
-fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: Seconds) -> SubscriberReport {
-    let lane = &evidence.lanes[at as usize];
+/// A subscriber's side, with its series if they are given the seconds of the run.
+fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> SubscriberReport {
+    let lane = &evidence.lanes[at];
+    let at = u32::try_from(at).unwrap_or(u32::MAX);
     let limit = &lane.subscriber.limit;
     let is_held = |one: &Exchange| matches!(one.outcome, Outcome::Answered { status: 429, .. });
     let came = |wanted: &dyn Fn(&Exchange) -> bool| {
         let exchanges = lane.arrivals.iter().map(|n| evidence.exchange(*n));
-        seconds.counted(exchanges.filter(|one| wanted(one)).map(|one| one.t))
+        let times = exchanges.filter(|one| wanted(one)).map(|one| one.t);
+        seconds.map_or_else(Series::default, |seconds| seconds.counted(times))
     };
     let deliveries = evidence.deliveries_of(at);
     let latencies = figures::latencies_of(evidence, at);
@@ -352,10 +360,12 @@ pub fn schema() -> serde_json::Value {
             "witness": { "type": "array", "items": witness } } });
     let judgement = json!({ "type": "object", "required": ["status", "sentence", "verdicts"], "properties": {
         "status": status, "sentence": text, "verdicts": { "type": "array", "items": verdict } } });
+    let by_second = json!({ "type": "array", "items": count,
+        "description": "requests in a second, the fullest of each `seconds_each`; of the hundred worst subscribers, empty for others" });
     let subscriber = json!({ "type": "object", "required": ["name", "arrivals", "delivered", "dead", "latency"],
         "properties": { "name": text, "contract": text, "allowed": maybe("integer"), "bound": maybe("integer"),
-            "arrivals": count, "delivered": count, "dead": count, "latency": series, "arriving": series,
-            "taken": series, "held": series, "failed": series } });
+            "arrivals": count, "delivered": count, "dead": count, "latency": series, "arriving": by_second,
+            "taken": by_second, "held": by_second, "failed": by_second } });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Hookproof report",

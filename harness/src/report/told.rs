@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::compare::runs_of;
 use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::figures::compared;
@@ -215,8 +216,8 @@ fn table(subscribers: &[&SubscriberReport], searched: bool) -> Table {
 
 /// The figures beside those of older runs, and what is noise.
 fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
-    let same: Vec<Report> = baseline.iter().filter(|one| one.scenario == report.scenario).cloned().collect();
-    let rows = compared(&same, std::slice::from_ref(report));
+    let same = runs_of(&report.scenario, baseline);
+    let rows = compared(&same, &[report]);
     if rows.is_empty() {
         return Vec::new();
     }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::process::Pid;
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::emitter::Emitting;
@@ -15,7 +17,7 @@ use super::operator::Done;
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
 use crate::database::{Link, Server};
-use crate::driver::{Api, DriverFile, Processes, Sample};
+use crate::driver::{Api, Cost, DriverFile, Processes, Sample, cost_of};
 use crate::endpoint::Keys;
 use crate::fault::WallClock;
 use crate::scenario::{Scenario, Standing};
@@ -41,7 +43,7 @@ pub(super) struct Conductor<'a> {
     /// The way to it of each process, where it may be cut.
     pub(super) links: &'a [Link],
     /// The wall clocks that can be set, by their processes.
-    pub(super) clocks: &'a BTreeMap<usize, WallClock>,
+    pub(super) clocks: &'a mut BTreeMap<usize, WallClock>,
     /// Of each subscriber, in their order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
@@ -51,27 +53,23 @@ pub(super) struct Conductor<'a> {
     pub(super) view: View,
     /// What operators are about, and whoever holds the database: as many as the scenario has such faults.
     pub(super) errands: JoinSet<Result<Done, String>>,
-    /// Whom a fault that goes by an owner was done to, by its place.
-    pub(super) struck: BTreeMap<u32, usize>,
 }
 
-/// What is known of the queue, shared with whoever asks the sender.
+/// What is known of the queue and of the sender's processes, shared with whoever asks the sender.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: AtomicU64,
     /// When that was asked.
     asked: AtomicU64,
-    /// Resident memory of the sender's processes; 0 where it isn't known.
-    resident_bytes: AtomicU64,
-    /// Processor time of those that live; 0 where it isn't known.
-    processor_ns: AtomicU64,
+    /// The groups of the processes that live.
+    groups: watch::Sender<Vec<Pid>>,
 }
 
 impl Queue {
-    /// What the sender's processes cost: memory, processor time.
-    fn cost(&self) -> [Option<u64>; 2] {
-        let told = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|figure| *figure > 0);
-        [told(&self.resident_bytes), told(&self.processor_ns)]
+    /// What the sender's processes cost. Nobody who has to be in time looks for that: a machine may have many processes.
+    async fn cost(&self) -> Option<Cost> {
+        let groups = self.groups.borrow().clone();
+        tokio::task::spawn_blocking(move || cost_of(&groups)).await.ok().flatten()
     }
 }
 
@@ -83,7 +81,8 @@ impl Conductor<'_> {
         stop: &AtomicBool,
         mut interrupt: Interrupt,
     ) -> Result<(Ended, Lag), RunError> {
-        let queue = Arc::new(Queue { waiting: AtomicU64::new(UNKNOWN), ..Queue::default() });
+        let groups = watch::Sender::new(self.processes.groups());
+        let queue = Arc::new(Queue { waiting: AtomicU64::new(UNKNOWN), groups, ..Queue::default() });
         let sampling = self.sample(&queue);
         let ended = self.until_the_end(&mut emitting, &queue, &mut interrupt).await;
         stop.store(true, Ordering::Relaxed);
@@ -106,7 +105,7 @@ impl Conductor<'_> {
     ) -> Result<Ended, RunError> {
         let steps = crate::fault::timeline(&self.scenario.faults);
         let mut steps = steps.into_iter().peekable();
-        let (mut idle_since, mut weigh_at) = (None, 0);
+        let mut idle_since = None;
         loop {
             while let Some((_, step)) = steps.next_if(|(at, _)| *at <= self.clock.now()) {
                 self.step(step);
@@ -118,12 +117,8 @@ impl Conductor<'_> {
             for undone in self.processes.take_undone() {
                 self.take_back(undone);
             }
+            queue.groups.send_replace(self.processes.groups());
             let now = self.clock.now();
-            if now >= weigh_at {
-                queue.resident_bytes.store(self.processes.resident_bytes().unwrap_or(0), Ordering::Relaxed);
-                queue.processor_ns.store(self.processes.processor_ns().unwrap_or(0), Ordering::Relaxed);
-                weigh_at = now.saturating_add(SAMPLE_NS);
-            }
             let waiting = queue.waiting.load(Ordering::Relaxed);
             self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
             // Without a trace there is nothing to go on for; why it can't be written, its writer says.
@@ -189,11 +184,11 @@ impl Conductor<'_> {
         tokio::spawn(async move {
             loop {
                 let asked = clock.now();
+                let cost = queue.cost().await;
                 let kept = keeping.look(&api, asked).await;
                 if !has_depth {
                     // Its memory and its files are the system's to tell.
-                    let cost = queue.cost();
-                    if cost[0].is_some() || kept.is_some() {
+                    if cost.is_some() || kept.is_some() {
                         recorder.keep(depth(asked, Sample::default(), cost, kept));
                     }
                 } else if let Ok(samples) = api.depth().await {
@@ -202,7 +197,6 @@ impl Conductor<'_> {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
                     }
-                    let cost = queue.cost();
                     let each = |sample| recorder.keep(depth(asked, sample, cost, kept.clone()));
                     samples.into_iter().for_each(each);
                 }
@@ -215,7 +209,7 @@ impl Conductor<'_> {
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
         self.links.iter().for_each(Link::open_again);
-        let clocks = self.set_clocks(None, 0);
+        let clocks = self.clocks.values_mut().try_for_each(WallClock::put_right);
         if let Err(error) = clocks.and_then(|()| self.processes.relieve()) {
             self.view.say(&format!("a fault could not be ended: {error}"));
         }
@@ -237,11 +231,10 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// The record of a sample. Memory, processor time, and what is kept, are the whole sender's.
-fn depth(t: u64, sample: Sample, cost: [Option<u64>; 2], kept: Option<Kept>) -> Record {
+fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
     let whole = subscriber.is_none();
-    let ([resident_bytes, processor_ns], kept) =
-        (cost.map(|figure| figure.filter(|_| whole)), kept.filter(|_| whole));
+    let (cost, kept) = (cost.filter(|_| whole), kept.filter(|_| whole));
     Record::Depth(Depth {
         t,
         subscriber,
@@ -250,8 +243,8 @@ fn depth(t: u64, sample: Sample, cost: [Option<u64>; 2], kept: Option<Kept>) -> 
         dead,
         delivered,
         coalesced,
-        resident_bytes,
-        processor_ns,
+        resident_bytes: cost.map(|cost| cost.resident_bytes),
+        processor_ns: cost.map(|cost| cost.processor_ns),
         kept,
     })
 }

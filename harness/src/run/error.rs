@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use crate::database::DatabaseError;
-use crate::driver::{ApiError, FileError, StartError};
-use crate::endpoint::{ReachError, TlsError};
+use crate::driver::{ApiError, CallError, FileError, StartError};
+use crate::endpoint::{ListenError, ReachError, TlsError};
 use crate::traffic::ScheduleError;
 
 /// A run that left no trace, or not a whole one.
@@ -110,9 +112,7 @@ pub enum RunError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The endpoints cannot be opened.
-    #[error(
-        "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
-    )]
+    #[error("the endpoints cannot be opened: {0}{more}", more = more_files(.0))]
     Endpoints(std::io::Error),
     /// There are more endpoints than open files allow.
     #[error(
@@ -143,31 +143,124 @@ impl RunError {
     #[must_use]
     pub const fn is_senders(&self) -> bool {
         match self {
+            Self::Api(ApiError::Silent(CallError { ours: true, .. })) => false,
+            Self::Start(StartError::Command(error)) | Self::Api(error) => !is_unmade(error),
             Self::Start(_) => true,
-            Self::Api(error) => !matches!(error, ApiError::Certificate(_)),
             _ => false,
         }
     }
 
     /// Whether it is what was asked for that cannot be done.
     #[must_use]
-    pub const fn is_askers(&self) -> bool {
-        let folder = matches!(self, Self::Foreign { .. } | Self::Occupied { .. });
-        folder
-            || matches!(
-                self,
-                Self::Driver(_)
-                    | Self::Schedule(_)
-                    | Self::Files { .. }
-                    | Self::Slack { .. }
-                    | Self::Owner { .. }
-                    | Self::Faketime
-                    | Self::NoProcess { .. }
-                    | Self::Store { .. }
-                    | Self::Database(DatabaseError::Missing | DatabaseError::Given(_))
-                    | Self::Reach(_)
-                    | Self::Tls(TlsError::Given { .. })
-                    | Self::Api(ApiError::Certificate(_))
-            )
+    pub fn is_askers(&self) -> bool {
+        match self {
+            Self::Driver(_)
+            | Self::Schedule(_)
+            | Self::Files { .. }
+            | Self::Foreign { .. }
+            | Self::Occupied { .. }
+            | Self::Slack { .. }
+            | Self::Owner { .. }
+            | Self::Faketime
+            | Self::NoProcess { .. }
+            | Self::Store { .. }
+            | Self::Database(DatabaseError::Missing | DatabaseError::Given(_))
+            | Self::Reach(_)
+            | Self::Tls(TlsError::Given { .. }) => true,
+            Self::Start(StartError::Command(error)) | Self::Api(error) => is_unmade(error),
+            Self::Endpoints(error) => {
+                let listening = error.get_ref().and_then(|error| error.downcast_ref::<ListenError>());
+                listening.is_some_and(ListenError::is_askers)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a call could not even be made of the driver file and what fills it: nothing was asked of the sender.
+const fn is_unmade(error: &ApiError) -> bool {
+    matches!(error, ApiError::Template { .. } | ApiError::Request { .. } | ApiError::Certificate(_))
+}
+
+/// What helps where no file is left to be opened; nothing where that is not the reason.
+fn more_files(error: &std::io::Error) -> &'static str {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let mut causes = std::iter::successors(Some(first), |error| error.source());
+    let is_it = |error: &(dyn std::error::Error + 'static)| {
+        let errno = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
+        matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+    };
+    if causes.any(is_it) { "; with thousands of them, the limit on open files must allow it" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::driver::DriverFile;
+    use crate::endpoint::{Endpoints, Reach, Stage};
+    use crate::run::{Clock, Recorder};
+    use crate::traffic::Tokens;
+
+    /// Why nobody can listen at an address, if that is asked for.
+    async fn opened_at(bind: &str) -> RunError {
+        let (recorder, _records) = Recorder::new(10);
+        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };
+        let public = Some("http://hooks.example/{endpoint}".parse().unwrap());
+        let reach = Reach { bind: Some(bind.parse().unwrap()), public, ..Reach::default() };
+        RunError::Endpoints(Endpoints::open_at(Vec::new(), &stage, &reach, None).await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn an_address_that_cannot_be_had_is_named_and_was_asked_for_in_vain() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = listener.local_addr().unwrap().to_string();
+        let rows = [
+            (taken, "with an address or a port that nobody listens at"),
+            // For documentation alone (RFC 5737).
+            ("192.0.2.1:8080".to_owned(), "with an address of this machine"),
+        ];
+        for (bind, expected) in rows {
+            let error = opened_at(&bind).await;
+            let said = error.to_string();
+            assert!(error.is_askers() && !error.is_senders(), "{said}");
+            assert!(said.contains(&format!("nobody can listen at {bind}: ")), "{said}");
+            assert!(said.ends_with(&format!("; expected --bind {expected}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn where_no_file_is_left_the_limit_is_told_of() {
+        let error = |errno: Errno| RunError::Endpoints(io::Error::from_raw_os_error(errno.raw_os_error()));
+        let (few, none) = (error(Errno::MFILE), error(Errno::NOBUFS));
+        assert!(few.to_string().ends_with("the limit on open files must allow it") && !few.is_askers());
+        assert!(!none.to_string().contains("open files"), "{none}");
+    }
+
+    #[test]
+    fn what_was_never_asked_of_a_sender_is_not_its_fault() {
+        let text = "name = \"x\"\nsubscribe = { request = \"POST {{ env.HOOKPROOF_NO_SUCH_VARIABLE }}/\" }\n\
+                    emit = { request = \"POST {{ base }}/\", body = \"\" }\n";
+        let file = DriverFile::parse(text, "x.toml").unwrap();
+        let unset = || {
+            let request = &file.subscribe[0].request;
+            let error = request.fill(&crate::driver::Variables::new()).unwrap_err();
+            ApiError::Template { what: "subscribe", error }
+        };
+        let no_request = ApiError::Request { what: "setup", request: "/".to_owned() };
+        let unmade: [RunError; 3] = [unset().into(), no_request.into(), StartError::from(unset()).into()];
+        for error in unmade {
+            assert!(error.is_askers() && !error.is_senders(), "{error}");
+        }
+        let refused = || ApiError::Unreadable { what: "setup", why: "it is no JSON".to_owned() };
+        for error in [RunError::from(refused()), StartError::from(refused()).into()] {
+            assert!(error.is_senders() && !error.is_askers(), "{error}");
+        }
+        let silent = |ours: bool| {
+            let (method, url, why) = ("POST".to_owned(), "http://127.0.0.1/".to_owned(), String::new());
+            RunError::from(ApiError::Silent(CallError { method, url, why, unknown: false, ours }))
+        };
+        assert_eq!([silent(false), silent(true)].map(|error| error.is_senders()), [true, false]);
     }
 }

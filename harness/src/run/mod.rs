@@ -155,7 +155,7 @@ impl Staged<'_> {
         let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
         let endpoints = opening.await.map_err(RunError::Endpoints)?;
         let links = self.links()?;
-        let clocks = WallClock::of(self.scenario, &self.options.out).map_err(RunError::Process)?;
+        let mut clocks = WallClock::of(self.scenario, &self.options.out).map_err(RunError::Process)?;
         let config = self.config(&links, &clocks);
         let mut processes = Processes::new(&api, self.scenario.sender.workers, &config, &clock, &recorder)?;
         let told = self.make_ready(&api, &mut processes, &endpoints, &interrupt).await?;
@@ -175,14 +175,13 @@ impl Staged<'_> {
             keys: endpoints.keys(),
             server: self.database.server().cloned(),
             links: &links,
-            clocks: &clocks,
+            clocks: &mut clocks,
             schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
             view: View::new(&self.scenario.name, lasts, self.options.show, self.follow()),
             errands: JoinSet::new(),
-            struck: BTreeMap::new(),
         };
         // From here on there is a trace to be ended, whatever breaks.
         let conducted = conductor.conduct(emitting, &stop, interrupt.clone()).await;

@@ -4,45 +4,27 @@ use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole};
 use super::reader::{Reader, WordOrCount};
 
-const WORDS: [(&str, ()); 11] = [
-    ("refuse", ()),
-    ("no-accept", ()),
-    ("reset", ()),
-    ("reset-after-read", ()),
-    ("close", ()),
-    ("half-answer", ()),
-    ("stall", ()),
-    ("blackhole", ()),
-    ("drip", ()),
-    ("huge-answer", ()),
-    ("enforce", ()),
+const WORDS: [&str; 11] = [
+    "refuse",
+    "no-accept",
+    "reset",
+    "reset-after-read",
+    "close",
+    "half-answer",
+    "stall",
+    "blackhole",
+    "drip",
+    "huge-answer",
+    "enforce",
 ];
 
 pub(super) const BEHAVIOUR: Section = Section {
-    about: "What the endpoint does for a while. The first behaviour that matches wins; else it answers 204.",
+    about: "What the endpoint does for a while. The first behaviour that matches wins; else it answers 204. What shuts the port \
+            (refuse to all, no-accept) stands before what holds at the same time.",
     fields: &[
         may("at", Form::Duration, "from when, since the run began; its beginning without it"),
         may("lasts", Form::Duration, "for how long; to the end without it"),
-        must(
-            "answer",
-            Form::Either(
-                &Form::Count,
-                &Form::Word(&[
-                    "refuse",
-                    "no-accept",
-                    "reset",
-                    "reset-after-read",
-                    "close",
-                    "half-answer",
-                    "stall",
-                    "blackhole",
-                    "drip",
-                    "huge-answer",
-                    "enforce",
-                ]),
-            ),
-            "a status, or what it does instead",
-        ),
+        must("answer", Form::Either(&Form::Count, &Form::Word(&WORDS)), "a status, or what it does instead"),
         may("share", Form::Decimal, "of the requests, drawn by the seed; 1, which is all, without it"),
         may(
             "attempts",
@@ -102,7 +84,8 @@ pub enum Answer {
     Close,
     /// Half an answer, then closed.
     HalfAnswer,
-    /// Nothing is read until the behaviour is over; then everything at once.
+    /// Nothing is read until the behaviour is over; then everything at once. What was read already, since a behaviour before
+    /// this one is for some attempts alone, is not answered until then.
     Stall,
     /// Read, and never answered.
     Blackhole,
@@ -180,7 +163,24 @@ impl RetryAfter {
 }
 
 impl Behaviour {
-    pub(super) fn read(reader: &Reader<'_>) -> Option<Self> {
+    /// The behaviours of an endpoint, each with its reader, in their order.
+    pub(super) fn read_all(readers: &[Reader<'_>]) -> Vec<Self> {
+        let read = |reader| Some((reader, Self::read(reader)?));
+        let all: Vec<(&Reader<'_>, Self)> = readers.iter().filter_map(read).collect();
+        for (place, (reader, own)) in all.iter().enumerate().filter(|(_, (_, own))| own.shuts_the_port()) {
+            if let Some((first, _)) = all[..place].iter().find(|(_, first)| first.overlaps(own)) {
+                let what = format!(
+                    "its port is shut to every request, and {} comes before it at the same time; expected this one first, or \
+                     times that don't overlap",
+                    first.path()
+                );
+                reader.wrong("answer", what);
+            }
+        }
+        all.into_iter().map(|(_, own)| own).collect()
+    }
+
+    fn read(reader: &Reader<'_>) -> Option<Self> {
         let answer = answer(reader)?;
         let share = reader.or("share", Millionths::ONE);
         if share > Millionths::ONE {
@@ -219,6 +219,22 @@ impl Behaviour {
         t >= self.at.0 && self.until().is_none_or(|until| t < until)
     }
 
+    /// Whether nobody is let in by the port while it holds, whatever other behaviours there are.
+    #[must_use]
+    pub fn shuts_the_port(&self) -> bool {
+        match self.answer {
+            Answer::NoAccept => true,
+            Answer::Refuse => self.share == Millionths::ONE,
+            _ => false,
+        }
+    }
+
+    /// Whether there is a moment at which both hold.
+    fn overlaps(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|one| one.until().unwrap_or(u64::MAX));
+        self.at.max(other.at).0 < own.min(others)
+    }
+
     /// When it is over, in nanoseconds since the run began; none for never.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
@@ -244,7 +260,7 @@ fn answer(reader: &Reader<'_>) -> Option<Answer> {
         "huge-answer" => Answer::HugeAnswer { body: reader.or("body_bytes", Size(64 << 20)) },
         "enforce" => enforce(reader)?,
         _ => {
-            reader.word("answer", &WORDS)?;
+            reader.word("answer", &WORDS.map(|word| (word, ())))?;
             return None;
         }
     })

@@ -7,33 +7,32 @@ use super::quantity::Duration;
 use super::reader::Reader;
 use super::target::FaultTarget;
 
+const WORDS: [&str; 13] = [
+    "kill",
+    "stop",
+    "restart",
+    "start",
+    "clock-step",
+    "clock-skew",
+    "disk-full",
+    "lock-database",
+    "database-restart",
+    "partition",
+    "limit",
+    "rotate",
+    "redrive",
+];
+
 pub(super) const FAULT: Section = Section {
     about: "Something that is done to the sender under test while it works.",
     fields: &[
         must("at", Form::Duration, "when, since the run began"),
-        must(
-            "do",
-            Form::Word(&[
-                "kill",
-                "stop",
-                "restart",
-                "start",
-                "clock-step",
-                "clock-skew",
-                "disk-full",
-                "lock-database",
-                "database-restart",
-                "partition",
-                "limit",
-                "rotate",
-                "redrive",
-            ]),
-            "what",
-        ),
+        must("do", Form::Word(&WORDS), "what"),
         may(
             "lasts",
             Form::Duration,
-            "for how long: until it is started again, continued, or has room again; 0s without it",
+            "for how long: until it is started again, continued, has room again, or its older secret is retired; 0s without it; \
+             not for start, limit and redrive, which have no end",
         ),
         may("times", Form::Count, "how many times; 1 without it"),
         may("every", Form::Duration, "from one time to the next"),
@@ -202,22 +201,6 @@ impl FaultAction {
     }
 }
 
-const WORDS: [(&str, ()); 13] = [
-    ("kill", ()),
-    ("stop", ()),
-    ("restart", ()),
-    ("start", ()),
-    ("clock-step", ()),
-    ("clock-skew", ()),
-    ("disk-full", ()),
-    ("lock-database", ()),
-    ("database-restart", ()),
-    ("partition", ()),
-    ("limit", ()),
-    ("rotate", ()),
-    ("redrive", ()),
-];
-
 impl FaultPlan {
     /// The most times that one fault may be done.
     const TIMES_MAX: u64 = 10_000;
@@ -294,21 +277,23 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         "rotate" => FaultAction::Rotate { subscriber: subscriber() },
         "redrive" => FaultAction::Redrive { subscriber: subscriber() },
         _ => {
-            reader.word("do", &WORDS)?;
+            reader.word("do", &WORDS.map(|word| (word, ())))?;
             return None;
         }
     };
     let used: &[&str] = match action {
-        FaultAction::ClockStep { .. } => &["by"],
-        FaultAction::ClockSkew { .. } => &["by", "worker"],
+        FaultAction::Start => &["worker"],
+        FaultAction::ClockStep { .. } => &["lasts", "by"],
+        FaultAction::ClockSkew { .. } => &["lasts", "by", "worker"],
         FaultAction::Limit { .. } => &["subscriber", "limit", "within", "timeout"],
-        FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
-        FaultAction::DatabaseRestart => &[],
-        FaultAction::Partition(Partition::Delay(_)) => &["worker", "how", "by"],
-        FaultAction::Partition(_) => &["worker", "how"],
-        _ => &["worker"],
+        FaultAction::Rotate { .. } => &["lasts", "subscriber"],
+        FaultAction::Redrive { .. } => &["subscriber"],
+        FaultAction::DatabaseRestart => &["lasts"],
+        FaultAction::Partition(Partition::Delay(_)) => &["lasts", "worker", "how", "by"],
+        FaultAction::Partition(_) => &["lasts", "worker", "how"],
+        _ => &["lasts", "worker"],
     };
-    for key in ["by", "how", "subscriber", "limit", "within", "timeout", "worker"] {
+    for key in ["lasts", "by", "how", "subscriber", "limit", "within", "timeout", "worker"] {
         if reader.has(key) && !used.contains(&key) {
             reader.wrong(key, "what is done does not go by it");
         }

@@ -76,6 +76,11 @@ impl<'a> Reader<'a> {
         self.problems.add(entry.line, &self.key(&entry.key), format!("unknown key; {hint}"));
     }
 
+    /// Where it stands, from the root: `subscriber[0].behaviour[1]`.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     fn key(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }

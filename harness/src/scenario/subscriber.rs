@@ -252,7 +252,7 @@ impl Subscriber {
                 ordered: reader.or("ordered", false),
             },
             answers: reader.or("answers", Range::just(Duration::from_millis(5))),
-            behaviours: reader.tables("behaviour").iter().filter_map(Behaviour::read).collect(),
+            behaviours: Behaviour::read_all(&reader.tables("behaviour")),
         })
     }
 }

@@ -130,6 +130,48 @@ fn a_key_that_its_answer_does_not_go_by_is_refused() {
     refused(&with(twice), "one Retry-After");
 }
 
+/// A scenario whose endpoint has these behaviours, one a line.
+fn behaving(behaviours: &[&str]) -> String {
+    with(&format!("behaviour = [{}]", behaviours.join(", ")))
+}
+
+#[test]
+fn a_port_is_not_shut_while_a_behaviour_that_comes_before_holds() {
+    let busy = "{ at = \"5s\", lasts = \"2s\", answer = 503 }";
+    let away = "{ lasts = \"20s\", answer = \"refuse\" }";
+    let whole = "s.toml:9: subscriber[0].behaviour[1].answer: its port is shut to every request, and subscriber[0].behaviour[0] \
+                 comes before it at the same time";
+    refused(&behaving(&[busy, away]), whole);
+    let unaccepting = "{ at = \"19s\", lasts = \"20s\", answer = \"no-accept\" }";
+    refused(&behaving(&[away, unaccepting]), "subscriber[0].behaviour[1].answer: its port is shut");
+    let some = "{ share = 0.1, answer = 503 }";
+    refused(&behaving(&[busy, some, unaccepting]), "and subscriber[0].behaviour[1] comes before it");
+    for fine in [
+        [away, busy],
+        [busy, "{ at = \"7s\", answer = \"refuse\" }"],
+        ["{ lasts = \"5s\", answer = \"refuse\" }", busy],
+        [busy, "{ share = 0.5, answer = \"refuse\" }"],
+        [busy, "{ at = \"6s\", lasts = \"0s\", answer = \"refuse\" }"],
+    ] {
+        assert_eq!(Scenario::from_text(&behaving(&fine), "s.toml").map(drop), Ok(()), "{fine:?}");
+    }
+}
+
+#[test]
+fn what_is_done_and_has_no_end_is_given_none() {
+    let fault = |done: &str| format!("[sender]\nworkers = 2\n[[fault]]\nat = \"1s\"\n{done}\n");
+    for done in
+        ["do = \"limit\"\nlimit = { rate = \"5/s\" }", "do = \"redrive\"", "do = \"start\"\nworker = 1"]
+    {
+        let read = Scenario::from_text(&with(&fault(done)), "s.toml").expect(done);
+        assert_eq!(read.faults[0].lasts, Duration(0), "{done}");
+        let ended = with(&fault(&format!("{done}\nlasts = \"5s\"")));
+        refused(&ended, "fault[0].lasts: what is done does not go by it");
+    }
+    let rotated = with(&fault("do = \"rotate\"\nlasts = \"5s\""));
+    assert_eq!(Scenario::from_text(&rotated, "s.toml").map(drop), Ok(()), "the older secret is retired then");
+}
+
 #[test]
 fn a_name_is_that_of_a_folder_of_its_own() {
     for name in ["", ".", "..", "...", "a/b", "../a"] {

@@ -32,7 +32,7 @@ impl World<'_> {
         let waiting = self.look_into_queue()?;
         let whole = self.troubles.errands.are_done()
             && self.troubles.starting == 0
-            && self.slots.iter().all(|slot| !slot.frozen);
+            && self.slots.iter().all(|slot| !slot.is_frozen());
         if self.play.open > 0 && self.now >= self.last_answer() {
             let why = format!("{} events were neither taken nor refused", self.play.open);
             return Err(SimError::Defect(why));
@@ -71,7 +71,7 @@ impl World<'_> {
 
     fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
         let Some(process) =
-            self.slots.iter().filter(|slot| !slot.frozen).find_map(|slot| slot.process.as_ref())
+            self.slots.iter().filter(|slot| !slot.is_frozen()).find_map(|slot| slot.process.as_ref())
         else {
             return Ok(None);
         };

@@ -37,7 +37,7 @@ impl World<'_> {
         }
         let takes = |slot: &WorkerSlot| slot.process.as_ref().is_some_and(|process| !process.is_stopping());
         match self.slots.iter().position(takes) {
-            Some(worker) if self.slots[worker].frozen => {
+            Some(worker) if self.slots[worker].is_frozen() => {
                 let generation = self.slots[worker].generation;
                 self.play.open += places.len();
                 self.keep_for_later(worker, generation, ProcessEvent::Offered(places))

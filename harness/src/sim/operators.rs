@@ -33,7 +33,7 @@ impl<'a> World<'a> {
             return Ok(());
         }
         let able = self.slots.iter().position(|slot| {
-            let reaches = !slot.frozen && self.now >= slot.parted_until;
+            let reaches = !slot.is_frozen() && self.now >= slot.parted_until;
             reaches && slot.process.as_ref().is_some_and(|process| !process.is_stopping())
         });
         let Some(worker) = able else { return Ok(()) };

@@ -1,6 +1,5 @@
 //! A run from its beginning to its end. A process hears all that an instant brings it before it decides what to do.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -156,7 +155,6 @@ impl<'a> World<'a> {
                 done: 0,
                 clock_offset: 0,
                 dead: Vec::new(),
-                struck: BTreeMap::new(),
                 starting: 0,
                 errands: Errands::default(),
             },
@@ -235,7 +233,8 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Ready, None)?;
         let slot = &mut self.slots[worker];
         slot.roster = Arc::clone(process.roster());
-        (slot.process, slot.dirty, slot.frozen, slot.wake_at) = (Some(process), true, false, 0);
+        (slot.process, slot.dirty, slot.wake_at) = (Some(process), true, 0);
+        slot.stopped_by.clear();
         Ok(())
     }
 

@@ -23,19 +23,19 @@ impl<'a> World<'a> {
         self.troubles.done += 1;
         match self.troubles.steps[place].1 {
             Step::Begin(fault) => self.strike(fault),
-            Step::End(fault) if fault.action == FaultAction::Stop => {
-                let struck = Fault::place(&self.given.scenario.faults, fault)
-                    .and_then(|place| self.troubles.struck.remove(&place))
-                    .unwrap_or_default();
-                struck.into_iter().try_for_each(|worker| self.thaw(worker))
-            }
-            Step::End(fault) => {
-                if let FaultAction::ClockSkew { .. } = fault.action {
-                    self.concerned(fault)?.into_iter().for_each(|worker| self.slots[worker].skew = 0);
-                }
-                Ok(())
-            }
+            Step::End(fault) => match Fault::place(&self.given.scenario.faults, fault) {
+                Some(place) => self.end(place),
+                None => Ok(()),
+            },
         }
+    }
+
+    /// A fault is over, and ends no other that lasts.
+    fn end(&mut self, fault: u32) -> Result<(), SimError> {
+        for slot in &mut self.slots {
+            slot.skews.retain(|(one, _)| *one != fault);
+        }
+        (0..self.slots.len()).try_for_each(|worker| self.thaw(worker, fault))
     }
 
     fn strike(&mut self, fault: &'a FaultPlan) -> Result<(), SimError> {
@@ -47,17 +47,15 @@ impl<'a> World<'a> {
         }
         let one = concerned.first().copied();
         let plan = Fault::place(&self.given.scenario.faults, fault);
-        if let Some(place) = plan.filter(|_| fault.action == FaultAction::Stop) {
-            self.troubles.struck.insert(place, concerned.clone());
-        }
+        let place = plan.unwrap_or(u32::MAX);
         match &fault.action {
             FaultAction::Kill => concerned.into_iter().try_for_each(|worker| self.kill(worker, lasts))?,
-            FaultAction::Stop => concerned.into_iter().try_for_each(|worker| self.freeze(worker))?,
+            FaultAction::Stop => concerned.into_iter().try_for_each(|worker| self.freeze(worker, place))?,
             FaultAction::Restart => concerned.into_iter().try_for_each(|worker| self.ask(worker, lasts))?,
             FaultAction::Start => concerned.into_iter().try_for_each(|worker| self.start(worker))?,
             FaultAction::ClockSkew { .. } => {
                 let ahead = fault.action.clock_offset().unwrap_or_default();
-                concerned.into_iter().for_each(|worker| self.slots[worker].skew = ahead);
+                concerned.into_iter().for_each(|worker| self.slots[worker].skews.push((place, ahead)));
             }
             FaultAction::ClockStep { .. } => {
                 let by = fault.action.clock_offset().unwrap_or_default();
@@ -194,7 +192,7 @@ impl<'a> World<'a> {
         drop(process);
         let generation = self.slots[worker].generation;
         self.slots[worker].generation += 1;
-        self.slots[worker].frozen = false;
+        self.slots[worker].stopped_by.clear();
         self.hang_up(worker, generation);
         self.write_later()?;
         let ready = self.chance.between(STARTS_NS.0, STARTS_NS.1);
@@ -207,16 +205,19 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn freeze(&mut self, worker: usize) -> Result<(), SimError> {
-        if self.slots[worker].process.is_none() {
+    fn freeze(&mut self, worker: usize, fault: u32) -> Result<(), SimError> {
+        let slot = &mut self.slots[worker];
+        let goes_on = !slot.is_frozen();
+        if slot.process.is_none() || !slot.stopped_by.insert(fault) || !goes_on {
             return Ok(());
         }
-        self.slots[worker].frozen = true;
         self.process_record(worker, ProcessRecord::Stopped, None)
     }
 
-    fn thaw(&mut self, worker: usize) -> Result<(), SimError> {
-        if !std::mem::take(&mut self.slots[worker].frozen) {
+    /// Lets a process go on that only this fault stops.
+    fn thaw(&mut self, worker: usize, fault: u32) -> Result<(), SimError> {
+        let slot = &mut self.slots[worker];
+        if !slot.stopped_by.remove(&fault) || slot.is_frozen() {
             return Ok(());
         }
         self.process_record(worker, ProcessRecord::Continued, None)?;

@@ -30,7 +30,7 @@ impl World<'_> {
         if slot.generation != generation {
             return self.lost(event);
         }
-        if slot.frozen {
+        if slot.is_frozen() {
             slot.stash.push(event);
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl World<'_> {
     /// Every process to which something happened decides what to do.
     pub(super) fn step_all(&mut self) -> Result<(), SimError> {
         for worker in 0..self.slots.len() {
-            if std::mem::take(&mut self.slots[worker].dirty) && !self.slots[worker].frozen {
+            if std::mem::take(&mut self.slots[worker].dirty) && !self.slots[worker].is_frozen() {
                 self.step(worker)?;
             }
         }
@@ -155,12 +155,12 @@ impl World<'_> {
         let retention =
             Retention { settled: keep, attempts: if close { standard.attempts } else { keep }, ..standard };
         for slot in &mut self.slots {
+            if slot.is_frozen() {
+                continue;
+            }
             let Some(process) = slot.process.as_mut().filter(|process| !process.is_stopping()) else {
                 continue;
             };
-            if slot.frozen {
-                continue;
-            }
             for command in upkeep_due(&retention, process.steady(now), rows) {
                 process.queue.submit(vec![command], Then::Nothing);
             }

@@ -1,7 +1,7 @@
 //! The world: what there is at one moment, and the little that everybody does to it. Of events at one instant the seed
 //! decides which comes first.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hookproof_sender::delivery_ids::DeliveryIds;
@@ -32,13 +32,15 @@ use crate::traffic::Chance;
 pub(super) struct WorkerSlot {
     pub(super) process: Option<Process>,
     pub(super) generation: u64,
-    pub(super) frozen: bool,
+    /// The faults that stop it, by their places in the scenario.
+    pub(super) stopped_by: BTreeSet<u32>,
     /// What came while it was frozen.
     pub(super) stash: Vec<ProcessEvent>,
     pub(super) dirty: bool,
     pub(super) wake_at: u64,
-    /// How far its wall clock is ahead of the machine's, in nanoseconds.
-    pub(super) skew: i64,
+    /// The faults by which its wall clock is wrong, by their places, the latest last: how far it is ahead of the machine's, in
+    /// nanoseconds.
+    pub(super) skews: Vec<(u32, i64)>,
     /// The subscribers as its last process knew them.
     pub(super) roster: Arc<Roster>,
     /// How long after its end it is started again.
@@ -53,14 +55,23 @@ pub(super) struct WorkerSlot {
     pub(super) delays: Vec<(u64, u64)>,
 }
 
+impl WorkerSlot {
+    /// Whether some fault stops it.
+    pub(super) fn is_frozen(&self) -> bool {
+        !self.stopped_by.is_empty()
+    }
+
+    fn skew(&self) -> i64 {
+        self.skews.last().map_or(0, |(_, ahead)| *ahead)
+    }
+}
+
 /// The faults, and what lasts of them.
 pub(super) struct Troubles<'a> {
     pub(super) steps: Vec<(u64, Step<'a>)>,
     pub(super) done: usize,
     pub(super) clock_offset: i64,
     pub(super) dead: Vec<OwnerId>,
-    /// Whom a fault that lasts was done to, by its place.
-    pub(super) struck: BTreeMap<u32, Vec<usize>>,
     /// Processes that are to be started.
     pub(super) starting: usize,
     pub(super) errands: Errands<'a>,
@@ -110,7 +121,7 @@ impl World<'_> {
 
     /// The same as one process reads it, then.
     pub(super) fn wall_of(&self, worker: usize, t: u64) -> StoreTime {
-        StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skew))
+        StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skew()))
     }
 
     fn wall_at(&self, t: u64) -> StoreTime {
@@ -145,7 +156,7 @@ impl World<'_> {
     }
 
     pub(super) fn is_frozen(&self, worker: usize, generation: u64) -> bool {
-        self.slots[worker].frozen && self.slots[worker].generation == generation
+        self.slots[worker].is_frozen() && self.slots[worker].generation == generation
     }
 
     /// Something comes for a frozen process.

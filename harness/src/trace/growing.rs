@@ -65,6 +65,30 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::trace::{End, Ended, Offer, Record, Text, Unoffered, Writer};
+
+    /// Its trailer counts an offer that came to nothing, which is left out then.
+    #[test]
+    fn what_could_not_be_offered_is_left_out_once_the_trace_is_whole() {
+        let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.jsonl");
+        let header = Trace::open(&good).unwrap().header;
+        let mut writer = Writer::new(File::create(&path).unwrap(), header).unwrap();
+        let (kind, key, owed) = (Text::default(), Text::default(), std::iter::empty().collect());
+        let offer = Offer { t: 2, intended: 1, held: 0, token: 7, kind, key, owed };
+        let unoffered = Unoffered { t: 3, intended: 1, token: 7, why: "no file is left".to_owned() };
+        for record in [Record::Offer(offer), Record::Unoffered(unoffered)] {
+            writer.write(&record).unwrap();
+        }
+        let mut growing = Growing::open(&path).unwrap().unwrap();
+        growing.catch_up().unwrap();
+        writer.finish(End { t: 4, ended: Ended::Done, dead_listed: true, late: 0, dropped: 0 }).unwrap();
+        for _ in 0..2 {
+            let trace = growing.catch_up().unwrap();
+            assert!(trace.offers.is_empty() && trace.unoffered.len() == 1 && trace.trailer.is_some());
+        }
+    }
 
     /// A trace that is written byte by byte is at every moment what was written whole of it, and in the end all of it.
     #[test]

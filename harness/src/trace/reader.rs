@@ -4,10 +4,11 @@
 //! more than [`DISORDER`] (threads hand their lines over one after another; no thread waits that long), an answer
 //! without its arrival or beside another, an outcome without its offer or an offer without its outcome, counts that are
 //! not the trailer's, anything after it, and a scenario that is not the one of its SHA-256.
+//! An offer that the harness itself could not hand over is none, and is left out.
 //! Where the trailer says that records could not be kept, what refers to one of those is left out (`holes`).
 //! Cut short is a trace without a trailer: a run that died. No check may pass on one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fault::{Fault, Process, Undone};
 use super::harness::{Declared, Offset, Reached, Stall, Unoffered};
@@ -174,6 +175,7 @@ impl Trace {
     /// # Errors
     /// When records refer to what isn't there, or causes come after their effects.
     pub fn settle(&mut self) -> Result<(), TraceError> {
+        self.leave_out_unoffered();
         self.close_holes();
         self.arrivals.sort_by_key(|arrival| arrival.n);
         self.begin_connections();
@@ -204,6 +206,17 @@ impl Trace {
         }
         self.outcomes()?;
         self.nothing_later()
+    }
+
+    /// Leaves out offers of events that the harness itself could not hand over: that is known only after the offer is written
+    /// down. The trailer counts them, so they stay until it is read.
+    fn leave_out_unoffered(&mut self) {
+        if self.trailer.is_none() || self.unoffered.is_empty() {
+            return;
+        }
+        // What is offered twice is intended for two moments.
+        let unoffered: BTreeSet<_> = self.unoffered.iter().map(|one| (one.token, one.intended)).collect();
+        self.offers.retain(|offer| !unoffered.contains(&(offer.token, offer.intended)));
     }
 
     /// Orders handshakes, and notes which arrival was the first on each connection.

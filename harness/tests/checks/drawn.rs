@@ -3,7 +3,7 @@
 
 use hookproof::check::exact::{least_burst, peak};
 use hookproof::check::{Status, Strictness, Witness, judge};
-use hookproof::report::{self, Report};
+use hookproof::report::{self, Report, SubscriberReport};
 use hookproof::scenario::{SECOND, Scenario};
 use hookproof::trace::{Lack, Process, ProcessEvent, Trace};
 
@@ -99,6 +99,29 @@ fn the_level_around_a_violation_is_that_of_the_check() {
     let highest = drawn.level.iter().map(|(_, level)| *level).max().expect("a level");
     assert_eq!((u128::from(highest.div_ceil(1_000)), drawn.bound), (needed, Some(5_000)));
     assert!(drawn.until - drawn.from < SECOND, "it is looked at from close up");
+}
+
+#[test]
+fn idle_subscribers_by_the_thousand_take_no_room_in_a_report() {
+    let text = "name = \"idle\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"1h\"\n[[subscriber]]\nname = \"a\"\n\
+                count = 20000\n";
+    let idle = Scenario::from_text(text, "idle.toml").expect("valid");
+    let mut hour = trace(&idle, &[]);
+    offer(&mut hour, 1, SECOND, &["a-7000"]);
+    deliver(&mut hour, "a-7000", 1, 2 * SECOND, 204);
+    end(&mut hour, 3_600 * SECOND);
+    let small = scenario("rate = \"10/s\", burst = 5");
+    let judgement = judge(&small, &silent(), Strictness::Usual);
+    let report = Report::new(&idle, &hour, judgement, "again".to_owned());
+    assert_eq!((report.subscribers.len(), report.course.lasted), (20_000, 3_600 * SECOND));
+    let series =
+        |one: &SubscriberReport| [&one.arriving, &one.taken, &one.held, &one.failed].map(|one| one.0.len());
+    let entries: usize = report.subscribers.iter().flat_map(series).sum();
+    assert_eq!(entries, 4 * 100 * 3_601, "each second of the hundred worst");
+    let busy = &report.subscribers[6_999];
+    assert_eq!((busy.arrivals, busy.arriving.0.iter().sum::<u64>()), (1, 1), "where something arrived");
+    let markdown = report::markdown(&[report], &[], &report::Regressions::new());
+    assert!(markdown.contains("a-7000 (no limit), by second"), "{markdown}");
 }
 
 #[test]

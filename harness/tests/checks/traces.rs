@@ -2,7 +2,7 @@
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::trace::{
-    Accepted, Answer, Cut, CutKind, End, Ended, Record, Trace, TraceError, TraceFile, Writer,
+    Accepted, Answer, Cut, CutKind, End, Ended, Record, Trace, TraceError, TraceFile, Unoffered, Writer,
 };
 
 use crate::build;
@@ -181,6 +181,27 @@ fn only_a_run_that_was_done_has_an_outcome_for_every_event() {
     trace.accepted.pop();
     trace.trailer.as_mut().expect("whole").ended = Ended::Interrupted;
     trace.settle().expect("the events on their way have none");
+}
+
+/// The harness's word that it could not hand over an event that was intended for that moment.
+fn unoffered(token: u64, intended: u64) -> Unoffered {
+    Unoffered { t: 4, intended, token, why: "no file is left".to_owned() }
+}
+
+#[test]
+fn what_the_harness_could_not_hand_over_was_not_offered() {
+    let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
+    // The third one, a fourth that was not begun to be written, and the second one as it was to be offered once more.
+    trace.accepted.pop();
+    let again = hookproof::trace::Offer { intended: 2, ..trace.offers[1].clone() };
+    let intended = trace.offers[2].intended;
+    trace.offers.push(again);
+    trace.unoffered.extend([unoffered(2, intended), unoffered(3, 3), unoffered(1, 2)]);
+    for _ in 0..2 {
+        trace.settle().expect("whole");
+        assert_eq!(trace.offers.iter().map(|offer| offer.token).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(trace.unoffered.len(), 3);
+    }
 }
 
 #[test]

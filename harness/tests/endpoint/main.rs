@@ -90,6 +90,16 @@ async fn a_stalled_endpoint_reads_nothing_and_then_everything() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_was_read_to_be_told_from_others_waits_for_the_end_of_a_stall() {
+    let twice =
+        Behaviour { attempts: Some("1..2".parse().unwrap()), ..behaviour(Answer::Status(reply(500))) };
+    let (met, records) = play(&[twice, during(Answer::Stall, 0, 300)], 3).await;
+    let statuses: Vec<_> = met.iter().map(Exchange::status).collect();
+    assert_eq!(statuses, [Some(500), Some(500), Some(204)]);
+    assert!(matches!(records.last(), Some(Record::Answer(one)) if one.t >= 300_000_000), "{records:?}");
+}
+
+#[tokio::test]
 async fn an_answer_drips_and_a_huge_one_is_huge() {
     let (met, _) = play(&[behaviour(Answer::Drip { pace: Duration(1) })], 1).await;
     assert!(matches!(&met[..], [Exchange::Answered(200, _)]), "{met:?}");

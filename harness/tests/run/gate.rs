@@ -173,6 +173,46 @@ fn a_run_of_more_than_an_hour_is_refused_before_anything_is_played() {
     assert!(!Path::new(&out).exists(), "something was played");
 }
 
+#[test]
+fn a_form_that_cannot_be_written_is_told_before_anything_is_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (scenario, out, json, junit) = (file("x.toml"), file("out"), file("none/r.json"), file("junit.xml"));
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    std::fs::write(&junit, "of before").unwrap();
+    let good = trace("good.jsonl").display().to_string();
+    let commands: [&[&str]; 3] = [&["run", &scenario, "--out", &out], &["sim", &scenario], &["check", &good]];
+    for command in commands {
+        let (code, said) = hookproof(&[command, &["--json", &json, "--junit", &junit]].concat());
+        let why = format!("--json {json} cannot be written: No such file or directory");
+        assert!(code == Some(64) && said.contains(&why), "{command:?}: {code:?}: {said}");
+        assert_eq!(std::fs::read_to_string(&junit).unwrap(), "of before", "{command:?}");
+    }
+    assert!(!Path::new(&out).exists(), "something was played");
+}
+
+#[test]
+fn what_was_never_asked_of_a_sender_is_the_askers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (scenario, driver, out) = (file("x.toml"), file("driver.toml"), file("out"));
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let unset = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/{{ env.HOOKPROOF_NO_SUCH_VARIABLE }}\" }\n\
+                 emit = { request = \"POST {{ base }}/\", body = \"\" }\n";
+    std::fs::write(&driver, unset).unwrap();
+    let rows: [(&[&str], &str); 2] = [
+        (&["--driver", &driver], "the environment variable HOOKPROOF_NO_SUCH_VARIABLE is not set"),
+        // An address for documentation alone (RFC 5737).
+        (&["--bind", "192.0.2.1"], "nobody can listen at 192.0.2.1: "),
+    ];
+    for (more, why) in rows {
+        let (code, said) = hookproof(&[&["run", &scenario, "--out", &out], more].concat());
+        assert!(code == Some(64) && said.contains(why) && !said.contains("open files"), "{code:?}: {said}");
+    }
+}
+
 /// What all suites of a JUnit file count under `name`: errors, or failures.
 fn counted(xml: &str, name: &str) -> u64 {
     let suites = xml.split("<testsuite ").skip(1).map(|suite| suite.split('>').next().unwrap());

@@ -183,6 +183,27 @@ fn a_sender_that_dies_for_good_still_gets_its_report() {
     assert!(reported);
 }
 
+/// A driver that tells the sender each event's key as a number, which that of half of the events is not.
+#[test]
+fn events_that_the_harness_cannot_hand_over_are_not_offered_and_the_run_is_inconclusive() {
+    let driver = tempfile::NamedTempFile::new().unwrap();
+    let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
+    let counting = ours.replace("\"key\": {{ key | tojson }}", "\"key\": \"{{ key | u32 }}\"");
+    assert_ne!(ours, counting);
+    std::fs::write(driver.path(), counting).unwrap();
+    let phase = "[[traffic]]\nshape = \"steady\"\nrate = \"50/s\"\nlasts = \"1s\"\nkey =";
+    let traffic = format!("{phase} \"7\"\n{phase} \"seven\"\n[[subscriber]]");
+    let (head, rest) = QUIET.split_once("[[traffic]]").unwrap();
+    let (_, subscriber) = rest.split_once("[[subscriber]]").unwrap();
+    let scenario = [head, &traffic, subscriber].concat();
+    let (code, said, trace, _) =
+        start("quiet", &scenario, &["--driver", driver.path().to_str().unwrap()]).end();
+    assert!(code == Some(2) && said.contains("not offered"), "{code:?}: {said}");
+    let trace = trace.unwrap();
+    assert!(trace.unoffered.len() >= 50 && trace.offers.len() + trace.unoffered.len() == 100, "{said}");
+    assert_eq!(trace.offers.len(), trace.accepted.len(), "{said}");
+}
+
 #[test]
 fn a_sender_that_does_not_start_and_a_scenario_that_is_none_have_their_exit_codes() {
     let driver = tempfile::NamedTempFile::new().unwrap();

@@ -1,7 +1,7 @@
 //! Runs whose sender keeps its deliveries on a PostgreSQL server.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use hookproof::check::{Status, Strictness, judge};
@@ -179,21 +179,23 @@ async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_sto
     assert!(!said.contains("process.exits"), "without its store it need not end in order: {said}");
 }
 
-/// The process of the private server whose folder is in `place`.
-fn postmaster(place: &Path) -> Option<Pid> {
-    let folders = place.read_dir().unwrap().filter_map(Result::ok);
-    let file = folders.filter_map(|one| std::fs::read_to_string(one.path().join("data/postmaster.pid")).ok());
-    file.last()?.lines().next()?.parse().ok().and_then(Pid::from_raw)
+/// The folder in `place` of the private server that runs.
+fn folder(place: &Path) -> Option<PathBuf> {
+    let folders = place.read_dir().unwrap().filter_map(Result::ok).map(|one| one.path());
+    { folders }.find(|one| one.join("data/postmaster.pid").exists())
 }
 
-#[tokio::test]
-async fn a_run_whose_own_database_server_dies_is_none() {
-    if server("a_run_whose_own_database_server_dies").is_none() {
-        return;
-    }
+/// The process of the private server whose folder is in `place`.
+fn postmaster(place: &Path) -> Option<Pid> {
+    let file = std::fs::read_to_string(folder(place)?.join("data/postmaster.pid")).ok()?;
+    file.lines().next()?.parse().ok().and_then(Pid::from_raw)
+}
+
+/// A run with these faults that is to be none: what its harness has said, once something was done to its server.
+async fn bereft(faults: &str, strike: impl FnOnce(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let scenario = SHARED.replace("20s", "1s").replace("[sender]", "[sender]\nstop_within = \"1s\"");
-    let run = start(&scenario, place.path(), "");
+    let run = start(&(scenario + faults), place.path(), "");
     let arrived =
         || std::fs::read_to_string(run.folder.path().join("shared/trace.jsonl")).unwrap_or_default();
     let clock = Clock::begun();
@@ -201,11 +203,40 @@ async fn a_run_whose_own_database_server_dies_is_none() {
         assert!(clock.now() < 60_000_000_000, "nothing arrives");
         clock.pass(5_000_000).await;
     }
-    kill_process(postmaster(place.path()).unwrap(), Signal::KILL).unwrap();
+    strike(place.path());
     let (code, said, trace, _) = run.end();
-    assert!(code == Some(70) && said.contains("PostgreSQL server ended by itself"), "{code:?}: {said}");
+    assert_eq!(code, Some(70), "{said}");
     let trailer = trace.unwrap().trailer.unwrap();
-    assert_eq!(trailer.ended, Ended::Interrupted, "it ran to its end without a store");
+    assert_eq!(trailer.ended, Ended::Interrupted, "it ran to its end without a store: {said}");
+    said
+}
+
+#[tokio::test]
+async fn a_run_whose_own_database_server_dies_is_none() {
+    if server("a_run_whose_own_database_server_dies").is_none() {
+        return;
+    }
+    // Neither is one that was to restart it later.
+    for (faults, expected) in [("", "broke off"), (RESTARTS, "database-restart was not applied")] {
+        let kill = |place: &Path| kill_process(postmaster(place).unwrap(), Signal::KILL).unwrap();
+        let said = bereft(faults, kill).await;
+        let is_told = said.contains("PostgreSQL server ended by itself") && said.contains(expected);
+        assert!(is_told, "expected {expected:?} in {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_own_database_server_does_not_come_back_is_none() {
+    if server("a_run_whose_own_database_server_does_not_come_back").is_none() {
+        return;
+    }
+    // It reads its settings as it is started again.
+    let spoil = |place: &Path| {
+        let settings = folder(place).unwrap().join("data/postgresql.conf");
+        std::fs::write(settings, "no_such_setting = 1\n").unwrap();
+    };
+    let said = bereft(RESTARTS, spoil).await;
+    assert!(said.contains("did not come back once it was stopped"), "{said}");
 }
 
 #[tokio::test]

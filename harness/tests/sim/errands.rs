@@ -74,3 +74,14 @@ fn the_owner_of_a_subscriber_is_the_one_that_is_struck() {
         assert!(again(back), "{action}: {:?}", trace.processes);
     }
 }
+
+#[test]
+fn a_process_that_two_faults_stop_goes_on_when_both_are_over() {
+    let longer = "[[fault]]\nat = \"3s\"\ndo = \"stop\"\nlasts = \"4s\"\n";
+    let scenario = scenario("stopped-twice", &format!("{STEADY}{FROZEN}{longer}"));
+    let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+    let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+    let told = |event| trace.processes.iter().filter(move |one| one.event == event).map(|one| one.t / SECOND);
+    assert_eq!(told(ProcessEvent::Stopped).collect::<Vec<_>>(), [2]);
+    assert_eq!(told(ProcessEvent::Continued).collect::<Vec<_>>(), [7]);
+}

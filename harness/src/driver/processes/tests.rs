@@ -1,8 +1,7 @@
 //! Processes that are struck, and what is undone before they are asked to end.
 
-use rustix::process::Pid;
-
 use super::*;
+use crate::driver::group::members;
 use crate::driver::{DriverFile, Variables};
 use crate::trace::Records;
 
@@ -37,12 +36,31 @@ fn blow(kills: bool) -> Blow {
 /// The processes of the group, once the child is there.
 async fn whole(processes: &Processes) -> Vec<Pid> {
     loop {
-        let members = processes.workers[0].process.as_ref().unwrap().members();
+        let members = members(&[pid(processes).unwrap()]);
         if members.len() >= 2 {
             return members;
         }
         tokio::task::yield_now().await;
     }
+}
+
+fn pid(processes: &Processes) -> Option<Pid> {
+    processes.workers[0].process.as_ref().map(Process::pid)
+}
+
+/// Waits until the process is gone, and it is known that it is to be started again.
+async fn gone(processes: &mut Processes) {
+    while processes.workers[0].again_at.is_none() {
+        processes.look().unwrap();
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Starts the process again, which is gone; its id.
+fn start_again(processes: &mut Processes) -> Pid {
+    processes.workers[0].again_at = Some(0);
+    processes.look().unwrap();
+    pid(processes).unwrap()
 }
 
 fn may_write(pid: Pid) -> bool {
@@ -61,9 +79,12 @@ async fn what_is_not_there_is_not_struck() {
     let folder = tempfile::tempdir().unwrap();
     let (mut processes, records) = one(folder.path());
     assert!([true, false].into_iter().all(|kills| processes.strike(0, blow(kills), 0).is_err()));
-    assert!(processes.freeze(0).is_err() && processes.limit_files(0, Room::Full).is_err());
+    assert!(processes.freeze(0, 0).is_err());
+    assert!([None, Some(0)].into_iter().all(|worker| processes.fill_disk(worker, 1, u64::MAX).is_err()));
     assert_eq!(events(&records), [], "nothing was done, and nothing is said to be");
     processes.stop(0).await.expect("nobody is there to be stopped");
+    processes.begin(0).unwrap();
+    assert!(may_write(pid(&processes).unwrap()), "and nothing is done later");
 }
 
 #[tokio::test]
@@ -72,17 +93,75 @@ async fn a_full_disk_is_full_for_all_and_for_what_is_started_again() {
     let (mut processes, _records) = one(folder.path());
     processes.begin(0).unwrap();
     let before = whole(&processes).await;
-    processes.limit_files(0, Room::Full).unwrap();
+    processes.fill_disk(None, 0, u64::MAX).unwrap();
     assert!(!before.iter().any(|pid| may_write(*pid)), "{before:?}");
-    processes.strike(0, blow(true), 0).unwrap();
-    let pid = |processes: &Processes| processes.workers[0].process.as_ref().map(Process::pid);
-    while pid(&processes).is_none_or(|pid| before.contains(&pid)) {
-        processes.look().unwrap();
-        tokio::task::yield_now().await;
-    }
-    assert!(!may_write(pid(&processes).unwrap()), "the next one may write");
+    processes.strike(0, blow(true), u64::MAX).unwrap();
+    gone(&mut processes).await;
+    assert!(!may_write(start_again(&mut processes)), "the next one may write");
     processes.relieve().unwrap();
     assert!(may_write(pid(&processes).unwrap()));
+}
+
+#[tokio::test]
+async fn a_full_disk_waits_for_a_process_that_is_started_again_before_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, _records) = one(folder.path());
+    processes.begin(0).unwrap();
+    processes.strike(0, blow(true), 3_600_000_000_000).unwrap();
+    gone(&mut processes).await;
+    let again_at = processes.workers[0].again_at.unwrap();
+    processes.fill_disk(Some(0), 0, again_at).unwrap_err();
+    processes.fill_disk(Some(0), 1, again_at + 1).expect("it is done to the one that comes");
+    let next = start_again(&mut processes);
+    assert!(!may_write(next));
+    processes.end_fault(0).unwrap();
+    assert!(!may_write(next), "what was not done has no end");
+    processes.end_fault(1).unwrap();
+    assert!(may_write(next));
+}
+
+#[tokio::test]
+async fn a_disk_that_is_filled_twice_is_full_until_both_are_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, _records) = one(folder.path());
+    processes.begin(0).unwrap();
+    let pid = pid(&processes).unwrap();
+    processes.fill_disk(None, 0, u64::MAX).unwrap();
+    processes.fill_disk(Some(0), 1, u64::MAX).unwrap();
+    processes.end_fault(0).unwrap();
+    assert!(!may_write(pid), "one of them lasts");
+    processes.end_fault(1).unwrap();
+    assert!(may_write(pid));
+}
+
+#[tokio::test]
+async fn a_process_that_is_stopped_twice_goes_on_when_both_are_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, records) = one(folder.path());
+    processes.begin(0).unwrap();
+    processes.freeze(0, 0).unwrap();
+    processes.freeze(0, 1).unwrap();
+    processes.end_fault(0).unwrap();
+    let expected = [ProcessEvent::Started, ProcessEvent::Stopped];
+    assert_eq!(events(&records), expected, "one of them lasts");
+    processes.end_fault(1).unwrap();
+    assert_eq!(events(&records), [ProcessEvent::Continued]);
+}
+
+#[tokio::test]
+async fn what_stopped_a_process_that_is_gone_does_not_let_the_next_one_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, records) = one(folder.path());
+    processes.begin(0).unwrap();
+    processes.freeze(0, 0).unwrap();
+    processes.strike(0, blow(true), u64::MAX).unwrap();
+    gone(&mut processes).await;
+    start_again(&mut processes);
+    processes.freeze(0, 1).unwrap();
+    processes.end_fault(0).unwrap();
+    assert!(!events(&records).contains(&ProcessEvent::Continued), "another fault stops it");
+    processes.end_fault(1).unwrap();
+    assert_eq!(events(&records), [ProcessEvent::Continued]);
 }
 
 #[tokio::test]
@@ -90,7 +169,7 @@ async fn what_is_stopped_goes_on_before_it_is_asked_to_end() {
     let folder = tempfile::tempdir().unwrap();
     let (mut processes, records) = one(folder.path());
     processes.begin(0).unwrap();
-    processes.freeze(0).unwrap();
+    processes.freeze(0, 0).unwrap();
     processes.relieve().unwrap();
     processes.relieve().unwrap();
     let expected = [ProcessEvent::Started, ProcessEvent::Stopped, ProcessEvent::Continued];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Conductor, text};
 use crate::database::Link;
 use crate::driver::{self, Blow, Processes};
-use crate::fault::{Room, Step};
+use crate::fault::Step;
 use crate::run::operator::{Errand, Operator};
 use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Partition, Store};
 use crate::trace::{Fault, Record, Undone};
@@ -20,7 +20,6 @@ impl Conductor<'_> {
             let why = "its time was over before its owner was known";
             return self.view.say(&format!("{name} was not applied: {why}"));
         }
-        self.struck.extend(Fault::place(&scenario.faults, fault).map(|place| (place, worker)));
         self.strike(fault, Some(worker));
     }
 
@@ -28,28 +27,19 @@ impl Conductor<'_> {
         match step {
             Step::Begin(fault) => self.begin(fault),
             Step::End(fault) => {
-                let known =
-                    Fault::place(&self.scenario.faults, fault).and_then(|place| self.struck.remove(&place));
-                let worker = known.or_else(|| fault.worker.as_ref().and_then(FaultTarget::worker));
-                let result = match fault.action {
-                    // Of an owner that was not found, nothing was stopped.
-                    _ if worker.is_none() && fault.worker.is_some() => Ok(()),
-                    FaultAction::Stop => self.each(worker, Processes::thaw),
-                    FaultAction::DiskFull => {
-                        self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
-                    }
-                    FaultAction::Partition(how) => {
-                        self.links_of(worker).for_each(|link| link.unbar(how));
-                        Ok(())
-                    }
-                    FaultAction::ClockSkew { .. } => self.set_clocks(worker, 0),
-                    _ => Ok(()),
-                };
-                if let Err(error) = result {
+                let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
+                if let Err(error) = self.end(place) {
                     self.view.say(&format!("{} could not be ended: {error}", fault.action.name()));
                 }
             }
         }
+    }
+
+    /// Ends what a fault began that lasts, whomever it was done to. Of one that was not done, nothing is known by its place.
+    fn end(&mut self, place: u32) -> std::io::Result<()> {
+        self.links.iter().for_each(|link| link.unbar(place));
+        self.clocks.values_mut().try_for_each(|clock| clock.end(place))?;
+        self.processes.end_fault(place)
     }
 
     fn begin(&mut self, fault: &FaultPlan) {
@@ -63,29 +53,34 @@ impl Conductor<'_> {
 
     /// Does what a fault is; `worker` is the process that it concerns, if it concerns one.
     fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
+        let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
         // Before it is done: what follows may have it as its cause.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
-        let plan = Fault::place(&self.scenario.faults, fault);
+        // What the harness ends itself ends when that was planned, however late it was known whom it concerns.
+        let from = if crate::fault::ends(&fault.action) { fault.at.0 } else { t };
+        let (plan, until) = (Some(place), from.saturating_add(lasts).max(t));
         let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
         let done = match &fault.action {
             FaultAction::Kill | FaultAction::Restart => {
                 self.each(worker, |processes, worker| processes.strike(worker, blow, lasts))
             }
-            FaultAction::Stop => self.each(worker, Processes::freeze),
+            FaultAction::Stop => self.each(worker, |processes, worker| processes.freeze(worker, place)),
             FaultAction::DiskFull if self.scenario.sender.store == Store::Postgres => {
                 Err(std::io::Error::other("the sender writes to a server, whose disk is not the sender's"))
             }
             FaultAction::DiskFull => {
-                self.each(worker, |processes, worker| processes.limit_files(worker, Room::Full))
+                self.ours().and_then(|processes| processes.fill_disk(worker, place, until))
             }
             FaultAction::Start => self.each(worker, Processes::join),
             FaultAction::ClockSkew { .. } => {
-                self.set_clocks(worker, fault.action.clock_offset().unwrap_or_default())
+                let ahead = fault.action.clock_offset().unwrap_or_default();
+                let concerned = self.clocks.iter_mut().filter(|(at, _)| worker.is_none_or(|one| one == **at));
+                { concerned }.try_for_each(|(_, clock)| clock.begin(place, ahead))
             }
             FaultAction::ClockStep { .. } => {
                 Err(std::io::Error::other("the machine's clock can't be set without privilege"))
             }
-            FaultAction::Partition(how) => self.cut_off(worker, *how),
+            FaultAction::Partition(how) => self.cut_off(worker, place, *how),
             FaultAction::LockDatabase => return self.lock(fault),
             FaultAction::DatabaseRestart => return self.restart_database(fault),
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
@@ -98,9 +93,7 @@ impl Conductor<'_> {
             return self.recorder.keep(Record::Undone(Undone { t, action, worker: None, plan, why }));
         }
         let detail = fault.worker.as_ref().map(|target| target.told(worker));
-        // What the harness ends itself ends when that was planned, however late it was known whom it concerns.
-        let from = if crate::fault::ends(&fault.action) { fault.at.0 } else { t };
-        let until = (lasts > 0).then(|| from.saturating_add(lasts).max(t));
+        let until = (lasts > 0).then_some(until);
         let action = fault.action.name().to_owned();
         let delay = fault.action.delay().map(|delay| delay.0);
         self.recorder.keep(Record::Fault(Fault { t, action, until, detail, delay, plan }));
@@ -119,20 +112,20 @@ impl Conductor<'_> {
         worker: Option<usize>,
         mut strike: impl FnMut(&mut Processes, usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
+        let processes = self.ours()?;
+        let concerned = worker.map_or(0..processes.len(), |worker| worker..worker + 1);
+        let results: Vec<_> = concerned.map(|worker| strike(processes, worker)).collect();
+        if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
+    }
+
+    /// The sender's processes, if it has any of ours.
+    fn ours(&mut self) -> std::io::Result<&mut Processes> {
         if self.processes.is_empty() {
             return Err(std::io::Error::other(
                 "the driver doesn't start the sender, so it has no process of ours",
             ));
         }
-        let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
-        let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
-        if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
-    }
-
-    /// Sets the wall clock of a process, or of all whose clocks can be set, so many nanoseconds ahead.
-    pub(super) fn set_clocks(&self, worker: Option<usize>, ahead: i64) -> std::io::Result<()> {
-        let concerned = self.clocks.iter().filter(|(at, _)| worker.is_none_or(|one| one == **at));
-        concerned.map(|(_, clock)| clock).try_for_each(|clock| clock.set(ahead))
+        Ok(&mut *self.processes)
     }
 
     /// The ways of a process, or of all of them, to the database server.
@@ -142,7 +135,7 @@ impl Conductor<'_> {
     }
 
     /// Keeps a process, or all of them, and the database server from reaching each other.
-    fn cut_off(&self, worker: Option<usize>, how: Partition) -> std::io::Result<()> {
+    fn cut_off(&self, worker: Option<usize>, place: u32, how: Partition) -> std::io::Result<()> {
         if self.links.is_empty() {
             return Err(std::io::Error::other("the database server is not the harness's own"));
         }
@@ -151,7 +144,7 @@ impl Conductor<'_> {
                 "the sender has never come to the database by the address that it was given for this process",
             ));
         }
-        self.links_of(worker).for_each(|link| link.bar(how));
+        self.links_of(worker).for_each(|link| link.bar(place, how));
         Ok(())
     }
 

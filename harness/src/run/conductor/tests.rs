@@ -79,7 +79,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         processes: &mut processes,
         server: None,
         links: &[],
-        clocks: &BTreeMap::new(),
+        clocks: &mut BTreeMap::new(),
         keys: Keys::default(),
         schemes: vec![Profile::Github.into()],
         clock,
@@ -87,7 +87,6 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         traffic_end: 0,
         view: View::new("x", 0, false, None),
         errands: JoinSet::new(),
-        struck: std::collections::BTreeMap::new(),
     };
     let (_tell, interrupt) = watch::channel(false);
     let ended = conductor.conduct(emitting, &AtomicBool::new(false), interrupt).await;

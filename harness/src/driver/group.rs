@@ -1,0 +1,123 @@
+//! Groups of processes, as the machine tells of them: who belongs to one, and what they cost. Each look reads of every process of
+//! the machine, so that all groups that somebody asks of are looked for at once.
+
+use rustix::process::Pid;
+
+/// What groups of processes cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Resident memory, in bytes.
+    pub resident_bytes: u64,
+    /// Processor time that those who live have used, in nanoseconds.
+    pub processor_ns: u64,
+}
+
+/// The processes of some groups, each named by the id of the one that began it. None where the machine does not tell, or they are
+/// gone.
+pub(super) fn members(groups: &[Pid]) -> Vec<Pid> {
+    in_groups(groups).into_iter().map(|one| one.pid).collect()
+}
+
+/// What groups cost together. Nothing where there are none, or the machine does not tell of one.
+#[must_use]
+pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
+    let found = in_groups(groups);
+    let is_told = |group: &Pid| found.iter().any(|one| one.group == *group);
+    if groups.is_empty() || !groups.iter().all(is_told) {
+        return None;
+    }
+    let sum = |figure: fn(&Stat) -> u64| found.iter().map(figure).sum::<u64>();
+    let page_bytes = u64::try_from(rustix::param::page_size()).ok()?;
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    Some(Cost {
+        resident_bytes: sum(|one| one.pages).saturating_mul(page_bytes),
+        processor_ns: sum(|one| one.ticks).saturating_mul(tick_ns),
+    })
+}
+
+/// A process, as the kernel tells of it.
+struct Stat {
+    pid: Pid,
+    group: Pid,
+    /// Of the processor, in its own code and in the kernel's.
+    ticks: u64,
+    /// Of resident memory.
+    pages: u64,
+}
+
+/// All processes of some groups.
+fn in_groups(groups: &[Pid]) -> Vec<Stat> {
+    if groups.is_empty() {
+        return Vec::new();
+    }
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let all = pids.filter_map(Pid::from_raw).filter_map(Stat::of);
+    all.filter(|one| groups.contains(&one.group)).collect()
+}
+
+impl Stat {
+    /// Nothing of who has ended.
+    fn of(pid: Pid) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The program's name, in brackets, may hold blanks and brackets of its own; then state, parent, group.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        if matches!(fields.first()?, &("Z" | "X")) {
+            return None;
+        }
+        let figure = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        Some(Self {
+            pid,
+            group: Pid::from_raw(i32::try_from(figure(2)?).ok()?)?,
+            ticks: figure(11)?.saturating_add(figure(12)?),
+            pages: figure(21)?,
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::driver::{Launch, Process};
+
+    /// A shell that does this, once it has said so in that file. It is killed with its group, as the process is dropped.
+    async fn shell(log: PathBuf, script: &str) -> Process {
+        let command = ["/bin/sh", "-c", script].into_iter().map(Into::into).collect();
+        let launch = Launch { holder: None, command, env: Vec::new(), log: log.clone() };
+        let process = Process::start(&launch).expect("a shell");
+        while std::fs::read_to_string(&log).unwrap_or_default().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        process
+    }
+
+    #[tokio::test]
+    async fn memory_is_that_of_the_whole_group() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let process = shell(folder.path().join("log"), "sleep 600 & echo up; wait").await;
+        let members = members(&[process.pid()]);
+        assert!(members.len() >= 2 && members.contains(&process.pid()), "{members:?}");
+        let one = Stat::of(process.pid()).expect("its own").pages * rustix::param::page_size() as u64;
+        let all = cost_of(&[process.pid()]).expect("of all").resident_bytes;
+        assert!(all > one, "{all} bytes, of which {one} are the shell's");
+    }
+
+    #[tokio::test]
+    async fn what_groups_cost_is_known_of_all_of_them_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let two = shell(folder.path().join("two"), "sleep 600 & echo up; wait").await;
+        let mut one = shell(folder.path().join("one"), "echo up; exec sleep 600").await;
+        let both = [two.pid(), one.pid()];
+        assert_eq!(in_groups(&both).len(), 3);
+        assert!(cost_of(&both).is_some());
+        one.signal(rustix::process::Signal::KILL).expect("it is told");
+        one.wait().await.expect("it ends");
+        assert_eq!((in_groups(&both).len(), cost_of(&both)), (2, None));
+        assert!(cost_of(&both[..1]).is_some());
+        assert_eq!(cost_of(&[]), None, "nobody is there");
+    }
+}

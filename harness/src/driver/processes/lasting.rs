@@ -1,0 +1,96 @@
+//! What is done to processes of the sender under test for a while: they are stopped where they stand, or can write to no file.
+//! Each fault is known by its place in the scenario, so that the end of one ends no other, and of one that was not done nothing.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+
+use rustix::process::{Pid, Signal};
+
+use super::Processes;
+use crate::driver::group::members;
+use crate::driver::process::Process;
+use crate::fault::{Room, limit_files};
+use crate::trace::ProcessEvent;
+
+impl Processes {
+    /// Stops a process where it stands. One that is stopped already goes on when both faults are over.
+    ///
+    /// # Errors
+    /// When there is none, or the signal can't be sent.
+    pub fn freeze(&mut self, number: usize, fault: u32) -> io::Result<()> {
+        self.bury(number)?;
+        if self.workers[number].stopped_by.is_empty() {
+            self.signal(number, Signal::STOP, ProcessEvent::Stopped)?;
+            self.api.set_frozen(number, true);
+        }
+        self.workers[number].stopped_by.insert(fault);
+        Ok(())
+    }
+
+    /// Keeps a process, or all of them, from writing to files until that moment; and so all that they have started, and whoever
+    /// is started meanwhile.
+    ///
+    /// # Errors
+    /// When nobody is there and nobody is started again before that moment: nothing is kept from writing then. Or when the system
+    /// does not do it.
+    pub fn fill_disk(&mut self, worker: Option<usize>, fault: u32, until: u64) -> io::Result<()> {
+        let concerned = self.concerned(worker);
+        concerned.clone().try_for_each(|number| self.bury(number))?;
+        let is_back = |number: usize| self.workers[number].again_at.is_some_and(|at| at < until);
+        let there = self.members(concerned.clone());
+        if there.is_empty() && !concerned.clone().any(is_back) {
+            return Err(self.not_ours(concerned.start));
+        }
+        self.full.insert(fault, worker);
+        there.into_iter().try_for_each(|pid| limit_files(pid, Room::Full))
+    }
+
+    /// Whether a process can write to no file.
+    pub(super) fn is_full(&self, number: usize) -> bool {
+        self.full.values().any(|worker| worker.is_none_or(|one| one == number))
+    }
+
+    /// Ends a fault: whom it stopped goes on, and whom it kept from writing writes again, unless another fault lasts.
+    ///
+    /// # Errors
+    /// When a process can't be told.
+    pub fn end_fault(&mut self, fault: u32) -> io::Result<()> {
+        (0..self.workers.len()).try_for_each(|number| self.thaw(number, fault))?;
+        let Some(worker) = self.full.remove(&fault) else { return Ok(()) };
+        let free = self.concerned(worker).filter(|number| !self.is_full(*number));
+        self.members(free).into_iter().try_for_each(|pid| limit_files(pid, Room::Free))
+    }
+
+    /// Ends every fault that lasts.
+    ///
+    /// # Errors
+    /// When a process can't be told.
+    pub fn relieve(&mut self) -> io::Result<()> {
+        let stopped_by = self.workers.iter().flat_map(|worker| &worker.stopped_by);
+        let all: BTreeSet<u32> = self.full.keys().chain(stopped_by).copied().collect();
+        all.into_iter().try_for_each(|fault| self.end_fault(fault))
+    }
+
+    /// Lets a process go on that only this fault stops.
+    fn thaw(&mut self, number: usize, fault: u32) -> io::Result<()> {
+        self.bury(number)?;
+        let stopped_by = &mut self.workers[number].stopped_by;
+        if !stopped_by.remove(&fault) || !stopped_by.is_empty() {
+            return Ok(());
+        }
+        self.api.set_frozen(number, false);
+        self.signal(number, Signal::CONT, ProcessEvent::Continued)
+    }
+
+    /// Of some processes, those that live, and all that they have started.
+    fn members(&self, numbers: impl Iterator<Item = usize>) -> Vec<Pid> {
+        let alive = numbers.filter_map(|number| self.workers[number].process.as_ref());
+        members(&alive.map(Process::pid).collect::<Vec<_>>())
+    }
+
+    /// The numbers of a process, or of all of them.
+    fn concerned(&self, worker: Option<usize>) -> Range<usize> {
+        worker.map_or(0..self.workers.len(), |worker| worker..worker + 1)
+    }
+}
