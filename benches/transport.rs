@@ -21,7 +21,7 @@ use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::Headers;
 use hookproof_sender::transport::{
-    AttemptResult, CancellationToken, Lease, Request, SendPermit, Settings, Transport,
+    AttemptResult, CancellationToken, Destination, Lease, Request, SendPermit, Settings, Transport,
 };
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -228,7 +228,8 @@ async fn reqwest(sink: SocketAddr) -> Figures {
 
 async fn hookproof(sink: SocketAddr) -> Figures {
     let guard = Guard::strict().allow_private_targets();
-    let target = Arc::new(Target::parse(&format!("http://{sink}/"), &guard).expect("it is well formed"));
+    let url = Target::parse(&format!("http://{sink}/"), &guard).expect("it is well formed");
+    let target = Arc::new(Destination { url, late_max: Nanos::MINUTE });
     let transport = Arc::new(Transport::new(Settings::default(), guard).expect("TLS is set up"));
     let connections_max = u32::try_from(CONNECTIONS).ok().and_then(NonZeroU32::new).expect("it is 64");
     let (clock, body) = (BootClock::default(), Arc::<[u8]>::from(&BODY[..]));

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use network::{Network, NetworkError, NetworkProblem};
 pub use ranges::Range;
-pub use target::{Target, TargetError};
+pub use target::{Parts, Target, TargetError};
 
 /// What may be connected to.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,8 @@ impl Guard {
     }
 
     /// Lets through private addresses too: everything that [`Range::is_private`] says is. Never the addresses at which
-    /// clouds hand out credentials; those must be listed.
+    /// clouds hand out credentials, nor any of the local link (169.254.0.0/16 and fe80::/10), where most of these lie; those must
+    /// be listed.
     #[must_use]
     pub fn allow_private_targets(mut self) -> Self {
         self.allow_private = true;

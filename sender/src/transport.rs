@@ -7,7 +7,9 @@
 //! - **One attempt is one request.** No redirect is followed, nothing is tried again. A kept connection that turns out
 //!   to be dead *before* anything was written is replaced by a new one; that is not a second request.
 //! - **What was given up does not arrive later**, as far as that is ours: a connection whose request was not answered
-//!   is reset, so that what still waits in this machine is thrown away.
+//!   is reset, so that what still waits in this machine is thrown away. Over HTTP/2 others may share it: then it is reset with the
+//!   last of them, or when the lane takes it that nothing given up arrives any more, whichever comes first. Those that are cut
+//!   off by that are in doubt, and nothing is held against the endpoint.
 //! - **The guard judges the address that is connected to**, after DNS, for each connection; there is no second lookup
 //!   between the two.
 //! - **Lanes share nothing** but the bounds on all sockets and on all look-ups of names together. Each has its own connections, at most
@@ -16,12 +18,14 @@
 //! - **Nothing leaves after its time**: the first write of a request looks at the attempt's deadline, the lane's consent and
 //!   the end of the lane's lease together, on a clock that also counts a suspended machine ([`SendPermit`]). Later bytes of a
 //!   request look at the lease again.
-//! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read.
+//! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read. Timers run for a
+//!   second at most, so that an attempt ends about then after the machine was suspended past its time.
 //! - The environment has no say: no proxies, no list of roots, and no compression.
 
 mod answer_reader;
 mod attempt;
 mod attempt_result;
+mod backpressure;
 mod chunks;
 mod connect;
 mod failure;
@@ -57,7 +61,7 @@ pub use failure::{Cause, Failure};
 use lane::Lanes;
 use lookups::Asker;
 pub use permit::{Lease, SendPermit};
-pub use request::Request;
+pub use request::{Destination, Request};
 pub use resolve::{Addresses, DnsResolver, Resolve, Resolving};
 use sockets::{Sockets, max_by_limit};
 use timer::now;
@@ -125,7 +129,7 @@ impl Transport {
     /// Makes one attempt. Ends by its deadline. Whoever drops the future must take the attempt for silent.
     pub async fn attempt(&self, request: &Request<'_>) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
-        match lane.route(request.target) {
+        match lane.route(&request.target.url) {
             Ok(route) => attempt::make(&self.shared, &lane, &route, request).await,
             Err(failure) => AttemptResult::Unsent(failure),
         }

@@ -48,7 +48,8 @@ impl Range {
         }
     }
 
-    /// Whether endpoints of one's own may lie here, so that allowing private targets lifts it.
+    /// Whether endpoints of one's own may lie here, so that allowing private targets lifts it. Not on the local link: no network
+    /// gives its machines such addresses for good, and clouds put their metadata services there, of which we know only some.
     #[must_use]
     pub const fn is_private(self) -> bool {
         match self {
@@ -56,13 +57,15 @@ impl Range {
             | Self::Loopback
             | Self::Private
             | Self::CarrierShared
-            | Self::LinkLocal
             | Self::UniqueLocal
             | Self::SiteLocal
             | Self::Benchmark => true,
-            Self::Metadata | Self::Multicast | Self::Broadcast | Self::Documentation | Self::Reserved => {
-                false
-            }
+            Self::LinkLocal
+            | Self::Metadata
+            | Self::Multicast
+            | Self::Broadcast
+            | Self::Documentation
+            | Self::Reserved => false,
         }
     }
 }
@@ -91,7 +94,7 @@ impl fmt::Display for Range {
 const IPV6_PUBLIC: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
 /// The first that contains an address names it, so the metadata services come before the ranges that they lie in.
-pub(super) const RANGES: [(Network, Range); 39] = [
+pub(super) const RANGES: [(Network, Range); 43] = [
     // AWS, Google, Azure, Oracle, DigitalOcean and others
     (Network::v4([169, 254, 169, 254], 32), Range::Metadata),
     // AWS: credentials of tasks and of pods
@@ -99,6 +102,13 @@ pub(super) const RANGES: [(Network, Range); 39] = [
     (Network::v4([169, 254, 170, 23], 32), Range::Metadata),
     (Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128), Range::Metadata),
     (Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), Range::Metadata),
+    // Tencent
+    (Network::v4([169, 254, 0, 23], 32), Range::Metadata),
+    // Scaleway
+    (Network::v4([169, 254, 42, 42], 32), Range::Metadata),
+    (Network::v6([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42], 128), Range::Metadata),
+    // Akamai's IPv6 form
+    (Network::v6([0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1], 128), Range::Metadata),
     // Google's IPv6 form
     (Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), Range::Metadata),
     // Alibaba

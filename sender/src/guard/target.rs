@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use url::{Host, Url};
+use http::uri::{Authority, PathAndQuery};
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use url::{Host, Position, Url};
 
 use super::{Guard, Refused};
 use crate::excerpt::Excerpt;
@@ -14,12 +16,31 @@ pub struct Target {
     url: Url,
 }
 
+/// A URL as HTTP and TLS take it.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The host, and the port if it is not the usual one.
+    pub authority: Authority,
+    /// The path, and the query if there is one.
+    pub path: PathAndQuery,
+    /// Whom a certificate must name; nothing without TLS.
+    pub server: Option<ServerName<'static>>,
+}
+
 impl Target {
     /// The longest URL that is accepted, in bytes.
     pub const BYTES_MAX: usize = 2_048;
 
     /// Reads and checks a URL.
     pub fn parse(text: &str, guard: &Guard) -> Result<Self, TargetError> {
+        let target = Self::stored(text)?;
+        check_host(target.url.host(), guard)?;
+        target.parts()?;
+        Ok(target)
+    }
+
+    /// Reads a URL that was accepted once, perhaps by an older version: whether it may be sent to today is not checked.
+    pub fn stored(text: &str) -> Result<Self, TargetError> {
         if text.len() > Self::BYTES_MAX {
             return Err(TargetError::TooLong { bytes: text.len() });
         }
@@ -45,8 +66,24 @@ impl Target {
         if url.port() == Some(0) {
             return Err(TargetError::Port);
         }
-        check_host(url.host(), guard)?;
         Ok(Self { url })
+    }
+
+    /// The URL as HTTP and TLS take it: they allow less in a host than URLs do. Fails for no target that [`Self::parse`] accepted.
+    pub fn parts(&self) -> Result<Parts, TargetError> {
+        let url = &self.url;
+        let host = url.host().ok_or(TargetError::NoHost)?;
+        let unfit = |problem: &dyn fmt::Display| TargetError::Host {
+            host: Excerpt::of(&host.to_string()),
+            problem: problem.to_string().into(),
+        };
+        let authority = &url[Position::BeforeHost..Position::AfterPort];
+        let authority = authority.parse::<Authority>().map_err(|error| unfit(&error))?;
+        let path = &url[Position::BeforePath..Position::AfterQuery];
+        let path = path.parse::<PathAndQuery>().map_err(|_| TargetError::Path)?;
+        let is_secure = url.scheme() == "https";
+        let server = is_secure.then(|| server(&host)).transpose().map_err(|error| unfit(&error))?;
+        Ok(Parts { authority, path, server })
     }
 
     /// The URL in its normal form.
@@ -89,6 +126,15 @@ fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError
     }
 }
 
+/// Whom a certificate must name. A name's final dot is for DNS alone.
+fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError> {
+    match host {
+        Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::V4(*v4))),
+        Host::Ipv6(v6) => Ok(ServerName::from(IpAddr::V6(*v6))),
+        Host::Domain(name) => ServerName::try_from(name.strip_suffix('.').unwrap_or(name).to_owned()),
+    }
+}
+
 /// A URL that no subscriber may have. No message repeats the URL: it may hold a password or a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
@@ -113,6 +159,19 @@ pub enum TargetError {
         /// What the parser says.
         problem: url::ParseError,
     },
+    /// A host that HTTP or TLS does not take.
+    #[error(
+        "the URL's host is {host}, which cannot be sent to: {problem}; expected letters, digits, hyphens and dots"
+    )]
+    Host {
+        /// The host.
+        host: Excerpt,
+        /// What HTTP or TLS says.
+        problem: Box<str>,
+    },
+    /// A path or a query that HTTP does not take.
+    #[error("the URL's path or query has a character that cannot be sent; percent-encode it")]
+    Path,
     /// Neither http nor https.
     #[error("the URL's scheme is {scheme}; expected https or http")]
     Scheme {
@@ -144,7 +203,7 @@ impl TargetError {
             Self::TooLong { .. } => "url_too_long",
             Self::Blank { .. } => "url_blank",
             Self::Relative => "url_relative",
-            Self::Malformed { .. } => "url_malformed",
+            Self::Malformed { .. } | Self::Host { .. } | Self::Path => "url_malformed",
             Self::Scheme { .. } => "url_scheme",
             Self::NoHost => "url_no_host",
             Self::UserInfo => "url_user_info",

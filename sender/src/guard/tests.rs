@@ -39,6 +39,10 @@ const JUDGED: &[(&str, Option<Range>)] = &[
     ("168.63.129.17", None),
     ("169.253.255.255", None),
     ("169.254.0.1", Some(Range::LinkLocal)),
+    ("169.254.0.22", Some(Range::LinkLocal)),
+    ("169.254.0.23", Some(Range::Metadata)),
+    ("169.254.42.42", Some(Range::Metadata)),
+    ("169.254.42.43", Some(Range::LinkLocal)),
     ("169.254.169.254", Some(Range::Metadata)),
     ("169.254.170.2", Some(Range::Metadata)),
     ("169.254.170.23", Some(Range::Metadata)),
@@ -89,9 +93,13 @@ const JUDGED: &[(&str, Option<Range>)] = &[
     ("5f00::1", Some(Range::Reserved)),
     ("fbff::1", Some(Range::Reserved)),
     ("fc00::1", Some(Range::UniqueLocal)),
+    ("fd00:42::41", Some(Range::UniqueLocal)),
+    ("fd00:42::42", Some(Range::Metadata)),
     ("fd00:ec2::254", Some(Range::Metadata)),
     ("fd00:ec2::23", Some(Range::Metadata)),
     ("fd00:ec2::255", Some(Range::UniqueLocal)),
+    ("fd00:a9fe:a9fe::1", Some(Range::Metadata)),
+    ("fd00:a9fe:a9fe::2", Some(Range::UniqueLocal)),
     ("fd20:ce::254", Some(Range::Metadata)),
     ("fdff::1", Some(Range::UniqueLocal)),
     ("fe00::1", Some(Range::Reserved)),
@@ -149,21 +157,16 @@ fn allowing_private_targets_lifts_what_is_private_and_nothing_else() {
     for (address, strictly) in JUDGED {
         check(&lenient, address, strictly.filter(|range| !range.is_private()));
     }
-    let lifted = [
-        "127.0.0.1",
-        "10.0.0.1",
-        "0.0.0.0",
-        "100.64.0.1",
-        "169.254.0.1",
-        "198.18.0.1",
-        "fc00::1",
-        "fe80::1",
-        "fec0::1",
-    ];
+    let lifted = ["127.0.0.1", "10.0.0.1", "0.0.0.0", "100.64.0.1", "198.18.0.1", "fc00::1", "fec0::1"];
     for address in lifted {
         check(&lenient, address, None);
     }
     check(&lenient, "::ffff:10.0.0.1", None);
+    check(&lenient, "169.254.0.1", Some(Range::LinkLocal));
+    check(&lenient, "fe80::a9fe:a9fe", Some(Range::LinkLocal));
+    check(&lenient, "169.254.0.23", Some(Range::Metadata));
+    check(&lenient, "169.254.42.42", Some(Range::Metadata));
+    check(&lenient, "fd00:42::42", Some(Range::Metadata));
     check(&lenient, "192.0.2.7", Some(Range::Documentation));
     check(&lenient, "224.0.0.1", Some(Range::Multicast));
     check(&lenient, "240.0.0.1", Some(Range::Reserved));
@@ -279,6 +282,12 @@ fn urls_that_no_subscriber_may_have() {
         ("https://[fe80::1%25eth0]/", "url_malformed"),
         ("https://1.2.3.4.5/", "url_malformed"),
         ("https://256.256.256.256/", "url_malformed"),
+        ("https://{tenant}.example.com/hook", "url_malformed"),
+        ("http://exa\"mple.com/", "url_malformed"),
+        ("http://exa`mple.com/", "url_malformed"),
+        ("https://a*b.example.com/", "url_malformed"),
+        ("https://-.example.com/", "url_malformed"),
+        ("https://a..example.com/", "url_malformed"),
         ("ftp://example.com/", "url_scheme"),
         ("file:///etc/passwd", "url_scheme"),
         ("gopher://example.com/", "url_scheme"),
@@ -334,6 +343,29 @@ fn a_literal_address_is_judged_at_once_however_oddly_written() {
         "http://localhost/",
         Ok("http://localhost/"),
     );
+}
+
+#[test]
+fn a_host_that_cannot_be_sent_to_is_named_with_what_is_wrong() {
+    let says = |url: &str| Target::parse(url, &Guard::strict()).unwrap_err().to_string();
+    assert_eq!(
+        says("https://{tenant}.example.com/hook?token=s3cret"),
+        "the URL's host is \"{tenant}.example.com\", which cannot be sent to: invalid uri character; \
+         expected letters, digits, hyphens and dots"
+    );
+    assert_eq!(
+        says("https://a*b.example.com/"),
+        "the URL's host is \"a*b.example.com\", which cannot be sent to: invalid dns name; \
+         expected letters, digits, hyphens and dots"
+    );
+}
+
+#[test]
+fn a_url_that_an_older_version_accepted_can_still_be_read() {
+    for url in ["https://{tenant}.example.com/hook", "http://169.254.169.254/"] {
+        assert!(Target::parse(url, &Guard::strict()).is_err());
+        assert_eq!(Target::stored(url).as_ref().map(Target::as_str), Ok(url));
+    }
 }
 
 #[test]

@@ -5,15 +5,16 @@ use std::fmt;
 use super::Row;
 use crate::engine::StoreTime;
 use crate::event::{EventPatterns, PublicId, PublicIdError};
-use crate::guard::{Guard, Network, Target, TargetError};
+use crate::guard::{Target, TargetError};
 use crate::sign::{Keys, KeysError, Retiring, Secret, SecretError, Signer};
 use crate::store::read::LiveSecret;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsError, SettingsText};
+use crate::transport::Destination;
 
 /// All that an event or an attempt needs of a subscriber.
 pub struct Ready {
     id: PublicId,
-    target: Target,
+    target: Destination,
     patterns: EventPatterns,
     agreement: Agreement,
     signer: Signer,
@@ -27,7 +28,11 @@ impl Ready {
             .map_err(|error| Fault::Patterns { problem: error.to_string().into() })?;
         let agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
         let signer = Signer::new(agreement.profile, &keys(secrets)?)?;
-        let target = Target::parse(&subscriber.url, &anywhere())?;
+        // Whether it may be sent to is asked when a subscriber is written, and anew for each connection. Not here: one whose host is
+        // out of bounds today has its events recorded, and its attempts fail for that reason.
+        let url = Target::stored(&subscriber.url)?;
+        let lateness = agreement.lane.lateness();
+        let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
         Ok(Self { id, target, patterns, agreement, signer })
     }
 
@@ -39,7 +44,7 @@ impl Ready {
 
     /// Where its attempts go, as far as the address that it turns out to be may be connected to.
     #[must_use]
-    pub const fn target(&self) -> &Target {
+    pub const fn target(&self) -> &Destination {
         &self.target
     }
 
@@ -76,13 +81,6 @@ fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
         Ok(Retiring::new(read(live)?, until))
     });
     Ok(Keys::from_parts(read(newest)?, retiring.collect::<Result<_, SecretError>>()?)?)
-}
-
-/// Which addresses may be connected to is asked when a subscriber is written, and anew for each connection. Not here: a
-/// subscriber whose address is out of bounds today has its events recorded, and its attempts fail for that reason.
-fn anywhere() -> Guard {
-    let networks = ["0.0.0.0/0", "::/0"].map(|network| network.parse::<Network>().expect("a network"));
-    networks.into_iter().fold(Guard::strict().allow_private_targets(), Guard::allow_network)
 }
 
 /// Why a subscriber that is in the store cannot be sent to. Says nothing of secrets, nor of the URL.

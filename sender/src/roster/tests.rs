@@ -172,9 +172,11 @@ fn a_lane_that_was_never_understood_is_held_to_the_strictest_contract() {
 
 #[test]
 fn an_address_that_is_out_of_bounds_does_not_lose_events() {
-    let mut row = row(1, 1, r#"["a"]"#);
-    row.subscriber.url = "http://169.254.169.254/".into();
-    assert_eq!(lanes(&roster(&[row]), "a"), [1]);
+    for url in ["http://169.254.169.254/", "https://{tenant}.example.com/"] {
+        let mut row = row(1, 1, r#"["a"]"#);
+        row.subscriber.url = url.into();
+        assert_eq!(lanes(&roster(&[row]), "a"), [1], "{url}");
+    }
 }
 
 #[test]

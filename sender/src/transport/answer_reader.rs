@@ -53,6 +53,8 @@ pub(super) struct Read {
     pub(super) answered: Answered,
     /// Whether the connection may take another request.
     pub(super) persists: bool,
+    /// Whether more came than was asked for.
+    pub(super) has_surplus: bool,
 }
 
 impl AnswerReader {
@@ -94,7 +96,9 @@ impl AnswerReader {
     /// The connection has ended.
     pub(super) fn end(&mut self) -> Result<Read, Failure> {
         match std::mem::replace(&mut self.part, Part::Whole) {
-            Part::Body(answered, Length::UntilClose) => Ok(Read { answered, persists: false }),
+            Part::Body(answered, Length::UntilClose) => {
+                Ok(Read { answered, persists: false, has_surplus: false })
+            }
             Part::Body(..) => Err(Failure::Half("the connection ended in its body".into())),
             Part::Whole => Err(Failure::Closed),
             Part::Head => {
@@ -192,8 +196,9 @@ impl AnswerReader {
             return Ok(None);
         }
         // Whatever follows was not asked for, and must not pass for the next answer.
-        let persists = self.persists && is_over && !answered.cut && used == bytes.len();
-        let read = Read { answered: answered.clone(), persists };
+        let has_surplus = used < bytes.len();
+        let persists = self.persists && is_over && !answered.cut && !has_surplus;
+        let read = Read { answered: answered.clone(), persists, has_surplus };
         self.part = Part::Whole;
         Ok(Some(read))
     }
@@ -284,8 +289,25 @@ mod tests {
 
     #[track_caller]
     fn check(answer: &str, status: u16, persists: bool) {
-        let answered = Answered::of(status, None, None);
-        assert_eq!(read([answer.as_bytes()]), Ok(Read { answered, persists }), "{answer:?}");
+        let read = read([answer.as_bytes()]).unwrap();
+        assert_eq!(
+            (read.answered, read.persists),
+            (Answered::of(status, None, None), persists),
+            "{answer:?}"
+        );
+    }
+
+    #[test]
+    fn what_follows_an_answer_is_seen() {
+        for (answer, has_surplus) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", false),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok!", true),
+            ("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok", true),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\n\r\nto the end", false),
+        ] {
+            assert_eq!(read([answer.as_bytes()]).unwrap().has_surplus, has_surplus, "{answer:?}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::limit::SocketPermit;
 use super::request::Request;
 use super::route::Route;
 use super::sockets::Sockets;
-use super::timer::{after, later, now, reached};
+use super::timer::{TIMER_MAX, after, later, now, reached};
 use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
 
@@ -43,18 +43,26 @@ pub(super) async fn make(
     route: &Route,
     request: &Request<'_>,
 ) -> AttemptResult {
-    let (moment, now) = (shared.clock.now(), now());
-    let deadline = later(now, request.permit.remaining(moment));
-    let lease_end = later(now, request.permit.lease.remaining(moment));
-    let attempt = Attempt { shared, lane, route, request, deadline, lease_end };
-    match attempt.over(Want::Any).await {
-        Ended::Over(result) => result,
-        // Not a second request: of the first, nothing was written.
-        Ended::Stale(_) => match Box::pin(attempt.over(Want::New)).await {
-            Ended::Over(result) => result,
-            Ended::Stale(failure) => AttemptResult::Unsent(failure),
-        },
+    // In this order, so that the timers' clock finds an attempt over before the other does, unless the machine was suspended.
+    let now = now();
+    let moment = shared.clock.now();
+    let (remaining, leased) = (request.permit.remaining(moment), request.permit.lease.remaining(moment));
+    let deadline = later(now, remaining);
+    let first_look = later(now, remaining.min(leased).min(TIMER_MAX));
+    let attempt = Attempt { shared, lane, route, request, deadline, first_look };
+    let mut stale = match attempt.over(Want::Any).await {
+        Ended::Over(result) => return result,
+        Ended::Stale(failure) => failure,
+    };
+    // Not a second request: of the first, nothing was written. A connection that turned out to be dead is not found again, and the
+    // lane has no more of them than this.
+    for _ in 0..request.connections_max.get() {
+        match Box::pin(attempt.over(Want::New)).await {
+            Ended::Over(result) => return result,
+            Ended::Stale(failure) => stale = failure,
+        }
     }
+    AttemptResult::Unsent(stale)
 }
 
 struct Attempt<'a> {
@@ -63,8 +71,8 @@ struct Attempt<'a> {
     route: &'a Route,
     request: &'a Request<'a>,
     deadline: Instant,
-    /// When the lane's lease ends, unless it is renewed.
-    lease_end: Instant,
+    /// When to look for the first time whether the attempt's time or the lane's lease is over.
+    first_look: Instant,
 }
 
 enum Ended {
@@ -87,7 +95,7 @@ impl Attempt<'_> {
             biased;
             found = self.connection(want) => found,
             () = cancelled => Err(Failure::Withdrawn),
-            () = self.lease_over() => Err(Failure::Withdrawn),
+            () = self.out_of_time() => Err(Failure::Withdrawn),
         };
         let (connection, is_new) = match found {
             Ok(found) => found,
@@ -130,16 +138,23 @@ impl Attempt<'_> {
         self.request.permit.lease.is_over(self.shared.clock.now())
     }
 
-    /// When the lane's lease ends by what is known now.
-    fn lease_end(&self) -> Instant {
-        after(self.request.permit.lease.remaining(self.shared.clock.now()))
+    /// When to look again whether the lane's lease is over: when it would be by what is known now, and after [`TIMER_MAX`] at the
+    /// latest, since the timers' clock knows nothing of a suspended machine.
+    fn next_look(&self) -> Instant {
+        after(self.request.permit.lease.remaining(self.shared.clock.now()).min(TIMER_MAX))
     }
 
-    /// Waits until the lane's lease is over, however often it is renewed until then.
-    async fn lease_over(&self) {
-        while !self.lease_is_over() {
-            reached(self.lease_end()).await;
+    /// Waits until the lane's lease is over, however often it is renewed until then, or until the attempt's time turns out to be
+    /// over although the timers' clock has not come to it.
+    async fn out_of_time(&self) {
+        while !self.lease_is_over() && !self.slept_too_long() {
+            reached(self.next_look()).await;
         }
+    }
+
+    /// Whether the attempt's time ran out while the machine was suspended.
+    fn slept_too_long(&self) -> bool {
+        self.is_too_late() && now() < self.deadline
     }
 
     fn is_revoked(&self) -> bool {
@@ -168,13 +183,22 @@ impl Attempt<'_> {
     /// Whether a kept connection can take a request, as far as can be known.
     async fn is_alive(&self, connection: &mut Http1) -> bool {
         if !self.lane.is_wary() {
-            return connection.is_ready();
+            return self.is_ready(connection);
         }
         if !connection.has_unread() {
             return true;
         }
-        self.lane.was_cut();
+        self.lane.be_wary();
         Box::pin(timeout_at(self.deadline, connection.outlives_unread())).await == Ok(true)
+    }
+
+    /// Whether a connection can take another request, as far as has been seen.
+    fn is_ready(&self, connection: &mut Http1) -> bool {
+        let is_ready = connection.is_ready();
+        if connection.has_surplus() {
+            self.lane.be_wary();
+        }
+        is_ready
     }
 
     /// A new connection, in the place that was found for it.
@@ -207,12 +231,12 @@ impl Attempt<'_> {
             let write = |head: &mut Vec<u8>| self.write_head(head);
             self.in_time(pin!(connection.exchange(write, self.request.body, Arc::clone(&tracker)))).await
         };
-        if result.is_ok() && connection.is_ready() {
+        if result.is_ok() && self.is_ready(&mut connection) {
             self.lane.keep(connection, &self.route.origin);
         }
         let wrote = tracker.give_up();
         if wrote && matches!(result, Err(Failure::Closed | Failure::Broken(_))) {
-            self.lane.was_cut();
+            self.lane.be_wary();
         }
         (result, wrote)
     }
@@ -232,28 +256,31 @@ impl Attempt<'_> {
     }
 
     fn tracker(&self) -> Arc<WriteTracker> {
-        WriteTracker::new(self.request.permit.clone(), self.shared.clock)
+        WriteTracker::new(self.request.permit.clone(), self.shared.clock, self.request.target.late_max)
     }
 
-    /// What comes of an exchange within the attempt's time and the lane's lease. One timer does for both: whether the lease was
-    /// renewed is looked at when it would be over. The caller pins the exchange, because a future that is handed on by value
-    /// takes its room twice.
+    /// What comes of an exchange within the attempt's time and the lane's lease. One timer does for both, and most attempts end
+    /// before it fires: whether the lease was renewed, and whether the machine was suspended, is looked at then. The caller pins
+    /// the exchange, because a future that is handed on by value takes its room twice.
     async fn in_time(
         &self,
         mut exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,
     ) -> Result<Answered, Failure> {
-        let mut until = self.deadline.min(self.lease_end);
+        let mut look = self.first_look;
         loop {
-            if let Ok(result) = timeout_at(until, exchange.as_mut()).await {
+            if let Ok(result) = timeout_at(look, exchange.as_mut()).await {
                 return result;
             }
             if self.lease_is_over() {
                 return Err(Failure::LeaseOver);
             }
-            if until == self.deadline {
+            if self.deadline <= now() {
                 return Err(Failure::Deadline { within: self.request.deadline });
             }
-            until = self.deadline.min(self.lease_end());
+            if self.slept_too_long() {
+                return Err(Failure::Withdrawn);
+            }
+            look = self.deadline.min(self.next_look());
         }
     }
 

@@ -49,7 +49,7 @@ impl Connector {
         let addresses = self.addresses(origin, lookups).await?;
         let tcp = match *addresses {
             [only] => connect(only).await?,
-            _ => first_connected(addresses, &self.sockets, connect).await?,
+            _ => first_connected(addresses, || permit.beside(&self.sockets), connect).await?,
         };
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
@@ -60,7 +60,8 @@ impl Connector {
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
         let stream = Stream::Tls(Box::new(tls));
         Ok(if speaks_http2 {
-            Opened::Http2(Http2::over(Wire::new(stream, Speaks::http2(), permit)).await?)
+            let wire = Wire::new(stream, Speaks::http2(), permit);
+            Opened::Http2(Http2::over(wire, Arc::clone(&self.sockets)).await?)
         } else {
             Opened::Http1(Http1::over(Wire::new(stream, Speaks::Http1, permit)))
         })
@@ -118,24 +119,29 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// Staggers that the tries under way have, where there is no socket for another beside them.
+/// Staggers that the tries under way have, where there is no place for another beside them.
 const STAGGERS_ALONE: u32 = 4;
 
 /// A connection to the address that answers first. The next one is tried when one has failed, or takes long. The first has the
-/// place of the connection to come among all sockets. Each beside it takes one more; where there is none, it waits a little
-/// longer, and then replaces those before it.
-async fn first_connected<T: Send + 'static, F: Future<Output = Result<T, Failure>> + Send + 'static>(
+/// place of the connection to come. Each beside it takes another, of the lane and among all sockets; where there is none, it
+/// waits a little longer, and then replaces those before it.
+async fn first_connected<T, F, P>(
     addresses: Vec<SocketAddr>,
-    sockets: &Arc<Sockets>,
+    place_beside: impl Fn() -> Option<P>,
     connect: impl Fn(SocketAddr) -> F,
-) -> Result<T, Failure> {
+) -> Result<T, Failure>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Failure>> + Send + 'static,
+    P: Send + 'static,
+{
     let mut waiting = addresses.into_iter().peekable();
     let mut trying = JoinSet::new();
     let mut failure = Failure::Request("there is no address to connect to".into());
     let mut alone = 0;
     loop {
         let is_beside = waiting.peek().is_some() && !trying.is_empty();
-        let beside = if is_beside { sockets.enter() } else { None };
+        let beside = if is_beside { place_beside() } else { None };
         if is_beside && beside.is_none() && alone >= STAGGERS_ALONE {
             trying.shutdown().await;
         }
@@ -212,7 +218,7 @@ mod tests {
                 Ok(address.port())
             }
         };
-        let connected = first_connected(addresses, &sockets, connect).await;
+        let connected = first_connected(addresses, || sockets.enter(), connect).await;
         let open = sockets.open();
         drop(first);
         (connected, most.load(Ordering::SeqCst), open)

@@ -48,6 +48,10 @@ pub enum Failure {
     /// one has nothing open. The fault is ours.
     #[error("the attempt was broken off: its lane may be served by another process by now")]
     LeaseOver,
+    /// This end broke its connection off, since another request over it was not to be sent, or not to arrive so late. The fault is
+    /// ours.
+    #[error("the attempt was broken off: another request over its connection had to be held back")]
+    CutOff,
     /// DNS does not know the name, or gave no answer.
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
@@ -105,7 +109,10 @@ impl Failure {
     /// Whether the fault is ours: nothing may be held against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
-        matches!(self, Self::NoSocket { .. } | Self::NoLookup | Self::Withdrawn | Self::LeaseOver)
+        matches!(
+            self,
+            Self::NoSocket { .. } | Self::NoLookup | Self::Withdrawn | Self::LeaseOver | Self::CutOff
+        )
     }
 
     /// The same for machines.
@@ -118,6 +125,7 @@ impl Failure {
             Self::NoLookup => "no_lookup",
             Self::Withdrawn => "withdrawn",
             Self::LeaseOver => "lease_over",
+            Self::CutOff => "cut_off",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::ConnectDeadline { .. } => "connect_deadline",

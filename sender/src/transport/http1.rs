@@ -30,12 +30,14 @@ pub(super) struct Http1 {
     head: Vec<u8>,
     /// Whether another request may follow.
     is_open: bool,
+    /// Whether the endpoint said more than was asked, as far as that has been seen.
+    has_surplus: bool,
 }
 
 impl Http1 {
     pub(super) fn over(wire: Wire) -> Self {
         let socket = wire.state();
-        Self { wire, socket, head: Vec::new(), is_open: true }
+        Self { wire, socket, head: Vec::new(), is_open: true, has_surplus: false }
     }
 
     /// Whether it is worth keeping: neither has the endpoint ended it, nor said more than was asked, as far as that has been seen.
@@ -43,10 +45,17 @@ impl Http1 {
         // Nobody is to be woken by an idle connection. It would keep the memory of the task that looked at it last.
         let mut nobody = Context::from_waker(Waker::noop());
         let mut byte = [0];
+        let mut read = ReadBuf::new(&mut byte);
         // Nothing is to be read between two requests: neither an end, nor a byte that nobody asked for.
-        self.is_open = self.is_open
-            && Pin::new(&mut self.wire).poll_read(&mut nobody, &mut ReadBuf::new(&mut byte)).is_pending();
+        self.is_open =
+            self.is_open && Pin::new(&mut self.wire).poll_read(&mut nobody, &mut read).is_pending();
+        self.has_surplus |= !read.filled().is_empty();
         self.is_open
+    }
+
+    /// Whether it said more than was asked. Then [`Self::is_ready`] is false.
+    pub(super) fn has_surplus(&self) -> bool {
+        self.has_surplus
     }
 
     /// Whether anything has come since its last answer, its end included: in a flood the runtime may not have seen it yet.
@@ -75,6 +84,7 @@ impl Http1 {
         let mut answer = AnswerReader::new();
         let wire = &mut self.wire;
         let read = poll_fn(|cx| exchange(wire, cx, &mut request, &mut answer)).await?;
+        self.has_surplus = read.has_surplus;
         if request.is_flushed && !read.answered.cut {
             self.socket.answered();
             self.is_open = read.persists;

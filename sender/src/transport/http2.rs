@@ -1,26 +1,34 @@
 //! One connection that speaks HTTP/2, shared by the attempts of a lane.
+//!
+//! A request that was given up after it was written may lie in a buffer of the system's, and leave as soon as the endpoint reads on.
+//! Only the end of the connection prevents that. So a connection on which that has happened ends with the last request on it, and
+//! at the latest when its lane takes it that nothing given up arrives any more. What is under way on it then is cut off.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderValue;
 use http::header::{DATE, RETRY_AFTER};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
 use super::failure::{Cause, Failure};
 use super::limit::SocketLimit;
+use super::sockets::Sockets;
 use super::sync::lock;
-use super::timer::now;
+use super::timer::{TIMER_MAX, after, now, reached};
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
+use crate::boot_clock::{BootClock, BootTime};
 
 /// The most requests at once on one connection, however many the endpoint would take.
 const REQUESTS_MAX: u32 = 100;
@@ -38,17 +46,43 @@ pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     driver: JoinHandle<()>,
     socket: Arc<SocketState>,
+    /// Those of all lanes, which are told when this connection becomes idle.
+    sockets: Arc<Sockets>,
     /// Held while a request is handed over: until its stream is known, it is the only one without.
     handing_over: Mutex<()>,
     /// Requests under way. Changed by [`Place`] alone.
     requests: AtomicU32,
     /// Takes no further request: one was not answered, so perhaps none will be.
     retired: AtomicBool,
+    /// When it ends at the latest, since a request that was given up may leave until then.
+    ends: Mutex<Option<BootTime>>,
     idle_since: Mutex<Instant>,
 }
 
+/// What writes and reads for a connection until it ends. Its requests hear of an error; without one it needs no words.
+struct Driver {
+    connection: Connection<Wire, Bytes>,
+    socket: Arc<SocketState>,
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = Pin::new(&mut self.connection).poll(cx);
+        self.socket.backpressure.rest();
+        polled.map(drop)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.socket.backpressure.end();
+    }
+}
+
 impl Http2 {
-    pub(super) async fn over(wire: Wire) -> Result<Arc<Self>, Failure> {
+    pub(super) async fn over(wire: Wire, sockets: Arc<Sockets>) -> Result<Arc<Self>, Failure> {
         let socket = wire.state();
         let mut builder = Builder::new();
         builder
@@ -57,17 +91,16 @@ impl Http2 {
             .initial_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES_ALL);
         let (sender, connection) = builder.handshake(wire).await.map_err(|e| failure(&e))?;
-        let driver = tokio::spawn(async move {
-            // Its requests hear of an error; without one it needs no words.
-            let _ = connection.await;
-        });
+        let driver = tokio::spawn(Driver { connection, socket: Arc::clone(&socket) });
         Ok(Arc::new(Self {
             sender,
             driver,
             socket,
+            sockets,
             handing_over: Mutex::default(),
             requests: AtomicU32::new(0),
             retired: AtomicBool::new(false),
+            ends: Mutex::default(),
             idle_since: Mutex::new(now()),
         }))
     }
@@ -81,7 +114,8 @@ impl Http2 {
         let max = REQUESTS_MAX.min(allowed);
         let one_more = |requests| (requests < max).then_some(requests + 1);
         self.requests.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Place { connection: Arc::clone(self), limit: Arc::clone(limit), answered: false })
+        let (connection, limit) = (Arc::clone(self), Arc::clone(limit));
+        Some(Place { connection, limit, request: None, answered: false })
     }
 
     /// Hands a request to the connection's task, which writes it when it can. The tracker is asked in that moment.
@@ -106,7 +140,47 @@ impl Http2 {
 
     /// Since when nothing is under way; nothing if something is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        (self.requests.load(Ordering::Acquire) == 0).then(|| *lock(&self.idle_since))
+        (self.requests.load(Ordering::SeqCst) == 0).then(|| *lock(&self.idle_since))
+    }
+
+    /// Ends the connection. What is under way on it is cut off.
+    fn cut(&self) {
+        // Of what has ended by itself, the requests hear the true reason.
+        if !self.driver.is_finished() {
+            self.socket.cut();
+            self.driver.abort();
+        }
+    }
+
+    /// Ends the connection at that moment at the latest, with whatever is under way on it then.
+    fn cut_at(self: &Arc<Self>, end: BootTime, clock: BootClock) {
+        let mut ends = lock(&self.ends);
+        if ends.is_some_and(|sooner| sooner <= end) {
+            return;
+        }
+        *ends = Some(end);
+        match Handle::try_current() {
+            Ok(runtime) if clock.now() < end => {
+                runtime.spawn(cut_later(Arc::downgrade(self), end, clock));
+            }
+            // Without a runtime nobody waits for an answer either.
+            Ok(_) | Err(_) => self.cut(),
+        }
+    }
+}
+
+/// Waits for the moment at which a connection has to end, or for its own end before that.
+async fn cut_later(connection: Weak<Http2>, end: BootTime, clock: BootClock) {
+    let is_there = || connection.upgrade().is_some_and(|connection| !connection.driver.is_finished());
+    loop {
+        let left = Duration::from_nanos(end.since(clock.now()).0);
+        if left.is_zero() || !is_there() {
+            break;
+        }
+        reached(after(left.min(TIMER_MAX))).await;
+    }
+    if let Some(connection) = connection.upgrade() {
+        connection.cut();
     }
 }
 
@@ -120,35 +194,44 @@ impl Drop for Http2 {
 pub(super) struct Place {
     connection: Arc<Http2>,
     limit: Arc<SocketLimit>,
+    /// Once it is handed to the connection.
+    request: Option<Arc<WriteTracker>>,
     answered: bool,
 }
 
 impl Place {
-    /// Sends a request and reads its answer. A request of which nothing is written when its lane withdraws its consent is taken
-    /// back from the connection, which goes on with the others.
+    /// Sends a request and reads its answer. A request that waits for the connection to take more when its lane withdraws its
+    /// consent is taken back, and the connection goes on with the others. See [`super::permit`] for what is handed over already.
     pub(super) async fn exchange(
-        self,
-        request: http::Request<()>,
-        body: Bytes,
-        tracker: Arc<WriteTracker>,
-    ) -> Result<Answered, Failure> {
-        let withdrawn = Arc::clone(&tracker);
-        tokio::select! {
-            biased;
-            () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
-            answered = self.make(request, body, tracker) => answered,
-        }
-    }
-
-    async fn make(
         mut self,
         request: http::Request<()>,
         body: Bytes,
         tracker: Arc<WriteTracker>,
     ) -> Result<Answered, Failure> {
+        let withdrawn = Arc::clone(&tracker);
+        let answered = tokio::select! {
+            biased;
+            () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
+            answered = self.make(request, body, tracker) => answered,
+        };
+        // Asked while the place is held: giving it back may end the connection too.
+        answered.map_err(|failure| match failure {
+            Failure::Broken(_) | Failure::Half(_) if self.connection.socket.is_cut() => Failure::CutOff,
+            failure => failure,
+        })
+    }
+
+    async fn make(
+        &mut self,
+        request: http::Request<()>,
+        body: Bytes,
+        tracker: Arc<WriteTracker>,
+    ) -> Result<Answered, Failure> {
+        self.connection.socket.backpressure.eased().await;
         let mut sender = self.connection.sender.clone();
         poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|e| failure(&e))?;
         tracker.check()?;
+        self.request = Some(Arc::clone(&tracker));
         let (answer, stream) = self.connection.hand_over(&mut sender, request, body.is_empty(), tracker)?;
         let id = stream.stream_id().as_u32();
         let mut upload = Upload(stream);
@@ -167,13 +250,25 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.answered {
-            self.connection.retired.store(true, Ordering::Release);
-            self.connection.socket.discard_unsent();
+        let Self { connection, limit, request, answered } = self;
+        if !*answered {
+            connection.retired.store(true, Ordering::Release);
+            connection.socket.discard_unsent();
         }
-        *lock(&self.connection.idle_since) = now();
-        self.connection.requests.fetch_sub(1, Ordering::AcqRel);
-        self.limit.freed.notify_one();
+        *lock(&connection.idle_since) = now();
+        let is_last = connection.requests.fetch_sub(1, Ordering::SeqCst) == 1;
+        match request.as_ref().filter(|_| !*answered) {
+            // Nothing is lost with it, and whatever was given up can't leave any more.
+            _ if is_last && connection.retired.load(Ordering::Acquire) => connection.cut(),
+            Some(request) => {
+                if let Some(end) = request.late_until() {
+                    connection.cut_at(end, request.clock());
+                }
+            }
+            None if is_last => connection.sockets.note_idle(),
+            None => {}
+        }
+        limit.freed.notify_one();
     }
 }
 

@@ -52,8 +52,10 @@ struct Idle {
     since: Instant,
 }
 
-/// For so many requests a lane looks closer at its connections, once one was cut: that costs a call of the system each.
+/// For so many requests a lane looks closer at its connections, once it has reason to: that costs a call of the system each.
 const WARY_FOR: u32 = 1_000;
+/// Lanes that a search for idle connections takes from the map at once. Everybody needs the map.
+const LANES_AT_ONCE: usize = 256;
 
 /// What an attempt may use.
 pub(super) enum Found {
@@ -81,22 +83,34 @@ impl Lanes {
         Arc::clone(lock(&self.by_id).entry(id).or_insert_with(new))
     }
 
-    /// Closes up to `max` idle connections, of any lane.
-    pub(super) fn close_some_idle(&self, max: usize) {
-        let from = *lock(&self.searched);
-        let lanes: Vec<_> = {
-            let by_id = lock(&self.by_id);
-            let after = by_id.range((Bound::Excluded(from), Bound::Unbounded));
-            after.chain(by_id.range(..=from)).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
-        };
+    /// Closes up to `max` idle connections, at most one of each lane. How many those were.
+    pub(super) fn close_some_idle(&self, max: usize) -> usize {
+        let mut searched = lock(&self.searched);
+        let from = *searched;
         let mut closed = 0;
-        for (id, lane) in lanes {
-            closed += lane.close_one_idle();
-            *lock(&self.searched) = id;
-            if closed >= max {
-                return;
+        for (mut begin, end) in
+            [(Bound::Excluded(from), Bound::Unbounded), (Bound::Unbounded, Bound::Included(from))]
+        {
+            loop {
+                let lanes = self.some_between(begin, end);
+                let Some((last, _)) = lanes.last() else { break };
+                begin = Bound::Excluded(*last);
+                for (id, lane) in lanes {
+                    closed += lane.close_one_idle();
+                    *searched = id;
+                    if closed >= max {
+                        return closed;
+                    }
+                }
             }
         }
+        closed
+    }
+
+    /// The first lanes between these.
+    fn some_between(&self, begin: Bound<LaneId>, end: Bound<LaneId>) -> Vec<(LaneId, Arc<Lane>)> {
+        let by_id = lock(&self.by_id);
+        by_id.range((begin, end)).take(LANES_AT_ONCE).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
     }
 
     /// Closes what has been idle since before `oldest`, and forgets lanes that have nothing left.
@@ -129,8 +143,10 @@ impl Lane {
         Self { sockets, limit, lookups, wary, kept }
     }
 
-    /// A request was written, and its connection ended without an answer: perhaps its end lay there already.
-    pub(super) fn was_cut(&self) {
+    /// Looks closer at kept connections from here on. A request was written, and its connection ended without an answer: perhaps
+    /// its end lay there already. Or the endpoint said more than it was asked for: next time that may lie there unseen, and pass
+    /// for an answer.
+    pub(super) fn be_wary(&self) {
         self.wary.store(WARY_FOR, Ordering::Relaxed);
     }
 
@@ -224,6 +240,7 @@ impl Lane {
             // A list begins with room for four, and a lane may never have more than one.
             kept.idle.reserve_exact(1);
             kept.idle.push(Idle { connection, since: now() });
+            self.sockets.note_idle();
             drop(kept);
             self.limit.freed.notify_one();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::Notify;
 
-use super::sockets::Socket;
+use super::sockets::{Socket, Sockets};
 
 /// Counts the sockets of a lane.
 #[derive(Debug, Default)]
@@ -53,6 +53,12 @@ impl SocketPermit {
     pub(super) fn with(mut self, socket: Socket) -> Self {
         self.socket = Some(socket);
         self
+    }
+
+    /// Another place of the same lane, with one among all sockets. Nothing if the lane or all lanes together have no more.
+    pub(super) fn beside(&self, sockets: &Arc<Sockets>) -> Option<Self> {
+        let beside = self.limit.enter()?;
+        Some(beside.with(sockets.enter()?))
     }
 }
 

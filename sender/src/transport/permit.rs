@@ -3,7 +3,8 @@
 //!
 //! Over HTTP/2 many requests share a connection. One that waits to be written when its lane withdraws its consent is taken back
 //! from the connection. If the connection is about to write it in that very moment, nothing but ending the connection holds
-//! it back, and that also cuts the others on it, which then count as silent. All of them are of one lane.
+//! it back, and that also cuts off the others on it: they are in doubt, and nothing is held against the endpoint. All of them are
+//! of one lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,9 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::permit::SendPermit;
-use crate::engine::LaneId;
+use crate::engine::{LaneId, Nanos};
 use crate::guard::Target;
 use crate::sign::Headers;
+
+/// Where a subscriber's attempts go, and what its limit takes for granted on the way there.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The URL.
+    pub url: Target,
+    /// For how long a request may still leave this machine after it was given up.
+    pub late_max: Nanos,
+}
 
 /// One attempt.
 #[derive(Clone, Debug)]
@@ -15,7 +24,7 @@ pub struct Request<'a> {
     /// Whose connections to use.
     pub lane: LaneId,
     /// Where to.
-    pub target: &'a Target,
+    pub target: &'a Destination,
     /// The signature and what goes with it.
     pub headers: &'a Headers,
     /// The body, as it is.

@@ -1,15 +1,13 @@
 //! What is worked out once for a target rather than for each attempt.
 
-use std::net::IpAddr;
-
 use http::Uri;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::Scheme;
 use rustls::pki_types::ServerName;
 use url::Host;
 
 use super::failure::{Cause, Failure};
 use crate::excerpt::Excerpt;
-use crate::guard::Target;
+use crate::guard::{Parts, Target};
 
 /// A target, ready for requests.
 #[derive(Debug)]
@@ -38,20 +36,17 @@ impl Route {
         let malformed = |error: &(dyn std::error::Error + 'static)| Failure::Request(Cause::of(error));
         let host = url.host().ok_or(Failure::Request("the URL has no host".into()))?.to_owned();
         let port = url.port_or_known_default().ok_or(Failure::Request("the URL has no port".into()))?;
-        let https = url.scheme() == "https";
-        let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
-        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let path: PathAndQuery = path.parse().map_err(|error| malformed(&error))?;
-        let whole = Uri::builder()
-            .scheme(if https { Scheme::HTTPS } else { Scheme::HTTP })
-            .authority(authority.parse::<Authority>().map_err(|error| malformed(&error))?)
-            .path_and_query(path.clone())
-            .build();
+        let Parts { authority, path, server } = target.parts().map_err(|error| malformed(&error))?;
         // What is in it has been read as a path and as an authority, so that no byte of it ends a line.
         let head = format!("POST {path} HTTP/1.1\r\nhost: {authority}\r\n");
+        let whole = Uri::builder()
+            .scheme(if server.is_some() { Scheme::HTTPS } else { Scheme::HTTP })
+            .authority(authority)
+            .path_and_query(path)
+            .build();
         Ok(Self {
             target: target.clone(),
-            origin: Origin { tls: if https { Some(named(&host)?) } else { None }, host, port },
+            origin: Origin { tls: server, host, port },
             head: head.into_bytes().into(),
             whole: whole.map_err(|error| malformed(&error))?,
         })
@@ -66,18 +61,6 @@ impl Origin {
     /// The host, fit for a message.
     pub(super) fn shown(&self) -> Excerpt {
         Excerpt::of(&self.host.to_string())
-    }
-}
-
-/// Whom a certificate must name. A name's final dot is for DNS alone.
-fn named(host: &Host<String>) -> Result<ServerName<'static>, Failure> {
-    match host {
-        Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::V4(*v4))),
-        Host::Ipv6(v6) => Ok(ServerName::from(IpAddr::V6(*v6))),
-        Host::Domain(name) => {
-            let name = name.strip_suffix('.').unwrap_or(name).to_owned();
-            ServerName::try_from(name).map_err(|error| Failure::Request(Cause::of(&error)))
-        }
     }
 }
 
@@ -112,12 +95,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_target_panics(rest in "[!-~]{0,60}|\\PC{0,20}") {
-            if let Ok(target) = Target::parse(&format!("https://example.com/{rest}"), &Guard::strict()) {
-                let route = Route::to(&target);
-                prop_assert!(route.is_ok(), "{} {:?}", target, route);
+        fn every_target_that_is_accepted_has_a_route(rest in "[!-~]{0,60}|\\PC{0,20}") {
+            for begin in ["https://example.com/", "https://", "http://"] {
+                if let Ok(target) = Target::parse(&format!("{begin}{rest}"), &Guard::strict()) {
+                    let route = Route::to(&target);
+                    prop_assert!(route.is_ok(), "{} {:?}", target, route);
+                }
             }
-            if let Ok(target) = Target::parse(&format!("https://{rest}"), &Guard::strict()) {
+        }
+
+        #[test]
+        fn no_target_panics(rest in "[!-~]{0,60}|\\PC{0,20}") {
+            if let Ok(target) = Target::stored(&format!("https://{rest}")) {
                 let _ = Route::to(&target);
             }
         }

@@ -2,22 +2,27 @@
 //! would use up the files that the process may open, the database's among them.
 //!
 //! At the bound, idle connections of any lane make room. If there is none, an attempt waits a while, and is
-//! then unsent for a reason that is ours ([`super::failure::Failure::NoSocket`]), never the endpoint's.
+//! then unsent for a reason that is ours ([`super::failure::Failure::NoSocket`]), never the endpoint's. However many wait, one
+//! of them looks for idle connections, and only if there may be any.
 
+use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
 
-use super::timer::after;
+use super::timer::{after, now, reached};
 
-/// Idle connections closed at once: a look through the lanes serves a few that wait.
-const CLOSED_AT_ONCE: usize = 32;
-/// How often to look for idle connections again: one over HTTP/2 does not tell when it has become idle.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Idle connections that one search closes: as many as are waited for, but a few at least for those who come next, and not so
+/// many that it holds up its thread for long.
+const CLOSED_AT_ONCE_MIN: u32 = 32;
+const CLOSED_AT_ONCE_MAX: u32 = 256;
+/// From one search to the next. Each may look at all lanes.
+const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
 /// The count, and the bound.
 #[derive(Debug)]
@@ -26,6 +31,10 @@ pub(super) struct Sockets {
     max: u32,
     waiting: AtomicU32,
     freed: Notify,
+    /// Whether a connection may have become idle since the last search.
+    may_be_idle: AtomicBool,
+    /// Held by the one that searches for all who wait. Not before this moment.
+    searching: Mutex<Option<Instant>>,
 }
 
 /// One socket's place in the count.
@@ -37,8 +46,8 @@ struct Waiting<'a>(&'a Sockets);
 
 impl Sockets {
     pub(super) fn new(max: u32) -> Arc<Self> {
-        let (open, waiting) = (AtomicU32::new(0), AtomicU32::new(0));
-        Arc::new(Self { open, max, waiting, freed: Notify::new() })
+        let (open, waiting, freed, may_be_idle, searching) = Default::default();
+        Arc::new(Self { open, max, waiting, freed, may_be_idle, searching })
     }
 
     pub(super) const fn max(&self) -> u32 {
@@ -62,10 +71,20 @@ impl Sockets {
         Some(Socket(Arc::clone(self)))
     }
 
-    /// A place for one more socket, if there is one by the deadline. `close_idle` closes up to so many idle connections.
+    /// A connection has become idle, which may be closed from here on. Said under the lock under which a search looks at it, or in
+    /// sequence with what the search looks at.
+    pub(super) fn note_idle(&self) {
+        // Read far more often than it changes, so that lanes do not wait for each other's cache lines.
+        if !self.may_be_idle.load(Ordering::SeqCst) {
+            self.may_be_idle.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A place for one more socket, if there is one by the deadline. `close_idle` closes up to so many idle connections, and
+    /// returns how many it closed.
     pub(super) async fn room(
         self: &Arc<Self>,
-        close_idle: impl Fn(usize),
+        close_idle: impl Fn(usize) -> usize,
         deadline: Instant,
     ) -> Option<Socket> {
         if let Some(socket) = self.enter() {
@@ -73,17 +92,44 @@ impl Sockets {
         }
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _waiting = Waiting(self);
+        tokio::select! {
+            // First the one that notes what becomes free, so that nothing of what the search frees is missed.
+            biased;
+            socket = self.next_free() => Some(socket),
+            never = self.search(close_idle) => match never {},
+            () = reached(deadline) => self.enter(),
+        }
+    }
+
+    /// The next place that becomes free for the one who waits here.
+    async fn next_free(self: &Arc<Self>) -> Socket {
         loop {
-            let mut freed = std::pin::pin!(self.freed.notified());
+            let mut freed = pin!(self.freed.notified());
             // From here on nothing that becomes free is missed.
             freed.as_mut().enable();
-            close_idle(CLOSED_AT_ONCE);
             if let Some(socket) = self.enter() {
-                return Some(socket);
+                return socket;
             }
-            let look = after(LOOK_EVERY);
-            if timeout_at(look.min(deadline), freed).await.is_err() && deadline <= look {
-                return self.enter();
+            freed.await;
+        }
+    }
+
+    /// Closes idle connections for all who wait, for as long as this is polled. The others wait for their turn to do so.
+    async fn search(&self, close_idle: impl Fn(usize) -> usize) -> Infallible {
+        let mut not_before = self.searching.lock().await;
+        loop {
+            if let Some(moment) = not_before.filter(|moment| now() < *moment) {
+                reached(moment).await;
+            }
+            *not_before = Some(after(SEARCH_EVERY));
+            let wanted = self.waiting.load(Ordering::Acquire);
+            let wanted = wanted.clamp(CLOSED_AT_ONCE_MIN, CLOSED_AT_ONCE_MAX);
+            // Whatever becomes idle from here on is noted again.
+            if self.may_be_idle.swap(false, Ordering::SeqCst)
+                && close_idle(usize::try_from(wanted).unwrap_or(usize::MAX)) > 0
+            {
+                // There may be more.
+                self.may_be_idle.store(true, Ordering::SeqCst);
             }
         }
     }
@@ -143,7 +189,57 @@ const fn share_of(files: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// How often idle connections are looked for in half a second in which 1,000 attempts wait, if each search finds so many.
+    async fn searches_for_1_000(found: usize) -> u32 {
+        let sockets = Sockets::new(1);
+        let held = sockets.enter().unwrap();
+        sockets.note_idle();
+        let searches = Arc::new(AtomicU32::new(0));
+        let mut waiting = JoinSet::new();
+        for _ in 0..1_000 {
+            let (sockets, searches) = (Arc::clone(&sockets), Arc::clone(&searches));
+            waiting.spawn(async move {
+                let close_idle = |_| {
+                    searches.fetch_add(1, Ordering::SeqCst);
+                    found
+                };
+                drop(sockets.room(close_idle, after(Duration::from_secs(60))).await.unwrap());
+            });
+        }
+        let first = timeout(10 * SEARCH_EVERY, waiting.join_next()).await;
+        assert!(first.is_err(), "nobody gets the socket that is held");
+        let searches = searches.load(Ordering::SeqCst);
+        drop(held);
+        // Each gets it from the one before.
+        assert_eq!(waiting.join_all().await.len(), 1_000);
+        searches
+    }
+
+    #[tokio::test]
+    async fn one_of_all_who_wait_searches_for_idle_connections_and_only_if_there_may_be_any() {
+        let searches = searches_for_1_000(1).await;
+        assert!((1..=11).contains(&searches), "{searches}");
+        assert_eq!(searches_for_1_000(0).await, 1);
+    }
+
+    #[tokio::test]
+    async fn what_becomes_idle_while_somebody_waits_is_found() {
+        let sockets = Sockets::new(1);
+        let idle = std::sync::Mutex::new(sockets.enter());
+        let close_idle = |_| usize::from(idle.lock().unwrap().take().is_some());
+        let room = sockets.room(close_idle, after(Duration::from_secs(60)));
+        let becomes_idle = async {
+            tokio::task::yield_now().await;
+            assert!(idle.lock().unwrap().is_some(), "it was not idle yet");
+            sockets.note_idle();
+        };
+        assert!(tokio::join!(room, becomes_idle).0.is_some());
+    }
 
     #[test]
     fn the_limit_is_read_as_the_system_writes_it() {

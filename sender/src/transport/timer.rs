@@ -1,5 +1,6 @@
-//! Moments in the future by tokio's clock, which its timers count. Whether a request may still be sent is judged by the
-//! [`crate::boot_clock`] instead, because tokio's clock stands still while the machine is suspended.
+//! Moments in the future by tokio's clock, which its timers count. Whether a request may still be sent or answered is judged by
+//! the [`crate::boot_clock`] instead, because tokio's clock stands still while the machine is suspended. So no timer on which
+//! that depends runs for longer than [`TIMER_MAX`].
 
 use std::time::Duration;
 
@@ -7,6 +8,10 @@ use tokio::time::Instant;
 
 /// Stands for "never" where a length of time is too long for the clock.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// The longest that a timer runs before the boot clock is looked at. A longer one would fire late by as much after the machine
+/// was suspended.
+pub(super) const TIMER_MAX: Duration = Duration::from_secs(1);
 
 #[expect(
     clippy::disallowed_methods,

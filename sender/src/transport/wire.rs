@@ -148,6 +148,7 @@ impl AsyncWrite for Wire {
         let whole = [IoSlice::new(buf)];
         self.before_write(&whole)?;
         let written = self.writer().poll_write(cx, buf);
+        self.state.backpressure.note(written.is_pending());
         if let Poll::Ready(Ok(count)) = written {
             self.wrote(&whole, count);
         }
@@ -161,6 +162,7 @@ impl AsyncWrite for Wire {
     ) -> Poll<io::Result<usize>> {
         self.before_write(bufs)?;
         let written = self.writer().poll_write_vectored(cx, bufs);
+        self.state.backpressure.note(written.is_pending());
         if let Poll::Ready(Ok(count)) = written {
             self.wrote(bufs, count);
         }
@@ -177,7 +179,9 @@ impl AsyncWrite for Wire {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Under TLS bytes that were written may still be here.
         self.state.check_lease()?;
-        self.writer().poll_flush(cx)
+        let flushed = self.writer().poll_flush(cx);
+        self.state.backpressure.note(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

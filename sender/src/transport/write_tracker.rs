@@ -5,16 +5,20 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::backpressure::Backpressure;
 use super::failure::Failure;
 use super::permit::SendPermit;
 use super::sync::lock;
-use crate::boot_clock::BootClock;
+use crate::boot_clock::{BootClock, BootTime};
+use crate::engine::Nanos;
 
 /// One request on its way to a socket.
 #[derive(Debug)]
 pub(super) struct WriteTracker {
     permit: SendPermit,
     clock: BootClock,
+    /// For how long it may still leave once it is given up.
+    late_max: Nanos,
     state: Mutex<State>,
 }
 
@@ -29,8 +33,12 @@ enum State {
 }
 
 impl WriteTracker {
-    pub(super) fn new(permit: SendPermit, clock: BootClock) -> Arc<Self> {
-        Arc::new(Self { permit, clock, state: Mutex::new(State::Waiting) })
+    pub(super) fn new(permit: SendPermit, clock: BootClock, late_max: Nanos) -> Arc<Self> {
+        Arc::new(Self { permit, clock, late_max, state: Mutex::new(State::Waiting) })
+    }
+
+    pub(super) fn clock(&self) -> BootClock {
+        self.clock
     }
 
     /// Whether the first byte could be written now.
@@ -60,6 +68,11 @@ impl WriteTracker {
         false
     }
 
+    /// Gives it up, and says until when bytes of it may still leave; nothing if none has left.
+    pub(super) fn late_until(&self) -> Option<BootTime> {
+        self.give_up().then(|| self.clock.now().after(self.late_max))
+    }
+
     /// Waits until the lane withdraws its consent while nothing is written. Then nothing will be. Never ends for a request
     /// that has begun by then.
     pub(super) async fn withdrawn(&self) {
@@ -79,6 +92,9 @@ impl WriteTracker {
 #[derive(Debug, Default)]
 pub(super) struct SocketState {
     discard: AtomicBool,
+    /// Whether this end broke the connection off.
+    is_cut: AtomicBool,
+    pub(super) backpressure: Backpressure,
     requests: Mutex<Requests>,
 }
 
@@ -131,6 +147,21 @@ impl SocketState {
         self.discard.load(Ordering::Relaxed)
     }
 
+    /// This end breaks the connection off. What is under way on it does not fail by the endpoint's fault.
+    pub(super) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
+    }
+
+    /// Refuses to write, which ends the connection.
+    fn refuse(&self, failure: Failure) -> io::Error {
+        self.cut();
+        io::Error::other(failure)
+    }
+
     /// Asks for HTTP/1's next bytes.
     pub(super) fn before_write(&self) -> io::Result<()> {
         match &lock(&self.requests).current {
@@ -143,7 +174,8 @@ impl SocketState {
     pub(super) fn before_stream(&self, stream: u32) -> io::Result<()> {
         let requests = lock(&self.requests);
         let request = requests.streams.get(&stream).or(requests.current.as_ref());
-        request.map_or(Err(Failure::Withdrawn), |request| request.before_write()).map_err(io::Error::other)
+        let asked = request.map_or(Err(Failure::Withdrawn), |request| request.before_write());
+        asked.map_err(|failure| self.refuse(failure))
     }
 
     /// Refuses to write anything, if a request under way is of a lane that may be somebody else's by now. All requests of a
@@ -151,6 +183,6 @@ impl SocketState {
     pub(super) fn check_lease(&self) -> io::Result<()> {
         let requests = lock(&self.requests);
         let lost = requests.streams.values().chain(&requests.current).any(|one| one.has_lost_its_lane());
-        if lost { Err(io::Error::other(Failure::Withdrawn)) } else { Ok(()) }
+        if lost { Err(self.refuse(Failure::Withdrawn)) } else { Ok(()) }
     }
 }

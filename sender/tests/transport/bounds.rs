@@ -1,16 +1,20 @@
 //! How many connections a lane may have.
 
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hookproof_sender::engine::LaneId;
-use hookproof_sender::transport::{AttemptResult, Settings, Transport};
+use hookproof_sender::transport::{Addresses, AttemptResult, Resolve, Resolving, Settings, Transport};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::endpoint::{Connection, Endpoint};
 use crate::rig::{LONG, SHORT, brief, check, lenient, permit, poll_once, post, transport, withdrawn};
+use crate::unsent::black_hole_at;
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -216,4 +220,37 @@ async fn nothing_is_written_after_the_deadline_or_without_consent_over_a_connect
     let made = post.with_permit(&transport, permit(Duration::ZERO)).await;
     assert!(matches!(made, AttemptResult::Unsent(_)), "{made:?}");
     assert_eq!(endpoint.requests(), 1);
+}
+
+/// Gives every name these addresses.
+struct Always(Vec<IpAddr>);
+
+impl Resolve for Always {
+    fn resolve<'a>(&'a self, _name: &'a str) -> Resolving<'a> {
+        Box::pin(async { Ok(Addresses { all: self.0.clone(), valid_for: LONG }) })
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_of_many_addresses_takes_no_more_sockets_than_its_lane_may_have() {
+    let mut holes = vec![black_hole_at(SocketAddr::from(([127, 0, 0, 2], 0))).await];
+    let port = holes[0].0.local_addr().unwrap().port();
+    for last in 3..=9 {
+        holes.push(black_hole_at(SocketAddr::from(([127, 0, 0, last], port))).await);
+    }
+    let addresses = holes.iter().map(|(hole, _)| hole.local_addr().unwrap().ip()).collect();
+    let (resolver, connections_max) = (Arc::new(Always(addresses)), NonZeroU32::new(3));
+    let settings = Settings { resolver, connections_max, ..Settings::default() };
+    let transport = Transport::new(settings, lenient()).unwrap();
+    let many = post(format!("http://many.example:{port}")).connections_max(2);
+    let mut many = pin!(many.through(&transport));
+    // Time for a try at four of them.
+    assert!(timeout(10 * SHORT, &mut many).await.is_err());
+    let quick = Endpoint::answering(OK).await;
+    let other = post(quick.url()).lane(2).connect_deadline(SHORT);
+    tokio::select! {
+        made = &mut many => panic!("{made:?}"),
+        made = other.through(&transport) => check(&made, "answered 204"),
+    }
+    assert!(transport.connections(LaneId(1)) <= 2);
 }

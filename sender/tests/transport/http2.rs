@@ -1,18 +1,20 @@
 //! TLS, and HTTP/2 over it.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
+use hookproof_sender::engine::{Outcome, StoreTime};
 use hookproof_sender::transport::{Roots, RootsError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::endpoint::Endpoint;
-use crate::rig::{SHORT, TOKEN, all_events_are_seen, brief, check, post, transport};
+use crate::rig::{LONG, SHORT, TOKEN, all_events_are_seen, brief, check, permit, poll_once, post, transport};
 use crate::secure::Secure;
 
 type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
@@ -340,6 +342,84 @@ async fn a_connection_that_its_endpoint_is_about_to_end_finishes_what_it_has_and
     assert_eq!(endpoint.connections(), 2);
     answer(202, held);
     assert_eq!(first.await.unwrap(), "answered 202");
+}
+
+#[tokio::test]
+async fn connections_that_their_endpoint_is_about_to_end_cost_no_attempt_however_many_there_are() {
+    let (give, mut given) = mpsc::unbounded_channel();
+    let (end, ends) = watch::channel(());
+    let endpoint = Secure::start(&["h2"], move |tls| {
+        let (give, mut ends) = (give.clone(), ends.clone());
+        async move {
+            ends.mark_unchanged();
+            let mut builder = h2::server::Builder::new();
+            let mut connection = builder.max_concurrent_streams(2).handshake(tls).await.unwrap();
+            loop {
+                tokio::select! {
+                    asked = connection.accept() => match asked {
+                        Some(Ok(asked)) => give.send(asked).unwrap(),
+                        Some(Err(_)) | None => return,
+                    },
+                    Ok(()) = ends.changed() => connection.graceful_shutdown(),
+                }
+            }
+        }
+    })
+    .await;
+    let transport = Arc::new(endpoint.transport());
+    let mut attempts = JoinSet::new();
+    let attempt = |attempts: &mut JoinSet<String>| {
+        let (transport, post) = (Arc::clone(&transport), post(endpoint.url()));
+        attempts.spawn(async move { brief(&post.through(&transport).await) });
+    };
+    attempt(&mut attempts);
+    // From the first answer on it is known how many the endpoint allows.
+    answer(204, given.recv().await.unwrap());
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        attempt(&mut attempts);
+        held.push(given.recv().await.unwrap());
+    }
+    assert_eq!(endpoint.connections(), 2);
+    // Each of the two has one place that is free.
+    answer(204, held.remove(2));
+    answer(204, held.remove(0));
+    for _ in 0..3 {
+        assert_eq!(attempts.join_next().await.unwrap().unwrap(), "answered 204");
+    }
+    end.send(()).unwrap();
+    for _ in 0..10 {
+        all_events_are_seen().await;
+    }
+    attempt(&mut attempts);
+    tokio::select! {
+        made = attempts.join_next() => panic!("{made:?}"),
+        asked = given.recv() => answer(204, asked.unwrap()),
+    }
+    held.into_iter().for_each(|asked| answer(204, asked));
+    assert_eq!(attempts.join_all().await, ["answered 204"; 3]);
+    assert_eq!(endpoint.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_request_that_is_taken_back_as_it_is_written_cuts_off_the_others_and_the_endpoint_is_not_to_blame()
+{
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = Arc::new(endpoint.transport());
+    let (patient, through) = (post(endpoint.url()), Arc::clone(&transport));
+    let patient = tokio::spawn(async move { patient.through(&through).await });
+    let _held = given.recv().await.unwrap();
+    let (taken_back, permit) = (post(endpoint.url()), permit(LONG));
+    {
+        // The connection's own task has the request now, and has had no turn yet.
+        let mut attempt = pin!(taken_back.with_permit(&transport, permit.clone()));
+        assert!(poll_once(&mut attempt).await.is_pending());
+        permit.cancelled.cancel();
+        check(&attempt.await, "unsent withdrawn");
+    }
+    let made = patient.await.unwrap();
+    check(&made, "silent cut_off");
+    assert!(matches!(made.outcome(StoreTime(0)), Outcome::CutOff));
 }
 
 #[tokio::test]

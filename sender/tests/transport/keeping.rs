@@ -107,6 +107,41 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     endpoint.join().unwrap();
 }
 
+/// An endpoint that says more than it was asked for. At first that comes with the answer, and is seen; the second time it comes
+/// later, and the runtime has no time to see it.
+#[tokio::test]
+async fn what_an_endpoint_says_unasked_and_unseen_is_no_answer_once_it_was_seen_to_do_so() {
+    const UNASKED: &str = "HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n";
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (go_on, told) = std::sync::mpsc::channel();
+    let (tell, done) = std::sync::mpsc::channel();
+    let endpoint = std::thread::spawn(move || {
+        for at_once in [true, false, false] {
+            let (mut socket, _) = listener.accept().unwrap();
+            assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+            if at_once {
+                socket.write_all(format!("{OK}{UNASKED}").as_bytes()).unwrap();
+            } else {
+                socket.write_all(OK.as_bytes()).unwrap();
+                told.recv().unwrap();
+                socket.write_all(UNASKED.as_bytes()).unwrap();
+                tell.send(()).unwrap();
+            }
+        }
+    });
+    let transport = transport();
+    check(&post(&url).through(&transport).await, "answered 200");
+    for _ in 0..2 {
+        check(&post(&url).through(&transport).await, "answered 200");
+        // Nothing else runs meanwhile, nor is anything of the socket seen.
+        go_on.send(()).unwrap();
+        done.recv().unwrap();
+    }
+    endpoint.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_kept_connection_that_died_unused_costs_no_attempt() {
     for with_reset in [false, true] {

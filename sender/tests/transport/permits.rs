@@ -295,3 +295,62 @@ async fn a_request_that_waits_for_a_connection_is_withheld_when_its_lease_is_ove
     }
     assert!(machine() < deadline, "it waited on");
 }
+
+/// What comes of it soon, though the timers of a suspended machine stand still.
+async fn soon<T>(result: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(3), result)
+        .await
+        .expect("it waits for as long as the machine was suspended")
+}
+
+#[tokio::test]
+async fn a_request_under_way_ends_soon_after_the_machine_was_suspended_past_its_lease() {
+    let (endpoint, _answer, mut told) = held_back().await;
+    let transport = transport(Roots::default());
+    let post = post(endpoint.url());
+    let suspend = async {
+        assert_eq!(told.recv().await, Some("read"));
+        suspend();
+        assert_eq!(soon(told.recv()).await, Some("ended"));
+    };
+    let (result, ()) = tokio::join!(post.with_permit(&transport, leased()), suspend);
+    check(&result, "silent lease_over");
+}
+
+#[tokio::test]
+async fn a_request_under_way_ends_soon_after_the_machine_was_suspended_past_its_deadline() {
+    let (endpoint, _answer, mut told) = held_back().await;
+    let transport = transport(Roots::default());
+    let post = post(endpoint.url());
+    let brief = SendPermit { deadline: machine().after(Nanos::from_secs(20)), ..leased() };
+    let suspend = async {
+        assert_eq!(told.recv().await, Some("read"));
+        SUSPENDED.set(Nanos::from_secs(21));
+        assert_eq!(soon(told.recv()).await, Some("ended"));
+    };
+    let (result, ()) = tokio::join!(post.with_permit(&transport, brief), suspend);
+    check(&result, "silent deadline");
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_connection_is_withheld_soon_after_the_machine_was_suspended() {
+    for suspended in [Nanos::from_secs(21), Nanos::from_secs(31)] {
+        SUSPENDED.set(Nanos::ZERO);
+        let (endpoint, _answer, mut told) = held_back().await;
+        let transport = transport(Roots::default());
+        let (endless, waits) = (post(endpoint.url()), post(endpoint.url()).connections_max(1));
+        let mut first = pin!(endless.with_permit(&transport, permit(2 * LONG)));
+        tokio::select! {
+            result = &mut first => panic!("{result:?}"),
+            read = told.recv() => assert_eq!(read, Some("read")),
+        }
+        let brief = SendPermit { deadline: machine().after(Nanos::from_secs(20)), ..leased() };
+        let mut second = pin!(waits.with_permit(&transport, brief));
+        assert!(poll_once(&mut second).await.is_pending());
+        SUSPENDED.set(suspended);
+        tokio::select! {
+            result = &mut first => panic!("{result:?}"),
+            result = soon(second) => withheld(result),
+        }
+    }
+}

@@ -9,7 +9,7 @@ use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use hookproof_sender::transport::{
-    AttemptResult, CancellationToken, Lease, Request, SendPermit, Settings, Transport,
+    AttemptResult, CancellationToken, Destination, Lease, Request, SendPermit, Settings, Transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ pub(crate) fn lenient() -> Guard {
 
 /// An attempt to be made.
 pub(crate) struct Post {
-    target: Target,
+    target: Destination,
     headers: Headers,
     pub(crate) lane: LaneId,
     pub(crate) body: Arc<[u8]>,
@@ -45,8 +45,9 @@ pub(crate) struct Post {
 
 /// An attempt at `base`, such as `http://127.0.0.1:80`.
 pub(crate) fn post(base: impl std::fmt::Display) -> Post {
+    let url = Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap();
     Post {
-        target: Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap(),
+        target: Destination { url, late_max: nanos(LONG) },
         headers: signed(),
         lane: LaneId(1),
         body: Arc::from(*br#"{"id":"evt_1"}"#),
@@ -63,6 +64,12 @@ impl Post {
 
     pub(crate) fn body(self, body: impl Into<Arc<[u8]>>) -> Self {
         Self { body: body.into(), ..self }
+    }
+
+    /// What is given up leaves within this time, or not at all.
+    pub(crate) fn late_max(mut self, late_max: Duration) -> Self {
+        self.target.late_max = nanos(late_max);
+        self
     }
 
     pub(crate) fn deadline(self, deadline: Duration) -> Self {
@@ -98,10 +105,13 @@ impl Post {
 
 /// The right to send until so long from now, in a lane that is this process's for longer than any test takes.
 pub(crate) fn permit(deadline: Duration) -> SendPermit {
-    let at =
-        |length: Duration| BootClock::default().now().after(Nanos(u64::try_from(length.as_nanos()).unwrap()));
+    let at = |length: Duration| BootClock::default().now().after(nanos(length));
     let cancelled = CancellationToken::new();
     SendPermit { deadline: at(deadline), lease: Lease::until(at(2 * LONG)), cancelled }
+}
+
+fn nanos(length: Duration) -> Nanos {
+    Nanos(u64::try_from(length.as_nanos()).unwrap())
 }
 
 /// The same, with the lane's consent withdrawn.

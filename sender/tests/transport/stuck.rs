@@ -1,18 +1,34 @@
 //! A connection over HTTP/2 whose endpoint reads nothing for a while: what waits behind a large request is not written.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
 use hookproof_sender::engine::{Outcome, StoreTime};
 use hookproof_sender::transport::Transport;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::rig::{LONG, SHORT, all_events_are_seen, brief, check, permit, poll_once, post};
 use crate::secure::Secure;
 
 /// More than the buffers of two sockets hold.
 const LARGE: usize = 64 << 20;
+
+/// More than the buffer of a socket that nobody reads holds, and less than that of one that is written to.
+const MIDDLE: usize = 600_000;
+
+/// Reads a request to its end, and answers it then.
+async fn answer_at_its_end(mut body: RecvStream, mut respond: SendResponse<Bytes>) {
+    while body.data().await.is_some_and(|data| data.is_ok()) {}
+    let head = http::Response::builder().status(204).body(()).unwrap();
+    // The other end may be gone.
+    let _ = respond.send_response(head, true);
+}
 
 /// A connection on which one request was answered and a large one is stuck.
 struct Stuck {
@@ -37,14 +53,14 @@ impl Stuck {
                 let mut connection = builder.handshake::<_, Bytes>(tls).await.unwrap();
                 let mut number = 0;
                 let mut goes_on = goes_on;
-                while let Some(Ok((_request, mut respond))) = connection.accept().await {
+                while let Some(Ok((request, respond))) = connection.accept().await {
                     number += 1;
                     if number == 2 {
                         stops.send(()).unwrap();
                         goes_on.take().unwrap().await.unwrap();
                     }
-                    let head = http::Response::builder().status(204).body(()).unwrap();
-                    respond.send_response(head, true).unwrap();
+                    // It can be read while the connection goes on.
+                    tokio::spawn(answer_at_its_end(request.into_body(), respond));
                 }
             }
         })
@@ -90,4 +106,84 @@ async fn a_deadline_that_passes_before_the_endpoint_takes_a_byte_is_the_endpoint
     check(&made, "unsent deadline");
     assert!(matches!(made.outcome(StoreTime(0)), Outcome::Unsent));
     stuck.goes_on().await;
+}
+
+/// An endpoint that answers its first request, and stops reading once it has the second one. Comes out: where, who tells of that,
+/// who is to be told to read on, and, when the connection has ended, how many bytes of bodies came after that.
+async fn stops_reading()
+-> (Secure, mpsc::UnboundedReceiver<()>, oneshot::Sender<()>, mpsc::UnboundedReceiver<usize>) {
+    let (stops, stopped) = mpsc::unbounded_channel();
+    let (go_on, goes_on) = oneshot::channel();
+    let (tell, told) = mpsc::unbounded_channel();
+    let goes_on = std::sync::Mutex::new(Some(goes_on));
+    let endpoint = Secure::start(&["h2"], move |tls| {
+        let (stops, tell, goes_on) = (stops.clone(), tell.clone(), goes_on.lock().unwrap().take());
+        async move {
+            let window = u32::try_from(2 * LARGE).unwrap();
+            let mut builder = h2::server::Builder::new();
+            builder.initial_window_size(window).initial_connection_window_size(window);
+            let mut connection = builder.handshake::<_, Bytes>(tls).await.unwrap();
+            let (request, respond) = connection.accept().await.unwrap().unwrap();
+            tokio::spawn(answer_at_its_end(request.into_body(), respond));
+            let _unanswered = connection.accept().await.unwrap().unwrap();
+            stops.send(()).unwrap();
+            goes_on.unwrap().await.unwrap();
+            let arrived = Arc::new(AtomicUsize::new(0));
+            let mut held = Vec::new();
+            while let Some(Ok((request, respond))) = connection.accept().await {
+                held.push(respond);
+                let (mut body, arrived) = (request.into_body(), Arc::clone(&arrived));
+                tokio::spawn(async move {
+                    while let Some(Ok(data)) = body.data().await {
+                        arrived.fetch_add(data.len(), Ordering::SeqCst);
+                    }
+                });
+            }
+            all_events_are_seen().await;
+            tell.send(arrived.load(Ordering::SeqCst)).unwrap();
+        }
+    })
+    .await;
+    (endpoint, stopped, go_on, told)
+}
+
+#[tokio::test]
+async fn what_was_written_and_given_up_does_not_leave_after_its_time_though_others_share_its_connection() {
+    let (endpoint, mut stopped, go_on, mut arrived) = stops_reading().await;
+    let transport = Arc::new(endpoint.transport());
+    check(&post(endpoint.url()).through(&transport).await, "answered 204");
+    let (patient, through) = (post(endpoint.url()).deadline(Duration::from_secs(3)), Arc::clone(&transport));
+    let mut patient = tokio::spawn(async move { patient.through(&through).await });
+    stopped.recv().await.unwrap();
+    // The system takes all of it.
+    let given_up = post(endpoint.url()).body(vec![b'x'; MIDDLE]).deadline(SHORT).late_max(2 * SHORT);
+    check(&given_up.through(&transport).await, "silent deadline");
+    let made = timeout(10 * SHORT, &mut patient).await;
+    go_on.send(()).unwrap();
+    let arrived = arrived.recv().await.unwrap();
+    assert!(arrived < MIDDLE, "all of it came after its time");
+    // It had to be cut off for that, which is nobody's fault but ours.
+    let made = made.unwrap().unwrap();
+    check(&made, "silent cut_off");
+    assert!(matches!(made.outcome(StoreTime(0)), Outcome::CutOff));
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_only_request_on_it_if_that_is_given_up() {
+    let (tell, mut ended) = mpsc::unbounded_channel();
+    let endpoint = Secure::start(&["h2"], move |tls| {
+        let tell = tell.clone();
+        async move {
+            let mut connection = h2::server::handshake(tls).await.unwrap();
+            let mut unanswered = Vec::new();
+            while let Some(Ok(asked)) = connection.accept().await {
+                unanswered.push(asked);
+            }
+            tell.send(unanswered.len()).unwrap();
+        }
+    })
+    .await;
+    let transport = endpoint.transport();
+    check(&post(endpoint.url()).deadline(SHORT).through(&transport).await, "silent deadline");
+    assert_eq!(timeout(10 * SHORT, ended.recv()).await, Ok(Some(1)));
 }

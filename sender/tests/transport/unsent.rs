@@ -1,5 +1,7 @@
 //! Attempts of which surely nothing left.
 
+use std::net::SocketAddr;
+
 use hookproof_sender::guard::Guard;
 use hookproof_sender::transport::{Settings, Transport};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -41,10 +43,14 @@ async fn an_address_that_the_guard_refuses() {
     assert_eq!(endpoint.connections(), 0);
 }
 
-/// Takes no further connection: its queue holds one, and that one is in it.
 async fn black_hole() -> (TcpListener, TcpStream) {
+    black_hole_at("127.0.0.1:0".parse().unwrap()).await
+}
+
+/// Takes no further connection: its queue holds one, and that one is in it.
+pub(crate) async fn black_hole_at(address: SocketAddr) -> (TcpListener, TcpStream) {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.bind(address).unwrap();
     let listener = socket.listen(0).unwrap();
     let filler = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     (listener, filler)
