@@ -14,7 +14,7 @@
 //! - [`body`]: the exact bytes that every attempt sends; [`timestamp`]: how time is written in them.
 //!
 //! All of it is pure: the time and random bytes are arguments. Nothing that a stranger sends makes it panic, recurse
-//! or allocate more than a small multiple of what was sent.
+//! or allocate more than a small multiple of what was sent; where pseudonyms take the place of shorter text, of the longest event.
 
 pub mod body;
 pub mod coalesce;

@@ -6,14 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::StoreTime;
-use crate::event::{self, EventType, EventTypeError, Offer, PublicId, ShapeId, Shaping};
+use crate::engine::{LaneId, StoreTime};
+use crate::event::{self, EventType, EventTypeError, Limits, Offer, PublicId, ShapeId, Shaping};
 use crate::roster::{Ready, Roster};
 use crate::sign::{Attempt, Headers, Tag};
 use crate::store::command::{Body, Coalesce, Emit, Target};
 use crate::store::reply::ClaimedRow;
 
+/// Bytes of data that are shaped for one event, at most: what two commits take. A thousand subscribers that each have pseudonyms of
+/// their own are sent an event of the 20 kB that receivers must take.
+pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
+
 /// What an event becomes: a delivery for each subscriber that wants its type.
+///
+/// Whoever's shape makes it too long is left out, and the event is taken in part; [`left_out`] tells. That is a bound on memory and
+/// on work: nothing is shaped any further once it is too long, and nothing at all once [`SHAPED_BYTES_MAX`] were.
 ///
 /// `id` is the event's own, or one made for it, that no store has ever recorded. It is due at once; coalescing holds it back in the store. `now` is the
 /// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old
@@ -22,12 +29,15 @@ use crate::store::reply::ClaimedRow;
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
     let matching = roster.matching(&offer.event_type);
-    let mut bodies = Bodies { offer, id, wall, places: BTreeMap::new(), made: Vec::new() };
-    let mut slot_name = None;
+    let mut bodies = Bodies::new(offer, id, wall);
+    let (mut slot_name, mut withheld) = (None, false);
     let mut targets = Vec::with_capacity(matching.len());
     for (lane, ready) in matching {
         let agreement = ready.agreement();
-        let body = bodies.place(&agreement.shaping);
+        let Some(body) = bodies.place(&agreement.shaping) else {
+            withheld = true;
+            continue;
+        };
         let slot = agreement.coalescing.slot(&offer.event_type, offer.key.as_ref());
         let coalesce = slot.map(|(key, window)| {
             // One event has the same slot with everybody.
@@ -49,9 +59,22 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
         bodies: bodies.made,
         targets,
         atomic: offer.atomic,
-        withheld: false,
+        withheld,
         outbox: None,
     }
+}
+
+/// Who wants the event and is left out, in the order of their lanes: by their shape it is too long, or too much was shaped already.
+/// The roster and the offer are those that the event was made of.
+#[must_use]
+pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> {
+    if !emit.withheld {
+        return Vec::new();
+    }
+    // Both are in the order of the lanes.
+    let mut targets = emit.targets.iter().map(|target| target.lane).peekable();
+    let lanes = roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane);
+    lanes.filter(|lane| targets.next_if_eq(lane).is_none()).collect()
 }
 
 /// The distinct bodies of one event, made as they are needed.
@@ -59,19 +82,44 @@ struct Bodies<'a> {
     offer: &'a Offer<'a>,
     id: &'a PublicId,
     wall: StoreTime,
-    places: BTreeMap<ShapeId, usize>,
+    /// Where the body of each shape is; nothing if there is none.
+    places: BTreeMap<ShapeId, Option<usize>>,
     made: Vec<Body>,
+    /// How long the data may be in one body.
+    data_bytes_max: usize,
+    /// Bytes that may still be shaped.
+    left: usize,
 }
 
-impl Bodies<'_> {
-    /// Where the body is that this shaping makes.
-    fn place(&mut self, shaping: &Shaping) -> usize {
-        *self.places.entry(shaping.id()).or_insert_with(|| {
-            let data = shaping.apply(self.offer.data);
-            let body = event::Body::build(self.id, &self.offer.event_type, self.wall, data.json());
-            self.made.push(Body { bytes: body.into_bytes().into() });
-            self.made.len() - 1
-        })
+impl<'a> Bodies<'a> {
+    fn new(offer: &'a Offer<'a>, id: &'a PublicId, wall: StoreTime) -> Self {
+        let longest = offer.data.text().len().max(Limits::EVENT_BYTES);
+        let data_bytes_max = longest.saturating_add(Shaping::GROWTH_BYTES_MAX);
+        let (places, made, left) = (BTreeMap::new(), Vec::new(), SHAPED_BYTES_MAX);
+        Self { offer, id, wall, places, made, data_bytes_max, left }
+    }
+
+    /// Where the body is that this shaping makes; nothing if it would be too long.
+    fn place(&mut self, shaping: &Shaping) -> Option<usize> {
+        if let Some(place) = self.places.get(&shaping.id()) {
+            return *place;
+        }
+        let place = self.make(shaping);
+        self.places.insert(shaping.id(), place);
+        place
+    }
+
+    fn make(&mut self, shaping: &Shaping) -> Option<usize> {
+        let bytes_max = self.data_bytes_max.min(self.left);
+        let shaped = shaping.apply(self.offer.data, bytes_max);
+        if shaping.id() != ShapeId::VERBATIM {
+            // What became too long was work as well.
+            let bytes = shaped.as_ref().map_or(bytes_max, |shaped| shaped.json().text().len());
+            self.left = self.left.saturating_sub(bytes);
+        }
+        let body = event::Body::build(self.id, &self.offer.event_type, self.wall, shaped?.json());
+        self.made.push(Body { bytes: body.into_bytes().into() });
+        Some(self.made.len() - 1)
     }
 }
 

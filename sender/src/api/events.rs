@@ -11,8 +11,7 @@ use super::App;
 use super::input::{Query, media_type, unsupported};
 use super::problem::{FULL_SECS, Problem, answer};
 use crate::event::{Batch, Offer, Refusal};
-use crate::runtime::{Accepted, EmitError, FAILING_MAX};
-use crate::store::reply::FullLane;
+use crate::runtime::{Accepted, EmitError, FAILING_MAX, Refused};
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";
@@ -46,7 +45,8 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
 }
 
 /// Every line is an event of its own: one that is refused spoils no other. The answer has a line for each, in their
-/// order, and its status says at a glance whether all were taken by all (202) or some were not (207).
+/// order, and its status says at a glance whether all were taken by all (202) or some were not (207). It is some 10 MB long at most,
+/// as what was emitted lists no more refusals than that.
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
@@ -121,46 +121,48 @@ fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
 /// What was recorded, as JSON. Written out, as a batch has thousands of these; an id has no letter to be escaped.
 struct Shown<'a> {
     accepted: &'a Accepted,
-    /// Who had no room, by name.
+    /// The first of those who were refused it, by name.
     refused: Vec<Value>,
     line: Option<usize>,
 }
 
 impl<'a> Shown<'a> {
     fn of(app: &App, accepted: &'a Accepted, line: Option<usize>) -> Self {
-        let full = accepted.refused.as_slice();
-        let roster = (!full.is_empty()).then(|| app.sender().roster());
-        let one = |full: &FullLane| {
+        let roster = (!accepted.refused.is_empty()).then(|| app.sender().roster());
+        let one = |refused: &Refused| {
             let subscriber = roster
                 .as_ref()
-                .and_then(|roster| roster.get(full.lane))
+                .and_then(|roster| roster.get(refused.lane()))
                 .map(|known| known.name().to_string());
-            let retry_after = (!full.never_fits()).then_some(FULL_SECS);
-            json!({ "subscriber": subscriber, "why": full.bound.as_str(), "retry_after": retry_after })
+            let retry_after = (!refused.never_fits()).then_some(FULL_SECS);
+            json!({ "subscriber": subscriber, "why": refused.as_str(), "retry_after": retry_after })
         };
-        Self { accepted, refused: full.iter().map(one).collect(), line }
+        Self { accepted, refused: accepted.refused.listed().iter().map(one).collect(), line }
     }
 
     /// Whether all have it, or some were refused.
     fn status(&self) -> StatusCode {
-        if self.refused.is_empty() { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS }
+        if self.accepted.refused.is_empty() { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS }
     }
 
     /// When to emit it again for those who were refused, if that can help.
     fn retry_after_secs(&self) -> Option<u32> {
-        self.accepted.refused.iter().any(|full| !full.never_fits()).then_some(FULL_SECS)
+        self.accepted.refused.may_pass().then_some(FULL_SECS)
     }
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Accepted { id, deliveries, duplicates, shed, refused: _ } = self.accepted;
+        let Accepted { id, deliveries, duplicates, shed, refused } = self.accepted;
         write!(f, r#"{{"deliveries":{deliveries},"duplicates":{duplicates},"id":"{id}""#)?;
         if let Some(line) = self.line {
             write!(f, r#","line":{line}"#)?;
         }
-        if !self.refused.is_empty() {
+        if !refused.is_empty() {
             write!(f, r#","refused":{}"#, Value::from(self.refused.as_slice()))?;
+        }
+        if refused.others() > 0 {
+            write!(f, r#","refused_others":{}"#, refused.others())?;
         }
         write!(f, r#","shed":{shed}}}"#)
     }
@@ -169,12 +171,12 @@ impl fmt::Display for Shown<'_> {
 /// The refusal in the words of whoever knows subscribers by name, not by lane.
 fn explain(app: &App, error: EmitError) -> Problem {
     let first = match &error {
-        EmitError::Full(full) | EmitError::NeverFits(full) => full.first().copied(),
+        EmitError::Full(refused) | EmitError::NeverFits(refused) => refused.listed().first().copied(),
         _ => None,
     };
     let problem = Problem::from(error);
     let roster = app.sender().roster();
-    match first.and_then(|full| roster.get(full.lane)) {
+    match first.and_then(|refused| roster.get(refused.lane())) {
         Some(subscriber) => problem.about(subscriber.name()),
         None => problem,
     }

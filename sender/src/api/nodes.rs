@@ -17,7 +17,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     Query::read(uri.query(), &[])?;
     let now = app.sender().clock().now();
     let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
-    let items: Vec<Value> = nodes.iter().map(|node| node.shown(now)).collect();
+    let items: Vec<Value> = nodes.iter().map(NodeStatus::shown).collect();
     Ok(ok(&json!({ "items": items })))
 }
 
@@ -43,7 +43,7 @@ async fn set(app: &App, whom: String, request: Request, draining: bool) -> Resul
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &[])?;
     let now = app.sender().clock().now();
-    let nodes = app.sender().read(|reader: &dyn Reader| reader.nodes()).await??.all;
+    let nodes = app.sender().read(|reader: &dyn Reader| reader.nodes()).await??;
     let owner = find(&nodes, &whom, now)?;
     match app.sender().command(Command::Drain(Drain { owner, draining })).await? {
         Reply::Done => {}
@@ -53,7 +53,7 @@ async fn set(app: &App, whom: String, request: Request, draining: bool) -> Resul
     let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
     let node = nodes.iter().find(|status| status.node.owner == owner);
     // It may have ended in this very moment.
-    node.map(|node| ok(&node.shown(now))).ok_or_else(|| WhichNode::Unknown.into())
+    node.map(|node| ok(&node.shown())).ok_or_else(|| WhichNode::Unknown.into())
 }
 
 impl From<WhichNode> for Problem {

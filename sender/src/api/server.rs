@@ -18,14 +18,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::Token;
 
 /// Connections at a time. For the next one, the oldest at rest is closed, or else the oldest whose answer is not read to its
-/// end; if all have a request under way, it waits.
+/// end; if all have a request under way, it waits for the first that comes to rest.
 const CONNECTIONS_MAX: usize = 1_024;
 /// The longest head of a request, in bytes, and the most headers in it.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -93,7 +93,7 @@ async fn serve_bounded(
 ) -> bool {
     let open = Arc::new(Open::default());
     tokio::select! {
-        in_order = answer_all(listener, router, stop, within, connections_max, &open) => in_order,
+        in_order = answer_all(listener, router, stop, within, connections_max, look_every, &open) => in_order,
         // It never ends.
         () = open.close_the_unread(look_every) => false,
     }
@@ -105,6 +105,7 @@ async fn answer_all(
     stop: impl Future<Output = ()>,
     within: Duration,
     connections_max: usize,
+    look_every: Duration,
     open: &Arc<Open>,
 ) -> bool {
     let connections = Arc::new(Semaphore::new(connections_max));
@@ -114,18 +115,13 @@ async fn answer_all(
     let mut failing = false;
     loop {
         let accept = async {
-            let accepted = listener.accept().await;
-            if accepted.is_ok() && connections.available_permits() == 0 {
-                open.close_the_oldest_idle();
-            }
-            // Never closed, so there is always a permit in the end.
-            let permit = Arc::clone(&connections).acquire_owned().await;
-            (permit, accepted)
+            let (stream, _) = listener.accept().await?;
+            Ok::<_, std::io::Error>((open.permit(&connections, look_every).await, stream))
         };
         let (permit, stream) = tokio::select! {
             accepted = accept => match accepted {
-                (permit, Ok((stream, _))) => (permit, stream),
-                (_, Err(error)) => {
+                Ok(accepted) => accepted,
+                Err(error) => {
                     // Once, for as long as it lasts.
                     if !failing {
                         warn!(%error, "can't accept connections; trying on");
@@ -182,6 +178,8 @@ struct Open {
     /// How many there were, and those that are left, by the order in which they came.
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
     is_stopping: AtomicBool,
+    /// A connection has come to rest.
+    rested: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -196,9 +194,16 @@ struct State {
     looks: AtomicU32,
     is_told: AtomicBool,
     close: Notify,
+    /// The server's: it has come to rest.
+    rested: Arc<Notify>,
 }
 
 impl State {
+    /// Whether it has no request, and its answers are written to their end.
+    fn is_at_rest(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) == 0 && self.unwritten.load(Ordering::Relaxed) == 0
+    }
+
     /// Looks at the answer that is being written. True if it made no progress for so many looks.
     fn is_unread(&self, looks_max: u32) -> bool {
         let waits = self.pieces.load(Ordering::Relaxed) > 0 && self.under_way.load(Ordering::Relaxed) == 0;
@@ -219,23 +224,50 @@ impl Open {
     fn enter(self: &Arc<Self>) -> Entry {
         let mut open = self.lock();
         open.0 += 1;
-        let (number, state) = (open.0, Arc::<State>::default());
+        let number = open.0;
+        let state = Arc::new(State { rested: Arc::clone(&self.rested), ..State::default() });
         open.1.insert(number, Arc::clone(&state));
         Entry { open: Arc::clone(self), number, state }
     }
 
-    /// Heads that never end, or come byte by byte, must not keep others out: health least of all.
-    fn close_the_oldest_idle(&self) {
+    /// A permit for one more connection. If there is none, one connection makes room: one that is at rest, or whose answer nobody
+    /// reads, or else the first that comes to rest, lest those who go on asking keep all others out.
+    async fn permit(
+        &self,
+        connections: &Arc<Semaphore>,
+        look_every: Duration,
+    ) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(connections).try_acquire_owned() {
+            return Some(permit);
+        }
+        let mut is_one_told = self.close_the_oldest_idle(true);
+        let mut permit = std::pin::pin!(Arc::clone(connections).acquire_owned());
+        let mut looks = interval(look_every);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick would be at once.
+        looks.reset();
+        loop {
+            tokio::select! {
+                biased;
+                // Never closed, so there is always a permit in the end.
+                permit = &mut permit => return permit.ok(),
+                _ = looks.tick(), if !is_one_told => is_one_told = self.close_the_oldest_idle(true),
+                () = self.rested.notified(), if !is_one_told => is_one_told = self.close_the_oldest_idle(false),
+            }
+        }
+    }
+
+    /// Heads that never end, or come byte by byte, must not keep others out: health least of all. Nor must whoever does not read,
+    /// if it is `or_unread`. Whether one was told to close.
+    fn close_the_oldest_idle(&self, or_unread: bool) -> bool {
         let open = self.lock();
         let is_idle = |state: &&Arc<State>| {
             state.under_way.load(Ordering::Relaxed) == 0 && !state.is_told.load(Ordering::Relaxed)
         };
         let mut idle = open.1.values().filter(is_idle);
-        let at_rest = idle.clone().find(|state| state.unwritten.load(Ordering::Relaxed) == 0);
-        // Whoever does not read must not keep others out either.
-        if let Some(oldest) = at_rest.or_else(|| idle.next()) {
-            oldest.tell_to_close();
-        }
+        let at_rest = idle.clone().find(|state| state.is_at_rest());
+        let oldest = at_rest.or_else(|| idle.next().filter(|_| or_unread));
+        oldest.inspect(|oldest| oldest.tell_to_close()).is_some()
     }
 
     /// Closes connections of which nobody reads the answer: they would be kept for ever, and hold up the end.
@@ -281,6 +313,9 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         (self.1)(&self.0).fetch_sub(1, Ordering::Relaxed);
+        if self.0.is_at_rest() {
+            self.0.rested.notify_one();
+        }
     }
 }
 
@@ -419,6 +454,64 @@ mod tests {
         let mut rest = Vec::new();
         reads.read_to_end(&mut rest).await.unwrap();
         assert!(rest.len() > LENGTH, "{} bytes", rest.len());
+        server.abort();
+    }
+
+    /// Asks again on a connection, and reads the answer; false if the connection is closed.
+    async fn ask_again(stream: &mut TcpStream) -> bool {
+        let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).await.is_ok() && read_answer(stream).await
+    }
+
+    /// Reads one answer to its end; false if the connection is closed.
+    async fn read_answer(stream: &mut TcpStream) -> bool {
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"well") {
+            match stream.read_buf(&mut answer).await {
+                Ok(0) | Err(_) => return false,
+                Ok(_) => {}
+            }
+        }
+        true
+    }
+
+    #[tokio::test]
+    async fn at_the_bound_whoever_goes_on_asking_does_not_keep_others_out() {
+        let (begun, mut told) = mpsc::unbounded_channel();
+        let release = Arc::new(Notify::new());
+        let released = Arc::clone(&release);
+        let slow = async move || {
+            let _ = begun.send(());
+            released.notified().await;
+            "well"
+        };
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/slow", get(slow)).route("/", get(|| async { "well" }));
+        // It looks once, and then only when a connection has come to rest.
+        let (never, seldom) = (std::future::pending(), Duration::from_secs(24 * 60 * 60));
+        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 1, seldom));
+        let mut asks = TcpStream::connect(address).await.unwrap();
+        asks.write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        told.recv().await.unwrap();
+        let mut late = TcpStream::connect(address).await.unwrap();
+        // The only thread is the server's as well: it accepts the late one while the slow request is under way.
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        release.notify_one();
+        let goes_on = async {
+            assert!(read_answer(&mut asks).await, "the slow answer is whole");
+            for _ in 0..1_000 {
+                if !ask_again(&mut asks).await {
+                    return std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            is_answered = ask_again(&mut late) => assert!(is_answered),
+            () = goes_on => panic!("a thousand answers to one, and none to the other"),
+        }
         server.abort();
     }
 

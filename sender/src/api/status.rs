@@ -18,7 +18,7 @@ use crate::runtime::clock::{wall, wall_time};
 use crate::store::lane::LaneState;
 use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{LaneStatus, LastHour, Node, Over, ReadError, Reader, Status};
+use crate::store::read::{LaneStatus, LastHour, Nodes, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
@@ -52,7 +52,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
 /// What the store knows.
 struct Figures {
     status: Status,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
@@ -65,8 +65,7 @@ impl Figures {
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {
-        let (status, nodes, mut page) =
-            (reader.status(now)?, reader.nodes()?.all, reader.lanes(cursor, limit)?);
+        let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
         // What they were owed is being given up; nobody can do anything about them.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();

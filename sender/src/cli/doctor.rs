@@ -129,8 +129,8 @@ fn leases(database: &Database, look: &Look, mend: bool) -> Result<Option<Finding
 
 fn lanes(look: &Look) -> Result<Finding, Failure> {
     let (now, mut stuck) = (look.now, Vec::new());
-    let owners = look.reader.owners()?;
-    let lives = |id| owners.iter().any(|owner| owner.owner == id && owner.until > now);
+    let (owners, leases_over) = (look.reader.owners()?, look.reader.nodes()?.lease_time(now));
+    let lives = |id| owners.iter().any(|owner| owner.owner == id && owner.until > leases_over);
     each(
         |from| look.reader.lanes(from, PAGE_ROWS),
         |lane| {

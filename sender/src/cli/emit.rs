@@ -128,16 +128,16 @@ fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> 
     Ok(if any { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// A subscriber that had no room: its name, and why not.
+/// A subscriber that was refused an event: its name, and why.
 type Refused = (String, &'static str);
 
-/// Who had no room, by name.
+/// The first of those who were refused it, by name.
 fn refused(session: &WriteSession, accepted: &Accepted) -> Vec<Refused> {
-    let full = accepted.refused.iter();
+    let listed = accepted.refused.listed().iter();
     let roster = session.sender().roster();
     let name =
         |lane| roster.get(lane).map_or_else(|| format!("lane {}", lane.0), |known| known.name().to_string());
-    full.map(|full| (name(full.lane), full.bound.as_str())).collect()
+    listed.map(|refused| (name(refused.lane()), refused.as_str())).collect()
 }
 
 fn shown(accepted: &Accepted, refused: Vec<Refused>) -> Value {
@@ -149,6 +149,9 @@ fn shown(accepted: &Accepted, refused: Vec<Refused>) -> Value {
         let refused =
             refused.into_iter().map(|(subscriber, why)| json!({ "subscriber": subscriber, "why": why }));
         shown["refused"] = refused.collect();
+    }
+    if accepted.refused.others() > 0 {
+        shown["refused_others"] = accepted.refused.others().into();
     }
     shown
 }
@@ -169,7 +172,12 @@ fn told(accepted: &Accepted, refused: &[Refused]) -> String {
     for (subscriber, why) in refused {
         text.push_str(&format!("; refused by {subscriber}: {why}"));
     }
-    if accepted.refused.iter().any(|full| !full.never_fits()) {
+    match accepted.refused.others() {
+        0 => {}
+        1 => text.push_str("; refused by 1 other"),
+        others => text.push_str(&format!("; refused by {others} others")),
+    }
+    if accepted.refused.may_pass() {
         text.push_str(&format!("; emit it again with the id {id} once there is room"));
     }
     text
@@ -315,5 +323,35 @@ fn answer_line(
             eprintln!("line {number}: {error}");
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::LaneId;
+    use crate::runtime::{self, RefusedList};
+    use crate::store::reply::{Bound, FullLane};
+
+    #[test]
+    fn whoever_is_not_listed_is_counted() {
+        let check = |count: u64, listed: usize, expected: &str| {
+            let full = |lane| FullLane { lane: LaneId(lane), bound: Bound::LaneRows };
+            let mut refused = RefusedList::new((0..count).map(full).map(runtime::Refused::Full).collect());
+            refused.shorten(listed);
+            let accepted = Accepted { id: "mine".into(), deliveries: 0, duplicates: 2, shed: 0, refused };
+            let names = accepted.refused.listed().iter();
+            let names: Vec<_> =
+                names.map(|refused| (refused.lane().0.to_string(), refused.as_str())).collect();
+            let text = told(&accepted, &names);
+            let text = text.strip_prefix("mine: recorded for 0 subscribers, 2 had it already").unwrap();
+            let text = text.replace("; refused by 0: as many deliveries wait as may", "");
+            assert_eq!(text.replace("; emit it again with the id mine once there is room", ""), expected);
+            let others = shown(&accepted, names)["refused_others"].as_u64();
+            assert_eq!(others, Some(count - 1).filter(|others| *others > 0));
+        };
+        check(1, 1, "");
+        check(2, 1, "; refused by 1 other");
+        check(250, 1, "; refused by 249 others");
     }
 }

@@ -18,7 +18,7 @@ use super::session::runtime;
 use crate::engine::{StoreTime, UnderWay};
 use crate::operate::shown::node_id;
 use crate::store::liveness::{Life, Liveness};
-use crate::store::node::Node;
+use crate::store::node::{Node, Nodes};
 
 /// How long a node may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -38,11 +38,11 @@ impl InFlight {
     /// Asks all nodes that live at once.
     pub(super) fn ask(
         liveness: &dyn Liveness,
-        nodes: &[Node],
+        nodes: &Nodes,
         now: StoreTime,
         token: Option<&str>,
     ) -> Result<Self, Failure> {
-        let living: Vec<&Node> = nodes.iter().filter(|node| node.lives(now)).collect();
+        let living: Vec<&Node> = nodes.living(now).collect();
         if living.is_empty() {
             return Ok(Self::default());
         }

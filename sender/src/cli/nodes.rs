@@ -28,7 +28,7 @@ impl Nodes {
         let look = Look::open(&common.existing_database()?)?;
         let nodes = NodeStatus::all(look.reader.as_ref(), look.now)?;
         if printer.json {
-            nodes.iter().try_for_each(|node| printer.object(&node.shown(look.now)))?;
+            nodes.iter().try_for_each(|node| printer.object(&node.shown()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut table =
@@ -42,10 +42,10 @@ impl Nodes {
             };
             table.row([
                 said.name.to_string(),
-                ago(status.node.since, look.now),
+                ago(status.node.since, status.at),
                 status.lanes.to_string(),
                 status.home_of.to_string(),
-                rough(status.lease(look.now)).to_string(),
+                rough(status.lease()).to_string(),
                 draining.to_owned(),
                 format!("{} (protocol {})", said.version, said.protocol),
                 said.address.as_deref().unwrap_or_default().to_owned(),
@@ -93,7 +93,7 @@ impl Node {
         };
         let database = common.existing_database()?;
         let look = Look::open(&database)?;
-        let nodes = look.reader.nodes()?.all;
+        let nodes = look.reader.nodes()?;
         let owner = find(&nodes, &name, look.now).map_err(Failure::refused)?;
         let drain = Command::Drain(command::Drain { owner, draining });
         with_session(operating(database, &Reach::default(), None)?, |session| session.command(drain))?;
@@ -101,10 +101,8 @@ impl Node {
             printer.object(&json!({ "name": name, "draining": draining }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let takes_over = |node: &&crate::store::node::Node| {
-            node.owner != owner && node.lives(look.now) && node.takes_lanes()
-        };
-        let others = nodes.iter().filter(takes_over).count();
+        let takes_over = |node: &&crate::store::node::Node| node.owner != owner && node.takes_lanes();
+        let others = nodes.living(look.now).filter(takes_over).count();
         printer.line(match (draining, others) {
             (false, _) => format!("{name} takes subscribers again"),
             (true, 0) => format!(

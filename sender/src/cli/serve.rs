@@ -18,7 +18,6 @@ use super::session::runtime;
 use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
-use crate::store::StoreError;
 use crate::transport::Settings;
 
 /// As a shell reports what SIGINT has ended.
@@ -26,7 +25,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 /// What could not be finished in time is attempted again at the next start.
 const EXIT_CUT_OFF: u8 = 1;
 
-/// How long to wait before a database that is locked is opened again; opening it waits a little by itself.
+/// How long to wait before a database that is locked or away is opened again; opening it waits a little by itself.
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
@@ -132,8 +131,8 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     }
 }
 
-/// Begins. A database that another program has to itself is waited for, or whoever restarts what has ended would do so
-/// again and again; nothing, when told to stop meanwhile.
+/// Begins. A database that another program has to itself, or that is away or takes no writes for now, is waited for, or whoever
+/// restarts what has ended would do so again and again; nothing, when told to stop meanwhile.
 async fn open(
     options: Options,
     requests: &Settings,
@@ -142,10 +141,7 @@ async fn open(
     let mut said = false;
     loop {
         match Sender::open_with(options.clone(), requests.clone()).await {
-            Err(OpenError::Store {
-                error: error @ (StoreError::Busy { .. } | StoreError::Lost { .. }),
-                ..
-            }) => {
+            Err(OpenError::Store { error, .. }) if error.passes_by_itself() => {
                 if !std::mem::replace(&mut said, true) {
                     warn!(%error, "waiting for the database");
                 }

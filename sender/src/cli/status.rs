@@ -20,7 +20,7 @@ use crate::runtime::clock::wall;
 use crate::store::LogSize;
 use crate::store::clock::{Fault, TOLERANCE};
 use crate::store::latency::Measured;
-use crate::store::read::{Node, Over, Status as Figures};
+use crate::store::read::{Nodes, Over, Status as Figures};
 use crate::subscriber::RegionSecrets;
 
 /// What has been due for longer than this says that we are behind.
@@ -50,7 +50,7 @@ impl Status {
         let shown = |text: &str| Token::new(text).map(|_| text.to_owned());
         let token = self.token_env.as_deref().map(|name| token_from(name, shown)).transpose()?;
         let look = Look::open(&database)?;
-        let nodes = look.reader.nodes()?.all;
+        let nodes = look.reader.nodes()?;
         let found = Found {
             log_bytes: database.log_bytes(),
             in_flight: InFlight::ask(&*database.parts().liveness(), &nodes, look.now, token.as_deref())?,
@@ -86,10 +86,11 @@ struct Found {
 }
 
 impl Found {
-    fn read(look: &Look, nodes: &[Node], regions: RegionSecrets) -> Result<Self, Failure> {
+    fn read(look: &Look, nodes: &Nodes, regions: RegionSecrets) -> Result<Self, Failure> {
         let figures = look.reader.status(look.now)?;
         let owners = look.reader.owners()?;
-        let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
+        let leases_over = nodes.lease_time(look.now);
+        let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > leases_over).count();
         let nodes = shown::count_nodes(nodes, look.now);
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::print::Printer;
 use crate::store::Database;
-use crate::store::transfer::{MoveError, Moved, transfer};
+use crate::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -49,7 +49,7 @@ impl Move {
             };
             told = std::mem::replace(&mut told, Ok(())).and(line);
         };
-        transfer(&from, &to, &mut tell).map_err(failure)?;
+        transfer(&from, &to, LOCKED_MAX, &mut tell).map_err(failure)?;
         told?;
         if !printer.json {
             printer.line(format_args!("moved to {to}; {from} stays as it was: deliver from it no more"))?;

@@ -30,7 +30,8 @@ const SHORT_BYTES_MAX: u64 = 4 << 10;
 const BODY_BYTES_LEAST: u64 = 1 << 10;
 /// What one claim may bring, however few deliveries it asks for.
 const CLAIM_BYTES_LEAST: u64 = 8 << 10;
-/// What one claim may bring, however many deliveries it asks for. No emitter may offer a body as long as that.
+/// What one claim may bring, however many deliveries it asks for. By the limits that events have by default none becomes a body as
+/// long as that, whatever shape it gets.
 const CLAIM_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = assert!(
@@ -220,6 +221,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Limits, Shaping};
 
     const MIB: u64 = 1 << 20;
 
@@ -290,6 +292,12 @@ mod tests {
             let portion = Budget::default().ask(wanted).expect("nothing is held");
             assert_eq!((portion.bytes, wanted.bytes_max(portion) >= length), (bytes, true));
         }
+    }
+
+    #[test]
+    fn one_claim_may_bring_the_longest_body_that_an_event_becomes() {
+        let longest = Limits::EVENT_BYTES + Shaping::GROWTH_BYTES_MAX;
+        assert!(u64::try_from(longest).unwrap() < CLAIM_BYTES_MAX / 2);
     }
 
     #[test]

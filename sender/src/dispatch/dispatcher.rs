@@ -78,7 +78,7 @@ impl Dispatcher {
             now: instant(now),
             engine: Engine::new(seed, limits),
             tenure: Tenure::new(owner, lease, announcement, now),
-            membership: Membership::new(owner, lease),
+            membership: Membership::new(owner),
             lanes: Lanes::default(),
             roster,
             unsettled: Unsettled::default(),

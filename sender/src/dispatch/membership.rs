@@ -28,7 +28,6 @@ const ASK_EVERY: Nanos = Nanos::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Membership {
     owner: OwnerId,
-    lease: Nanos,
     nodes: Nodes,
     view: View,
     /// When the view changes, if nobody tells of anything before.
@@ -54,10 +53,9 @@ struct View {
 }
 
 impl Membership {
-    pub(super) fn new(owner: OwnerId, lease: Nanos) -> Self {
+    pub(super) fn new(owner: OwnerId) -> Self {
         Self {
             owner,
-            lease,
             nodes: Nodes::default(),
             view: View::default(),
             next_change: StoreTime(u64::MAX),
@@ -102,9 +100,8 @@ impl Membership {
             return false;
         }
         let is_other = |node: &&Node| node.owner != self.owner;
-        // Until when we live is told by the store's clock, which may have been set back. Who is dead by it alone may ask for lanes, and
-        // lives again; who was evicted is told that it never lived.
-        let read_at = self.read_at();
+        // Who is dead by its lease alone may ask for lanes, and lives again; who was evicted is told that it never lived.
+        let read_at = self.nodes.lease_time(self.nodes.at);
         let lives = |node: &&Node| node.lives(if is_other(node) { read_at } else { StoreTime(0) });
         let living: Vec<&Node> = self.nodes.all.iter().filter(lives).collect();
         let settles = |node: &Node| StoreTime(node.since.0.saturating_add(SETTLED_AFTER.0));
@@ -122,13 +119,6 @@ impl Membership {
         let has_changed = view != self.view;
         self.view = view;
         has_changed
-    }
-
-    /// When the list was read, by the clock that leases are reckoned by. It is behind the latest time of any commit where it was set back: then
-    /// our own lease tells what it was when we asked for it.
-    fn read_at(&self) -> StoreTime {
-        let ours = self.nodes.all.iter().find(|node| node.owner == self.owner && node.until <= self.nodes.at);
-        ours.map_or(self.nodes.at, |ours| StoreTime(ours.until.0.saturating_sub(self.lease.0)))
     }
 
     /// Whom lanes belong to, while we are one of the nodes.
@@ -211,7 +201,7 @@ mod tests {
             since: StoreTime(0),
             until: at(*until),
         };
-        Nodes { all: owners.iter().map(node).collect(), changes, at: at(read_at) }
+        Nodes { all: owners.iter().map(node).collect(), changes, at: at(read_at), server_clock: None }
     }
 
     /// How many lanes of a hundred belong to that node.
@@ -222,7 +212,7 @@ mod tests {
 
     #[test]
     fn an_older_list_of_nodes_never_replaces_a_newer_one() {
-        let mut membership = Membership::new(OwnerId(US), Nanos::from_secs(5));
+        let mut membership = Membership::new(OwnerId(US));
         let newer = nodes(7, 2_000, &[(US, 30_000), (2, 30_000)]);
         // What a change tells, and what a renewal of somebody has moved since.
         for older in [nodes(6, 3_000, &[(US, 30_000)]), nodes(7, 1_999, &[(US, 30_000), (2, 1_999)])] {
@@ -240,7 +230,7 @@ mod tests {
 
     #[test]
     fn one_whose_lease_may_have_been_renewed_counts_until_the_store_says_otherwise() {
-        let mut membership = Membership::new(OwnerId(US), Nanos::from_secs(5));
+        let mut membership = Membership::new(OwnerId(US));
         membership.hear(nodes(1, 2_000, &[(US, 30_000), (2, 3_000)]));
         membership.look(at(2_000));
         assert!(!membership.asks(at(2_999)));
@@ -263,15 +253,27 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_by_no_clock_but_its_own_asks_for_lanes_unless_it_was_evicted() {
-        let mut membership = Membership::new(OwnerId(US), Nanos::from_secs(5));
-        // The store's clock was set back.
-        membership.hear(nodes(1, 20_000, &[(US, 15_000), (2, 14_000), (3, 10_000)]));
+    fn who_is_dead_by_its_lease_alone_asks_for_lanes_unless_it_was_evicted() {
+        let mut membership = Membership::new(OwnerId(US));
+        membership.hear(nodes(1, 20_000, &[(US, 20_000), (2, 24_000), (3, 20_000)]));
         membership.look(at(20_000));
         assert!(share(&membership, US) > 0 && share(&membership, 2) > 0);
         assert_eq!(share(&membership, 3), 0);
         membership.hear(nodes(2, 20_000, &[(US, 0), (2, 25_000)]));
         membership.look(at(20_000));
         assert!(membership.homes().is_none());
+    }
+
+    #[test]
+    fn whether_others_live_is_told_by_the_clock_that_leases_are_reckoned_by() {
+        // Set back by more than a lease, and by less: then our own lease, just renewed, lasts beyond the latest commit.
+        for clock in [10_000, 16_000] {
+            let mut membership = Membership::new(OwnerId(US));
+            let owners = [(US, clock + 5_000), (2, clock + 3_500), (3, clock)];
+            membership.hear(Nodes { server_clock: Some(at(clock)), ..nodes(1, 20_000, &owners) });
+            membership.look(at(20_000));
+            assert!(share(&membership, US) > 0 && share(&membership, 2) > 0, "at {clock}");
+            assert_eq!(share(&membership, 3), 0, "at {clock}");
+        }
     }
 }

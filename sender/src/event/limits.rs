@@ -5,7 +5,9 @@ use std::fmt;
 /// The bounds on what an emitter may offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest event, as offered, in bytes. The body that is sent is at most some 300 bytes longer.
+    /// The longest event, as offered, in bytes. The body that is sent is at most some 300 bytes longer. Only pseudonyms make it
+    /// longer than that: its data has at most [`Limits::EVENT_BYTES`], or what was offered if that is more, and
+    /// [`Shaping::GROWTH_BYTES_MAX`](super::Shaping::GROWTH_BYTES_MAX) more.
     pub event_bytes_max: usize,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
@@ -15,11 +17,15 @@ pub struct Limits {
     pub depth_max: Depth,
 }
 
-impl Default for Limits {
+impl Limits {
     /// Receivers must take 20 kB and should take 1 MB, so that is where an event ends.
+    pub const EVENT_BYTES: usize = 1 << 20;
+}
+
+impl Default for Limits {
     fn default() -> Self {
         Self {
-            event_bytes_max: 1 << 20,
+            event_bytes_max: Self::EVENT_BYTES,
             batch_bytes_max: 16 << 20,
             batch_events_max: 10_000,
             depth_max: Depth::DEFAULT,

@@ -12,6 +12,8 @@
 //!   array likewise, data that is no object at all (which becomes `null`).
 //! - Where the list of fields is absent, everything is let through but for the pseudonyms. Prefer the list: it is safe
 //!   against fields that nobody thought of.
+//! - A pseudonym is longer than most of what it stands for: a list of short ones becomes 33 times as long. So whoever applies
+//!   a shaping says how long the data may become.
 //!
 //! Two subscribers whose rules must yield the same bytes have the same [`ShapeId`] and share one body.
 
@@ -29,6 +31,12 @@ pub use rules::{FieldProblem, PseudonymRule, ShapingError, ShapingRules};
 use super::json::{Json, JsonKind, Walk};
 use rules::Node;
 
+const _: () = assert!(
+    ShapingRules::FIELDS_MAX * (ShapingRules::NEW_NAME_BYTES_MAX + Pseudonyms::BYTES)
+        <= Shaping::GROWTH_BYTES_MAX,
+    "one pseudonym for each rule must fit, with its new name"
+);
+
 /// Rules made ready, with the pseudonyms of one subscriber where they are needed.
 #[derive(Clone, Debug)]
 pub struct Shaping {
@@ -38,6 +46,10 @@ pub struct Shaping {
 }
 
 impl Shaping {
+    /// By how much the data that a shaping makes may be longer than the longest event. One pseudonym for each rule, with its
+    /// new name, always fits.
+    pub const GROWTH_BYTES_MAX: usize = 256 << 10;
+
     /// Leaves all data as it came.
     #[must_use]
     pub fn verbatim() -> Self {
@@ -66,60 +78,62 @@ impl Shaping {
         self.id
     }
 
-    /// The data as the subscriber gets it.
+    /// The data as the subscriber gets it; nothing if that is longer than `bytes_max`. Data that is left as it came has no
+    /// bound but that of what was offered.
     #[must_use]
-    pub fn apply<'a>(&self, data: Json<'a>) -> Shaped<'a> {
+    pub fn apply<'a>(&self, data: Json<'a>, bytes_max: usize) -> Option<Shaped<'a>> {
         if self.id == ShapeId::VERBATIM {
-            return Shaped(Cow::Borrowed(data.text()));
+            return Some(Shaped(Cow::Borrowed(data.text())));
         }
         if !self.root.lets_through(data.kind()) {
-            return Shaped(Cow::Borrowed(Json::NULL.text()));
+            return Some(Shaped(Cow::Borrowed(Json::NULL.text())));
         }
-        let mut shaped = String::with_capacity(data.text().len());
+        let text = String::with_capacity(data.text().len().min(bytes_max));
+        let mut shaped = Text { text, bytes_max };
         self.write(&self.root, &mut Walk::before(data), &mut shaped);
-        Shaped(Cow::Owned(shaped))
+        (!shaped.is_too_long()).then_some(Shaped(Cow::Owned(shaped.text)))
     }
 
     /// Writes the next value as the node says, which does let it through. Recurses no deeper than JSON may be nested.
-    fn write(&self, node: &Node, walk: &mut Walk<'_>, out: &mut String) {
+    fn write(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         if node.lets_everything_through() {
-            out.extend(walk.value().map(Json::text));
+            out.text.extend(walk.value().map(Json::text));
             return;
         }
         match walk.kind() {
             JsonKind::Array => self.write_elements(node, walk, out),
-            JsonKind::Null => out.extend(walk.value().map(Json::text)),
+            JsonKind::Null => out.text.extend(walk.value().map(Json::text)),
             _ if node.is_replaced() => {
                 if let (Some(value), Some(pseudonyms)) = (walk.value(), &self.pseudonyms) {
-                    pseudonyms.write(value, out);
+                    pseudonyms.write(value, &mut out.text);
                 }
             }
             JsonKind::Object => self.write_fields(node, walk, out),
-            _ => out.extend(walk.value().map(Json::text)),
+            _ => out.text.extend(walk.value().map(Json::text)),
         }
     }
 
-    fn write_elements(&self, node: &Node, walk: &mut Walk<'_>, out: &mut String) {
+    fn write_elements(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         let mut separator = "";
         walk.enter();
-        out.push('[');
-        while !walk.leave() {
+        out.text.push('[');
+        while !out.is_too_long() && !walk.leave() {
             if node.lets_through(walk.kind()) {
-                out.push_str(separator);
+                out.text.push_str(separator);
                 self.write(node, walk, out);
                 separator = ",";
             } else {
                 walk.value();
             }
         }
-        out.push(']');
+        out.text.push(']');
     }
 
-    fn write_fields(&self, node: &Node, walk: &mut Walk<'_>, out: &mut String) {
+    fn write_fields(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         let mut separator = "";
         walk.enter();
-        out.push('{');
-        while !walk.leave() {
+        out.text.push('{');
+        while !out.is_too_long() && !walk.leave() {
             let Some(key) = walk.value() else { break };
             let name = key.string();
             let Some(field) = node.field(name.as_deref()).filter(|field| field.lets_through(walk.kind()))
@@ -127,13 +141,25 @@ impl Shaping {
                 walk.value();
                 continue;
             };
-            out.push_str(separator);
-            out.push_str(field.new_name().unwrap_or(key.text()));
-            out.push(':');
+            out.text.push_str(separator);
+            out.text.push_str(field.new_name().unwrap_or(key.text()));
+            out.text.push(':');
             self.write(field, walk, out);
             separator = ",";
         }
-        out.push('}');
+        out.text.push('}');
+    }
+}
+
+/// Shaped data that is being written. Once it is too long nothing more is read: it is longer by one value at most.
+struct Text {
+    text: String,
+    bytes_max: usize,
+}
+
+impl Text {
+    const fn is_too_long(&self) -> bool {
+        self.text.len() > self.bytes_max
     }
 }
 

@@ -128,6 +128,52 @@ fn a_body_has_the_data_that_its_subscriber_may_see_and_the_hash_of_its_bytes() {
     assert_eq!(emit.bodies[1].hash(), 0x853da20efee7e1f0);
 }
 
+/// The settings of a subscriber that gets pseudonyms of creators.
+fn pseudonymous() -> Value {
+    json!({ "shape": { "pseudonymise": ["creator.id"], "region": "DE" } })
+}
+
+/// The lanes of the targets, and of those who are left out.
+fn lanes(roster: &Roster, offer: &str) -> (Emit, Vec<u64>, Vec<u64>) {
+    let emit = emit(roster, offer);
+    let offer = Offer::parse(offer.as_bytes(), &Limits::default()).unwrap();
+    let left_out = left_out(roster, &offer, &emit).iter().map(|lane| lane.0).collect();
+    let targets = emit.targets.iter().map(|target| target.lane.0).collect();
+    (emit, targets, left_out)
+}
+
+/// Each of the zeros would become 67 bytes, and cost an HMAC.
+#[test]
+fn an_event_that_pseudonyms_make_far_longer_than_events_may_be_leaves_out_whom_they_are_for() {
+    let zeros = vec!["0"; 500_000].join(",");
+    let offer = format!(r#"{{"type":"video.trending","data":{{"creator":{{"id":[{zeros}]}}}}}}"#);
+    let roster = roster(&[pseudonymous(), json!({}), pseudonymous(), json!({ "shape": { "allow": ["a"] } })]);
+    let (emit, targets, left_out) = lanes(&roster, &offer);
+    assert_eq!((targets, left_out, emit.withheld), (vec![2, 4], vec![1, 3], true));
+    let bytes: usize = emit.bodies.iter().map(|body| body.bytes.len()).sum();
+    assert!(bytes < offer.len() + 500, "{bytes} bytes in {} bodies", emit.bodies.len());
+}
+
+#[test]
+fn the_longest_event_fits_with_its_pseudonyms_and_what_is_shaped_for_one_event_is_bounded() {
+    let offer = |bytes: usize| {
+        let text = "x".repeat(bytes);
+        format!(r#"{{"type":"video.trending","data":{{"creator":{{"id":0}},"text":"{text}"}}}}"#)
+    };
+    let longest = offer(Limits::EVENT_BYTES - offer(0).len());
+    let several = roster(&vec![pseudonymous(); 3]);
+    let (emit, targets, left_out) = lanes(&several, &longest);
+    assert_eq!((targets, left_out, emit.withheld), (vec![1, 2, 3], vec![], false));
+    // Whoever gets the data as it came needs no room beside the others.
+    let many = roster(&[vec![pseudonymous(); 50], vec![json!({})]].concat());
+    let (emit, targets, left_out) = lanes(&many, &longest);
+    let fit = SHAPED_BYTES_MAX / longest.len() - 1;
+    assert_eq!((targets.len(), targets.last(), left_out.len()), (fit + 1, Some(&51), 50 - fit));
+    assert_eq!((emit.bodies.len(), emit.withheld), (fit + 1, true));
+    let (emit, targets, _) = lanes(&many, &offer(1_000));
+    assert_eq!((targets.len(), emit.withheld), (51, false));
+}
+
 #[test]
 fn an_event_that_is_emitted_at_the_end_of_time_expires_there() {
     let offer = Offer::parse(OFFER.as_bytes(), &Limits::default()).unwrap();
@@ -270,7 +316,7 @@ proptest! {
         prop_assert_eq!(emit.targets.len(), settings.len());
         let shaping = |lane| &roster.get(lane).unwrap().ready().unwrap().agreement().shaping;
         for one in &emit.targets {
-            let data = shaping(one.lane).apply(offer.data);
+            let data = shaping(one.lane).apply(offer.data, usize::MAX).unwrap();
             let alone = event::Body::build(&id, &offer.event_type, NOW, data.json());
             prop_assert_eq!(&*emit.bodies[one.body].bytes, alone.as_bytes());
             for other in &emit.targets {

@@ -9,7 +9,7 @@ use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState, OwnerId};
 use crate::store::latency::{Histogram, Measured, Percentiles, TOO_HIGH_PERMILLE};
-use crate::store::read::{self, Node, Place, Status};
+use crate::store::read::{self, Nodes, Place, Status};
 use crate::subscriber::SettingsText;
 
 /// A state.
@@ -83,14 +83,14 @@ pub(crate) fn totals(status: &Status) -> Value {
 }
 
 /// How many nodes live, and how many of them take no lanes any more because an operator said so.
-pub(crate) fn nodes(nodes: &[Node], now: StoreTime) -> Value {
+pub(crate) fn nodes(nodes: &Nodes, now: StoreTime) -> Value {
     let [living, draining] = count_nodes(nodes, now);
     json!({ "living": living, "draining": draining })
 }
 
 /// The same as numbers.
-pub(crate) fn count_nodes(nodes: &[Node], now: StoreTime) -> [usize; 2] {
-    let living = nodes.iter().filter(|node| node.lives(now));
+pub(crate) fn count_nodes(nodes: &Nodes, now: StoreTime) -> [usize; 2] {
+    let living = nodes.living(now);
     [living.clone().count(), living.filter(|node| node.announced.draining).count()]
 }
 

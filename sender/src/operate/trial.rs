@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::shown;
 use crate::engine::{DeliveryId, LaneId};
 use crate::event::{EventType, Kind, Offer, Pattern, PublicId};
-use crate::fanout::fan_out;
+use crate::fanout::{fan_out, left_out};
 use crate::roster::Ready;
 use crate::runtime::clock::{random, wall};
 use crate::runtime::{Failed, Sender};
@@ -96,6 +96,11 @@ impl Trial<'_> {
             let kind = self.event_type.map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
             let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits)?;
             let emit = fan_out(&roster, &offer, &id, sender.clock().now(), wall());
+            if left_out(&roster, &offer, &emit).contains(&self.lane) {
+                let problem =
+                    format!("the data is too long once it is shaped for {name}; expected shorter data");
+                return Err(TrialError::Subscriber(problem));
+            }
             let emit = only_for(self.lane, emit).ok_or_else(|| {
                 TrialError::Subscriber(format!(
                     "{name} does not want {kind}, or takes nothing now; expected a type that its events match, and an \
@@ -139,7 +144,8 @@ impl Tried {
 fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
     let target = emit.targets.into_iter().find(|target| target.lane == lane)?;
     let body = emit.bodies.into_iter().nth(target.body)?;
-    Some(Emit { targets: vec![Target { body: 0, coalesce: None, ..target }], bodies: vec![body], ..emit })
+    let targets = vec![Target { body: 0, coalesce: None, ..target }];
+    Some(Emit { targets, bodies: vec![body], withheld: false, ..emit })
 }
 
 /// A type that the subscriber wants.

@@ -2,11 +2,13 @@
 
 mod chunk;
 mod outbox;
+mod refused;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
 
 use super::clock::{Clock, unique, wall};
 use super::events::EventSender;
@@ -14,13 +16,15 @@ use super::link::{Failed, submit};
 use crate::dispatch::Event;
 use crate::engine::{DeliveryId, LaneId};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
-use crate::fanout::fan_out;
+use crate::fanout::{fan_out, left_out};
 use crate::roster::Roster;
 use crate::store::command::Emit;
-use crate::store::reply::{Emitted, FullLane, Placed, Refusal, Reply};
+use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 use crate::store::thread::{Handle, Why};
 use chunk::{CHUNKS_MAX, Chunk, Told, Unrecorded};
 pub(super) use outbox::{Outboxed, Wanted};
+use refused::Answers;
+pub use refused::{Refused, RefusedList};
 
 /// Deliveries of this process that the watcher has not looked at, at most.
 const RECORDED_MAX: usize = 100_000;
@@ -38,8 +42,8 @@ pub struct Accepted {
     pub duplicates: usize,
     /// Older deliveries that became dead letters to make room, its own included where there was none to be made.
     pub shed: u64,
-    /// Who had no room. The same event with the same id, emitted again, goes to these alone.
-    pub refused: Vec<FullLane>,
+    /// Who had no room, or would get too long a body. The same event with the same id, emitted again, goes to these alone.
+    pub refused: RefusedList,
 }
 
 /// Nothing of an event was recorded just now; who has had it keeps it.
@@ -49,11 +53,11 @@ pub enum EmitError {
     #[error(transparent)]
     Offer(#[from] BadOffer),
     /// Subscribers that would rather refuse than shed are full. Try again later.
-    #[error("{} subscribers cannot take the event now: {}", .0.len(), .0.first().map_or("full", |full| full.bound.as_str()))]
-    Full(Vec<FullLane>),
-    /// Subscribers that can't ever take it: its body is larger than all that may wait for them.
-    #[error("the event's body is larger than all that may wait for {} of its subscribers; make it smaller, or raise their queue.bytes", .0.len())]
-    NeverFits(Vec<FullLane>),
+    #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
+    Full(RefusedList),
+    /// Subscribers that can't ever take it: its body is larger than all that may wait for them, or becomes too long by their shape.
+    #[error("{} of the event's subscribers can never take it: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
+    NeverFits(RefusedList),
     /// A subscriber that wants the event is broken: nobody knows what of it it may be sent. Try again once it is mended.
     #[error(
         "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
@@ -83,13 +87,13 @@ impl EmitError {
         }
     }
 
-    /// What it means that nothing of an event was taken, as these are full.
-    fn full(full: Vec<FullLane>, atomic: bool) -> Self {
-        let never: Vec<FullLane> = full.iter().copied().filter(FullLane::never_fits).collect();
-        if never.len() == full.len() || (atomic && !never.is_empty()) {
-            return Self::NeverFits(never);
+    /// What it means that nothing of an event was taken, as these refuse it.
+    fn refused(all: Vec<Refused>, atomic: bool) -> Self {
+        let never: Vec<Refused> = all.iter().copied().filter(Refused::never_fits).collect();
+        if never.len() == all.len() || (atomic && !never.is_empty()) {
+            return Self::NeverFits(RefusedList::new(never));
         }
-        Self::Full(full)
+        Self::Full(RefusedList::new(all))
     }
 }
 
@@ -146,16 +150,15 @@ impl Emitter {
 
     /// Records events, and answers for each in order once it is durable.
     pub(super) async fn emit(self: &Arc<Self>, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
-        // Subscribers that change faster than their events can be matched are more than can be written.
-        let mut results = vec![Err(EmitError::Busy); offers.len()];
+        let mut answers = Answers::new(offers.len());
         let mut open: Vec<usize> = (0..offers.len()).collect();
         for _ in 0..MATCHES_MAX {
-            let stale = self.emit_chunks(offers, open, &mut results).await;
+            let stale = self.emit_chunks(offers, open, &mut answers).await;
             let Some(version) = stale.roster else { break };
             open = stale.places;
             self.wait_for_roster_after(version).await;
         }
-        results
+        answers.into_all()
     }
 
     /// Records events chunk by chunk, so that no more of them is in memory than a few commits take.
@@ -163,57 +166,65 @@ impl Emitter {
         self: &Arc<Self>,
         offers: &[Offer<'_>],
         open: Vec<usize>,
-        results: &mut [Result<Accepted, EmitError>],
+        answers: &mut Answers,
     ) -> Stale {
         let mut left = open.into_iter();
         let mut under_way = VecDeque::with_capacity(CHUNKS_MAX);
         let mut stale = Stale::default();
         loop {
-            while under_way.len() < CHUNKS_MAX {
+            while under_way.len() < CHUNKS_MAX && left.len() > 0 {
                 let roster = self.roster();
-                let mut chunk = self.prepare_chunk(&roster, offers, &mut left, results);
-                if chunk.is_empty() {
-                    break;
+                let mut chunk = self.prepare_chunk(&roster, offers, &mut left, answers);
+                if !chunk.is_empty() {
+                    let places = std::mem::take(&mut chunk.places);
+                    under_way.push_back((places, roster.version(), self.submit(chunk)));
                 }
-                let places = std::mem::take(&mut chunk.places);
-                under_way.push_back((places, roster.version(), self.submit(chunk)));
+                if left.len() > 0 {
+                    // Others have their turn where nothing is held that is not in the store's queue, which is bounded.
+                    yield_now().await;
+                }
             }
             let Some((places, version, told)) = under_way.pop_front() else { return stale };
             // Dropped unanswered only if the store's thread is gone.
-            let answers = told.answers.await.unwrap_or(told.unanswered);
-            for (place, answer) in places.into_iter().zip(answers) {
+            let told = told.answers.await.unwrap_or(told.unanswered);
+            for (place, answer) in places.into_iter().zip(told) {
                 match answer {
                     Err(Unrecorded::StaleRoster) => stale.add(place, version),
                     // Only rows of the outbox have names given to them.
                     Err(Unrecorded::Named) => {}
-                    Err(Unrecorded::For(error)) => results[place] = Err(error),
-                    Ok(accepted) => results[place] = Ok(accepted),
+                    Err(Unrecorded::For(error)) => answers.put(place, Err(error)),
+                    Ok(accepted) => answers.put(place, Ok(accepted)),
                 }
             }
         }
     }
 
-    /// The next events, about as many as one commit takes; none, if none are left. What can't be recorded has its answer.
+    /// The next events, about as many as one commit takes. What can't be recorded has its answer.
     fn prepare_chunk(
         &self,
         roster: &Roster,
         offers: &[Offer<'_>],
         left: &mut impl Iterator<Item = usize>,
-        results: &mut [Result<Accepted, EmitError>],
+        answers: &mut Answers,
     ) -> Chunk {
         let mut chunk = Chunk::default();
         while !chunk.is_full()
             && let Some(place) = left.next()
         {
             match self.prepare(roster, &offers[place]) {
-                Ok(emit) => chunk.add(place, emit),
-                Err(error) => results[place] = Err(error),
+                Ok(prepared) => chunk.add(place, prepared),
+                Err(error) => {
+                    if matches!(error, EmitError::NeverFits(_)) {
+                        chunk.end();
+                    }
+                    answers.put(place, Err(error));
+                }
             }
         }
         chunk
     }
 
-    fn prepare(&self, roster: &Roster, offer: &Offer<'_>) -> Result<Emit, EmitError> {
+    fn prepare(&self, roster: &Roster, offer: &Offer<'_>) -> Result<Prepared, EmitError> {
         if let Some((known, fault)) = roster.in_the_way(&offer.event_type) {
             return Err(EmitError::Broken {
                 subscriber: Arc::clone(known.name()),
@@ -221,17 +232,25 @@ impl Emitter {
             });
         }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), unique()));
-        Ok(fan_out(roster, offer, &id, self.clock.now(), wall()))
+        let emit = fan_out(roster, offer, &id, self.clock.now(), wall());
+        let left_out = left_out(roster, offer, &emit);
+        if !left_out.is_empty() && (offer.atomic || emit.targets.is_empty()) {
+            return Err(EmitError::refused(
+                left_out.into_iter().map(Refused::LongBody).collect(),
+                offer.atomic,
+            ));
+        }
+        Ok(Prepared { emit, left_out })
     }
 
     /// Hands events to the store, which records them in one commit.
     fn submit(self: &Arc<Self>, chunk: Chunk) -> Told {
-        let known: Vec<_> = chunk.emits().map(Known::of).collect();
+        let Chunk { known, commands, .. } = chunk;
         let stopped = EmitError::Store("the sender is stopping".to_owned());
         let unanswered = vec![Err(Unrecorded::For(stopped)); known.len()];
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
-        submit(&self.store, chunk.into_commands(), move |result| {
+        submit(&self.store, commands, move |result| {
             // Whoever emitted may have gone meanwhile; the events are recorded all the same.
             let _ = tell.send(emitter.understand(known, result));
         });
@@ -264,7 +283,10 @@ impl Emitter {
             }
             Reply::Refused(Refusal::StaleRoster { .. }) => Err(Unrecorded::StaleRoster),
             Reply::Refused(Refusal::OutboxNamed(_)) => Err(Unrecorded::Named),
-            Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::full(full, known.atomic))),
+            Reply::Refused(Refusal::Full(full)) => {
+                let refused = full.into_iter().map(Refused::Full).chain(known.left_out()).collect();
+                Err(Unrecorded::For(EmitError::refused(refused, known.atomic)))
+            }
             Reply::Refused(refusal @ Refusal::LogFull { .. }) => {
                 Err(Unrecorded::For(EmitError::Store(refusal.to_string())))
             }
@@ -292,17 +314,28 @@ impl Emitter {
     }
 }
 
+/// An event as the store gets it, and whom it leaves out, as their shape makes it too long.
+struct Prepared {
+    emit: Emit,
+    left_out: Vec<LaneId>,
+}
+
 /// What is known of an event while the store has it.
 struct Known {
     id: Arc<str>,
     atomic: bool,
     lanes: Vec<LaneId>,
+    left_out: Vec<LaneId>,
 }
 
 impl Known {
-    fn of(emit: &Emit) -> Self {
+    fn of(emit: &Emit, left_out: Vec<LaneId>) -> Self {
         let lanes = emit.targets.iter().map(|target| target.lane).collect();
-        Self { id: Arc::clone(&emit.id), atomic: emit.atomic, lanes }
+        Self { id: Arc::clone(&emit.id), atomic: emit.atomic, lanes, left_out }
+    }
+
+    fn left_out(&self) -> impl Iterator<Item = Refused> {
+        self.left_out.iter().copied().map(Refused::LongBody)
     }
 }
 
@@ -324,12 +357,13 @@ impl Stale {
 impl Accepted {
     fn new(known: Known, emitted: &Emitted) -> Self {
         let count = |is: fn(&Placed) -> bool| emitted.targets.iter().filter(|placed| is(placed)).count();
+        let refused = emitted.refused(&known.lanes).map(Refused::Full).chain(known.left_out()).collect();
         Self {
             id: known.id,
             deliveries: count(|placed| matches!(placed, Placed::Waiting { .. } | Placed::Overflowed { .. })),
             duplicates: count(|placed| matches!(placed, Placed::Duplicate)),
             shed: emitted.shed,
-            refused: emitted.refused(&known.lanes).collect(),
+            refused: RefusedList::new(refused),
         }
     }
 }

@@ -57,7 +57,8 @@ impl Lookout {
         let glance = reader.glance()?;
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         let is_late = glance.late != self.seen.late;
-        if glance.last != self.seen.last || is_late {
+        // Numbers that have settled since may be of deliveries that came late, unseen among so many others.
+        if glance.last != self.seen.last || glance.settled != self.seen.settled || is_late {
             if is_late || !recorded_here(self.seen.settled, glance.last) {
                 self.find_new_work(reader, &mut tell)?;
             }

@@ -23,7 +23,7 @@ pub mod store_time;
 mod upkeep;
 mod watcher;
 
-pub use emitter::{Accepted, EmitError};
+pub use emitter::{Accepted, EmitError, Refused, RefusedList};
 pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 pub use open_error::OpenError;

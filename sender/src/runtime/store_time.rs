@@ -25,13 +25,14 @@ pub(super) fn begin(
         None => {}
         Some(Fault::Corrected(ahead)) => warn!(
             %ahead,
-            "the database's time was ahead of the wall clock, since some process on it had a wrong clock: it follows the \
-             wall clock again, and what was written meanwhile is brought back"
+            "the database's time was ahead of the wall clock (its server's, where it has one), since that, or some process's, was wrong \
+             for a while: it follows the wall clock again, and what was written to a file meanwhile is brought back"
         ),
         Some(Fault::Kept(ahead)) => error!(
             %ahead,
-            "the database's time is ahead of the wall clock, and is kept: other processes count by it, or the wall clock is \
-             wrong; nothing expires before the wall clock says so; `doctor --mend` brings it back"
+            "the database's time is ahead of the wall clock (its server's, where it has one), and is kept: other processes count by \
+             it, or the wall clock is wrong; nothing expires before the wall clock says so; `doctor` tells more, and brings a file's \
+             time back with `--mend`"
         ),
     }
     let clock = Clock::at(boot, start.now);

@@ -124,5 +124,6 @@ mod tests {
         let shown = parse("postgres://me:hush@db.example:5433/hooks").unwrap();
         assert_eq!(shown, "postgres://db.example/hooks");
         assert!(parse("postgres://me@db.example:port/hooks").is_err());
+        assert!(parse("postgres://me@db.example/hooks%00").unwrap_err().to_string().contains("NUL"));
     }
 }

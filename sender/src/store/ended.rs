@@ -10,7 +10,7 @@ pub(super) const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + 5 * Nanos::MINUTE.0);
 pub(super) const ENDS_MAX: u32 = crate::engine::contract::WINDOW_LIMIT_MAX;
 
 /// They are told in no more runs than this.
-const RUNS_MAX: usize = 1_024;
+pub(super) const RUNS_MAX: usize = 1_024;
 
 /// Runs of ends, each told as if all of it had ended with its last one, and none later than now.
 pub(super) fn runs(mut ends: Vec<StoreTime>, now: StoreTime) -> Vec<Ended> {

@@ -45,7 +45,7 @@ pub enum StoreError {
         /// What the store said.
         detail: String,
     },
-    /// Nothing may be written.
+    /// Nothing may be written to the file.
     #[error(
         "could not {doing}: the store is read-only ({detail}); check the permissions of the file and its folder"
     )]
@@ -53,6 +53,35 @@ pub enum StoreError {
         /// What was being done.
         doing: &'static str,
         /// What the store said.
+        detail: String,
+    },
+    /// The server takes no writes.
+    #[error(
+        "could not {doing}: the server takes no writes ({detail}): it is a standby, or its default_transaction_read_only is on; it \
+         will be tried again"
+    )]
+    TakesNoWrites {
+        /// What was being done.
+        doing: &'static str,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server's user lacks a right.
+    #[error(
+        "could not {doing}: the server does not let its user do that ({detail}); grant what is missing, or name another user"
+    )]
+    Forbidden {
+        /// What was being done.
+        doing: &'static str,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server has ended a statement that took too long, or was told to.
+    #[error("could not {doing}: the server has ended the statement ({detail}); it will be tried again")]
+    Cancelled {
+        /// What was being done.
+        doing: &'static str,
+        /// What the server said.
         detail: String,
     },
     /// The file was moved, deleted or replaced under a running program.
@@ -88,7 +117,7 @@ pub enum StoreError {
     /// Made by a newer version of this program.
     #[error("{} has schema {found}, this program knows up to {known}; use the version that wrote it, or a newer one", .path.display())]
     Newer {
-        /// The file.
+        /// The file, or the address of the database.
         path: PathBuf,
         /// Its version.
         found: i64,
@@ -96,11 +125,11 @@ pub enum StoreError {
         known: i64,
     },
     /// Not a store of ours.
-    #[error("{} is not a hookproof store: {detail}; choose another file", .path.display())]
+    #[error("{} is not a hookproof store: {detail}", .path.display())]
     Foreign {
-        /// The file.
+        /// The file, or the address of the database.
         path: PathBuf,
-        /// What it is instead.
+        /// What it is instead, and what to do.
         detail: String,
     },
     /// What was read makes no sense, or the program made a mistake.
@@ -134,7 +163,19 @@ impl StoreError {
                 | Self::Full { .. }
                 | Self::Io { .. }
                 | Self::ReadOnly { .. }
+                | Self::TakesNoWrites { .. }
+                | Self::Forbidden { .. }
+                | Self::Cancelled { .. }
                 | Self::Missing { .. }
+        )
+    }
+
+    /// Whether it passes by itself, for all that is known: whoever begins waits for it.
+    #[must_use]
+    pub const fn passes_by_itself(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Lost { .. } | Self::TakesNoWrites { .. } | Self::Cancelled { .. }
         )
     }
 }

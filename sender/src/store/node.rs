@@ -45,7 +45,7 @@ pub struct Node {
     pub announced: Announcement,
     /// Since when it lives without a break.
     pub since: StoreTime,
-    /// When its leases end, on the store's clock.
+    /// When its leases end, by [`Nodes::lease_time`].
     pub until: StoreTime,
 }
 
@@ -56,8 +56,11 @@ pub struct Nodes {
     pub all: Vec<Node>,
     /// Grows with each change of what they say, of who they are, and with each lane that is handed back.
     pub changes: u64,
-    /// The store's clock then.
+    /// The latest time that any commit had then.
     pub at: StoreTime,
+    /// The server's clock then, by which leases are reckoned there. It is behind `at` where it was set back, or where a node's
+    /// clock is ahead. Nothing on a file: there leases go by the store's time.
+    pub server_clock: Option<StoreTime>,
 }
 
 impl Nodes {
@@ -66,10 +69,22 @@ impl Nodes {
     pub fn are_older_than(&self, others: &Self) -> bool {
         (self.changes, self.at) < (others.changes, others.at)
     }
+
+    /// The time by which leases end, given the store's.
+    #[must_use]
+    pub fn lease_time(&self, now: StoreTime) -> StoreTime {
+        self.server_clock.unwrap_or(now)
+    }
+
+    /// Those whose leases last, given the store's time.
+    pub fn living(&self, now: StoreTime) -> impl Iterator<Item = &Node> + Clone {
+        let now = self.lease_time(now);
+        self.all.iter().filter(move |node| node.lives(now))
+    }
 }
 
 impl Node {
-    /// Whether its leases last.
+    /// Whether its leases last, given the time by which they end.
     #[must_use]
     pub fn lives(&self, now: StoreTime) -> bool {
         now < self.until

@@ -375,6 +375,6 @@ pub struct Owner {
     pub owner: OwnerId,
     /// How many lanes.
     pub lanes: u64,
-    /// When its leases end, on the store's clock.
+    /// When its leases end, by [`Nodes::lease_time`].
     pub until: StoreTime,
 }

@@ -192,7 +192,8 @@ documented! {
         pub allow: Option<Vec<String>>,
         /// The fields that are replaced by pseudonyms: by their paths, or by rules to give them another name too. They need
         /// not be in `shape.allow`, and count together with those there. The same value has the same pseudonym for this
-        /// subscriber, and another one for every other.
+        /// subscriber, and another one for every other. An event that they make longer than 1.25 MiB is refused for this
+        /// subscriber: a pseudonym takes 66 bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub pseudonymise: Option<Vec<PseudonymText>>,
         /// The region whose secret makes the pseudonyms, which need one: a name that `--region` gives to the sender.

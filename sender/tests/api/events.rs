@@ -1,5 +1,7 @@
 use axum::body::Body;
 use hookproof_sender::event;
+use hookproof_sender::sign::Secret;
+use hookproof_sender::subscriber::RegionSecrets;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -159,6 +161,59 @@ async fn an_event_that_some_have_no_room_for_is_answered_with_their_names() {
             code,
             Some(if status == 413 { "data" } else { "atomic" }),
         );
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_pseudonyms_make_too_long_for_one_subscriber_is_refused_for_that_one() {
+    let secret = Secret::parse("a-secret-of-the-region").unwrap();
+    let regions = RegionSecrets::default().with("DE".parse().unwrap(), secret);
+    let world = World::with(None, |options| (options.delivers, options.regions) = (false, regions)).await;
+    let shape = json!({ "pseudonymise": ["creator.id"], "region": "DE" });
+    world.subscribe("masked", NOWHERE, json!({ "shape": shape })).await;
+    let event = |id: &str| json!({ "type": "x", "id": id, "data": { "creator": { "id": vec![0; 30_000] } } });
+    world.post("/v1/events", event("alone")).await.refuses(413, "too_large_for_subscriber", Some("data"));
+    world.subscribe("wide", NOWHERE, json!({})).await;
+    let answer = world.post("/v1/events", event("mine")).await;
+    assert_eq!((answer.status.as_u16(), answer.headers.get("retry-after")), (207, None));
+    let refused = json!([
+        { "subscriber": "masked", "why": "the body is too long once it is shaped", "retry_after": null },
+    ]);
+    assert_eq!((&answer.json()["deliveries"], &answer.json()["refused"]), (&json!(1), &refused));
+    let again = world.post("/v1/events", event("mine")).await.expect(207);
+    assert_eq!((&again["duplicates"], &again["refused"]), (&json!(1), &refused));
+    let mut atomic = event("other");
+    atomic["atomic"] = json!(true);
+    world.post("/v1/events", atomic).await.refuses(413, "too_large_for_subscriber", Some("data"));
+    let status = world.get("/v1/status").await.expect(200);
+    assert_eq!(status["deliveries"]["waiting"], 1, "nothing of the atomic one was recorded");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_batch_does_not_grow_as_its_events_times_the_full_subscribers() {
+    const FULL: usize = 200;
+    const LINES: usize = 2_000;
+    let world = World::with(None, |options| options.delivers = false).await;
+    world.subscribe("wide", NOWHERE, json!({ "queue": { "rows": 100_000 } })).await;
+    for number in 0..FULL {
+        let queue = json!({ "queue": { "rows": 1, "when_full": "refuse" } });
+        world.subscribe(&format!("full-{number:03}"), NOWHERE, queue).await;
+    }
+    world.post("/v1/events", json!({ "type": "x", "data": 0 })).await.expect(202);
+    let one = world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(207);
+    let listed = |line: &Value| line["refused"].as_array().map_or(0, Vec::len);
+    assert_eq!((listed(&one), &one["refused_others"]), (100, &json!(FULL - 100)));
+    let batch = "{\"type\":\"x\",\"data\":2}\n".repeat(LINES);
+    let answer = world.call_with("POST", "/v1/events", MANY, batch).await;
+    assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (207, &"5".parse().unwrap()));
+    assert!(answer.text.len() < 2 << 20, "{} bytes", answer.text.len());
+    let lines: Vec<Value> = answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), listed(&lines[0]), listed(&lines[LINES - 1])), (LINES, 100, 1));
+    for line in &lines {
+        let others = usize::try_from(line["refused_others"].as_u64().unwrap()).unwrap();
+        assert_eq!((&line["deliveries"], listed(line) + others), (&json!(1), FULL), "{line}");
     }
     world.stop().await;
 }

@@ -9,6 +9,8 @@ mod events;
 mod machines;
 mod nodes;
 mod plan;
+#[path = "../postgres_server/mod.rs"]
+mod postgres_server;
 mod refusals;
 mod shed;
 mod socket;

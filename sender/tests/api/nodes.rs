@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::postgres_server::execute;
+use crate::world::{Endpoint, World, postgres_address, server};
 
 async fn world() -> World {
     World::with(None, |options| {
@@ -53,5 +54,28 @@ async fn a_node_that_is_not_there_and_a_word_too_many_are_refused() {
         Some("all"),
     );
     world.get("/v1/nodes?all=1").await.expect(400);
+    world.stop().await;
+}
+
+/// As after a failover to a server whose clock is behind. Leases go by that clock, whatever the store's time is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_lives_by_the_servers_clock_where_that_was_set_back() {
+    let test = "a_node_lives_by_the_servers_clock_where_that_was_set_back";
+    let Some(address) = postgres_address(test).await else { return };
+    World::with(None, |options| options.database = server(&address)).await.stop().await;
+    let ahead = address.clone();
+    let set_ahead = move || execute(&ahead, "UPDATE totals SET clock = clock + 30000000000");
+    tokio::task::spawn_blocking(set_ahead).await.unwrap();
+    let world = World::with(None, |options| {
+        options.database = server(&address);
+        options.name = Some("here".into());
+    })
+    .await;
+    let nodes = world.until("/v1/nodes", is("name", json!("here"))).await;
+    let lease = nodes["items"][0]["lease_ms"].as_u64().unwrap();
+    assert!((1..=10_000).contains(&lease), "{nodes}");
+    assert_eq!(world.get("/v1/status").await.expect(200)["nodes"], json!({ "living": 1, "draining": 0 }));
+    let drained = world.post("/v1/nodes/here/drain", json!({})).await.expect(200);
+    assert_eq!(drained["draining"], json!(true));
     world.stop().await;
 }

@@ -2,6 +2,7 @@ use axum::body::Body;
 use axum::http::Request;
 use hookproof_sender::api::Token;
 use proptest::prelude::*;
+use serde_json::json;
 
 use crate::world::World;
 
@@ -38,6 +39,28 @@ async fn whatever_is_wrong_with_a_request_is_said_in_one_form() {
     let wrong = world.call("DELETE", "/v1/events", "").await;
     assert_eq!(wrong.headers["allow"], "POST");
     world.stop().await;
+}
+
+/// A server's texts have no character zero, so it can't even be asked for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_known_by_a_text_with_a_character_zero() {
+    let test = "nobody_is_known_by_a_text_with_a_character_zero";
+    for world in [Some(World::new().await), World::on_postgres(test).await].into_iter().flatten() {
+        for (method, path, code, field) in [
+            ("GET", "/v1/subscribers/%00", "unknown_subscriber", Some("subscriber")),
+            ("DELETE", "/v1/subscribers/acme%00", "unknown_subscriber", Some("subscriber")),
+            ("GET", "/v1/deliveries?subscriber=%00", "unknown_subscriber", Some("subscriber")),
+            ("GET", "/v1/dead?subscriber=%00", "unknown_subscriber", Some("subscriber")),
+            ("GET", "/v1/deliveries/%00", "unknown_delivery", None),
+            ("POST", "/v1/nodes/%00/drain", "unknown_node", None),
+        ] {
+            println!("{method} {path}");
+            world.call(method, path, "").await.refuses(404, code, field);
+        }
+        let page = world.get("/v1/deliveries?event=%00").await.expect(200);
+        assert_eq!(page, json!({ "items": [], "next": null }));
+        world.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use hookproof_sender::engine::Nanos;
 use hookproof_sender::event;
 use hookproof_sender::guard::Guard;
 use hookproof_sender::runtime::{Options, Retention, Sender};
-use hookproof_sender::store::Durability;
+use hookproof_sender::store::{Database, Durability};
 use hookproof_sender::subscriber::RegionSecrets;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -84,11 +84,17 @@ impl World {
             delivers: true,
         };
         change(&mut options);
+        let regions = options.regions.clone();
         let sender = Sender::open(options).await.unwrap();
-        let request_time_max = Config::REQUEST_TIME_MAX;
-        let config = Config { guard, regions: RegionSecrets::default(), token, request_time_max };
+        let config = Config { guard, regions, token, request_time_max: Config::REQUEST_TIME_MAX };
         let router = router(sender.clone(), config);
         Self { folder, sender, router }
+    }
+
+    /// The same on a PostgreSQL server; nothing, where there is none.
+    pub(crate) async fn on_postgres(test: &'static str) -> Option<Self> {
+        let address = postgres_address(test).await?;
+        Some(Self::with(None, |options| options.database = server(&address)).await)
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
@@ -151,6 +157,16 @@ impl World {
         assert!(self.sender.stop(FOREVER).await);
         drop(self.folder);
     }
+}
+
+/// A schema for a test; nothing, where there is no server. It asks in its own way, which a task may not wait for.
+pub(crate) async fn postgres_address(test: &'static str) -> Option<String> {
+    tokio::task::spawn_blocking(move || crate::postgres_server::new_schema(test)).await.unwrap()
+}
+
+/// What is at an address.
+pub(crate) fn server(address: &str) -> Database {
+    Database::parse(address.as_ref()).unwrap()
 }
 
 /// An endpoint that answers with a status, and tells what it was sent.

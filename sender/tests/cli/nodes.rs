@@ -127,6 +127,31 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
     drop(serving);
 }
 
+/// As after a failover to a server whose clock is behind what was committed. Leases go by that clock, whatever the store's time is.
+#[test]
+fn who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back() {
+    let test = "who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back";
+    let Some(world) = World::with_shop_on_postgres(test, "http://127.0.0.1:9/") else { return };
+    let serving = world.serve_with(&["--node", "web-1"]);
+    world.ok(&["emit", "--type", "order.paid", "--data", "1"]);
+    while world.json(&["status"])["delivering_processes"] != 1 {}
+    world.sql("UPDATE totals SET clock = clock + 3600000000000");
+    assert_eq!(world.json(&["nodes"])["name"], "web-1");
+    let status = world.json(&["status"]);
+    let told =
+        [&status["nodes"]["living"], &status["delivering_processes"], &status["requests"]["nodes_asked"]];
+    assert_eq!(told, [1, 1, 1]);
+    // What is due is late by the store's time, and whoever delivers it is not dead.
+    let findings = world.run(&["doctor", "--json"]).stdout;
+    let mut findings = findings.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lanes = findings.find(|finding| finding["check"] == "lanes").unwrap();
+    assert_eq!(lanes["state"], "well", "{lanes}");
+    let told = world.ok(&["node", "drain", "web-1"]);
+    assert!(told.contains("nobody delivers until it is resumed"), "{told}");
+    world.ok(&["node", "resume", "web-1"]);
+    drop(serving);
+}
+
 #[test]
 fn a_name_that_no_table_or_path_can_show_is_refused() {
     let world = World::new();

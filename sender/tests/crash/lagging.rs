@@ -83,8 +83,7 @@ impl Heard {
 impl Failover {
     fn new(contract: Contract, sink: &Arc<Sink>, database: Database) -> Self {
         let standby = database.server().start_standby();
-        let either = address_in_any(&[database.server().folder(), standby.folder()], "public")
-            + "&target_session_attrs=read-write";
+        let either = address_in_any(&[database.server().folder(), standby.folder()], "public");
         let node = |name| Node { name, address: free_address(), database: either.clone(), clock_ahead: 0 };
         Self {
             contract,

@@ -267,7 +267,7 @@ impl Model {
         let all = self.said.iter().map(|node| Node { until, ..node.clone() }).collect();
         Reply::Renewed(Renewed {
             lost: std::mem::take(&mut self.lost),
-            nodes: Nodes { all, changes: 1, at: now },
+            nodes: Nodes { all, changes: 1, at: now, server_clock: None },
         })
     }
 

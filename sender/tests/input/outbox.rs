@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
+use crate::binary::{Database, SERVE, Serving, read_json};
 use crate::bystander::Bystander;
 
 /// Rows that can't become events, as SQL for type, key, data and event.
@@ -147,6 +147,34 @@ fn rows_that_wait_for_a_full_subscriber_hold_up_no_other_and_cost_little() {
     bystander.did_not_notice(serving);
 }
 
+/// As on a server, where whoever put one in first may commit last.
+#[test]
+fn a_row_that_is_seen_after_newer_ones_is_an_event_soon_though_others_wait() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &["--events", "good"]);
+    let full = ["--events", "full", "queue.rows=1", "queue.when_full=refuse"];
+    database.subscribe("full", &sink.url, &full);
+    database.json(&["subscriber", "pause", "full", "--json"]);
+    let serving = database.serve();
+    let sql = database.sql();
+    let insert = |id: u32, kind: &str| {
+        sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, ?2, '1')", (id, kind)).unwrap();
+    };
+    insert(10, "full");
+    insert(20, "full");
+    serving.wait_for_line("rows of the outbox wait");
+    for (count, late) in [(1, 30), (2, 15), (3, 25), (4, 5)] {
+        insert(late, "good");
+        sink.wait_for(count);
+    }
+    let waiting: Vec<u32> = {
+        let mut waiting = sql.prepare("SELECT id FROM outbox").unwrap();
+        waiting.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(waiting, [20]);
+    serving.stop_in_order();
+}
+
 #[test]
 fn rows_for_a_full_subscriber_are_taken_the_oldest_first_as_soon_as_there_is_room() {
     const AT_ONCE: usize = 200;
@@ -223,6 +251,33 @@ fn a_row_that_can_never_fit_one_subscriber_is_set_aside_once_the_others_have_it(
         .unwrap();
     serving.wait_for_lines("set aside an outbox row", 1);
     sink.wait_for(1);
+    serving.stop_in_order();
+    assert_eq!(sink.count(), 1);
+}
+
+#[test]
+fn a_row_that_is_too_long_for_one_subscriber_once_it_is_shaped_is_set_aside_once_the_others_have_it() {
+    let with_region = |database: &Database, arguments: &[&str]| {
+        let mut command = database.command(&[arguments, &["--region", "eu=EU_SECRET"]].concat());
+        command.env("EU_SECRET", "a-secret-of-the-region");
+        command
+    };
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &["--events", "a"]);
+    let shape = r#"shape={"pseudonymise":["creator.id"],"region":"eu"}"#;
+    let add = ["subscriber", "add", "masked", &sink.url, "--allow-private-targets", "--json", shape];
+    read_json(with_region(&database, &add));
+    let serving = Serving::start(with_region(&database, &SERVE));
+    let sql = database.sql();
+    let data = format!("{{\"creator\":{{\"id\":[{}]}}}}", vec!["0"; 30_000].join(","));
+    // The first is for both, the second for nobody else.
+    for kind in ["a", "b"] {
+        sql.execute("INSERT INTO outbox (type, data) VALUES (?1, ?2)", [kind, &data]).unwrap();
+    }
+    serving.wait_for_lines("set aside an outbox row", 2);
+    sink.wait_for(1);
+    let whys = "SELECT count(*) FROM outbox_rejected WHERE why LIKE '%too long once it is shaped%'";
+    assert_eq!(sql.query_row(whys, [], |row| row.get::<_, u32>(0)).unwrap(), 2);
     serving.stop_in_order();
     assert_eq!(sink.count(), 1);
 }

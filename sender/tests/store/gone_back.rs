@@ -1,6 +1,8 @@
 //! A database that goes back to before what was committed there, as after a failover to a standby that lacked the last
 //! commits: whoever remembers more is told, and relies on nothing.
 
+use std::io::{BufRead, BufReader};
+
 use hookproof_sender::store::clock::Beginning;
 use hookproof_sender::store::command::{Renew, Which};
 use hookproof_sender::store::postgres::{Address, Options, PostgresStore};
@@ -136,6 +138,23 @@ fn a_database_that_takes_no_connections_for_now_is_waited_for() {
     commit(&mut store, &world, &event).unwrap();
     let world = World::over(Schema::at_address(past.address()));
     assert_eq!(world.total().accepted, 1);
+}
+
+/// As a server is that recovers, or a standby until it is promoted.
+#[test]
+fn a_process_that_begins_while_the_server_takes_no_writes_waits_for_it() {
+    let Some(past) = Past::new("a_process_that_begins_while_the_server_takes_no_writes") else { return };
+    past.order("ALTER DATABASE here SET default_transaction_read_only = on");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--db", &past.address()]);
+    let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let waits = lines.find(|line| line.contains("waiting for the database")).expect("it waits");
+    assert!(waits.contains("takes no writes") && !waits.contains("file"), "{waits}");
+    past.order("ALTER DATABASE here RESET default_transaction_read_only");
+    assert!(lines.any(|line| line.contains("the sender runs")), "it ended");
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 #[test]

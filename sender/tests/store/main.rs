@@ -10,9 +10,12 @@ mod law;
 mod log;
 mod older;
 mod older_node;
+mod outbox;
 mod parts;
 mod pooled;
 mod postgres;
+mod postgres_clock;
+mod postgres_journeys;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod quick;

@@ -8,12 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use hookproof_sender::dispatch::Event;
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
+use hookproof_sender::roster::RosterKeeper;
+use hookproof_sender::runtime::Lookout;
+use hookproof_sender::store::clock::Beginning;
 use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Purge, Shed, Sweep, Which};
 use hookproof_sender::store::lane::{Bounds, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::reply::{Claimed, Placed, Purged};
 use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, StoreError};
+use hookproof_sender::subscriber::RegionSecrets;
 
 use crate::postgres_server::{by_way_of, execute, new_schema, query};
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
@@ -26,7 +31,11 @@ pub(crate) struct Schema {
 
 impl Schema {
     pub(crate) fn at_address(address: String) -> Self {
-        Self { address, limits: Limits::default() }
+        Self::with_limits(address, Limits::default())
+    }
+
+    pub(crate) const fn with_limits(address: String, limits: Limits) -> Self {
+        Self { address, limits }
     }
 
     fn at(&self) -> Address {
@@ -92,6 +101,8 @@ type Armed = Arc<Mutex<Option<(&'static [u8], Loss)>>>;
 struct Between {
     port: u16,
     armed: Armed,
+    /// New connections are accepted, and nothing is ever heard over them.
+    is_deaf: Arc<AtomicBool>,
     let_go: Sender<()>,
 }
 
@@ -102,8 +113,15 @@ impl Between {
         let armed = Arc::clone(&at);
         let (let_go, held) = channel();
         let held = Arc::new(Mutex::new(held));
+        let is_deaf = Arc::new(AtomicBool::new(false));
+        let deaf = Arc::clone(&is_deaf);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
+                if deaf.load(Ordering::SeqCst) {
+                    // It stays open, for as long as the tests last.
+                    std::mem::forget(client);
+                    continue;
+                }
                 client.set_nodelay(true).unwrap();
                 let server = UnixStream::connect(&socket).unwrap();
                 let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -112,7 +130,12 @@ impl Between {
                 std::thread::spawn(move || carry(server, client, &armed, &held));
             }
         });
-        Self { port, armed: at, let_go }
+        Self { port, armed: at, is_deaf, let_go }
+    }
+
+    /// From here on a new connection is accepted, and nothing more.
+    fn be_deaf(&self) {
+        self.is_deaf.store(true, Ordering::SeqCst);
     }
 
     fn lose_at(&self, words: &'static [u8], loss: Loss) {
@@ -257,11 +280,12 @@ fn a_server_of_which_nothing_is_heard_any_more_is_away() {
     }
 }
 
+/// So long after it has connected nobody takes lanes because a lease is over.
+const SPARED: Nanos = Nanos::from_secs(3);
+
 /// While the server is away nobody can renew a lease. Who connects first takes nobody's lanes for that, but those of the dead.
 #[test]
 fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
-    const SPARED: Nanos = Nanos::from_secs(3);
-
     for is_dead in [false, true] {
         let Some(address) = new_schema("who_could_not_renew_while_the_server_was_away") else { return };
         let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
@@ -286,6 +310,27 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
         assert_eq!(taken(later(world.now, Nanos(SPARED.0 - 1))), []);
         assert_eq!(taken(later(world.now, SPARED)), [lane]);
     }
+}
+
+/// Whoever begins as the server is back can tell as little who lives.
+#[test]
+fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_then() {
+    let Some(address) = new_schema("who_could_not_renew_is_not_robbed_by_who_begins_then") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let (lane, _) = world.own_lane(WIDE);
+    world.pass(LEASE);
+    // From here on the server's clock counts, by which the lease may be over or not.
+    execute(&address, "UPDATE owners SET until = 1");
+    let mut store = world.backend.store();
+    let beginning = Beginning { wall: world.now, machine: None, alone: false, back_max: LEASE };
+    let begun = store.begin_clock(beginning).unwrap().now;
+    let mut taken = |now: StoreTime| match &store.commit(now, &[acquire(YOU, Which::All)]).unwrap()[..] {
+        [Reply::Acquired(taken)] => taken.iter().map(|one| one.lane).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(taken(begun), []);
+    assert_eq!(taken(later(begun, Nanos(SPARED.0 - 1))), []);
+    assert_eq!(taken(later(begun, SPARED)), [lane]);
 }
 
 /// Room in the whole store is made by the lane that has most, which an event for another has to lock as well: its commit begins anew.
@@ -322,17 +367,8 @@ fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began
     for stranger in [&early, &late] {
         stranger.says("BEGIN; SELECT pg_current_xact_id()");
     }
-    let takes = |stranger: &Stranger| {
-        let columns = "lane, event, bytes, state, attempts, at, expires, ttl";
-        let given = stranger.says(&format!(
-            "INSERT INTO deliveries (delivery, {columns}) SELECT nextval('delivery_numbers'), {columns}
-             FROM deliveries WHERE delivery = {} RETURNING delivery",
-            model.0
-        ));
-        assert_eq!(given, 1);
-    };
-    takes(&late);
-    takes(&early);
+    takes(&late, model, 1);
+    takes(&early, model, 1);
     let there = DeliveryId(model.0 + 2);
     early.says("COMMIT");
     for _ in 0..3 {
@@ -342,6 +378,72 @@ fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began
     late.says("COMMIT");
     let seen = world.reader.glance().unwrap();
     assert_eq!((seen.settled, seen.late), (there, 1));
+}
+
+/// Has somebody with a transaction record so many deliveries like one that is there.
+fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
+    let columns = "lane, event, bytes, state, attempts, at, expires, ttl";
+    let given = stranger.says(&format!(
+        "INSERT INTO deliveries (delivery, {columns}) SELECT nextval('delivery_numbers'), {columns}
+         FROM deliveries, generate_series(1, {count}) WHERE delivery = {} RETURNING delivery",
+        model.0
+    ));
+    assert_eq!(given, count);
+}
+
+/// Numbers that come late in another order than their own, of which the first never comes: whoever has a lane is told of each.
+#[test]
+fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
+    // More than one look takes in, between the one that never comes and the one that does.
+    for between in [0, 10_001] {
+        let Some(address) = new_schema("a_number_that_comes_late_is_told_of") else { return };
+        let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+        let lane = world.new_lane(WIDE);
+        let model = world.emit_one(lane);
+        let seen = world.reader.glance().unwrap();
+        let mut lookout = Lookout::new(seen, RosterKeeper::new(RegionSecrets::default()));
+        let mut told = || {
+            let mut lanes = Vec::new();
+            let look = lookout.look(
+                &*world.reader,
+                world.now,
+                |_, _| false,
+                |event| {
+                    if let Event::Work(work) = event {
+                        lanes.extend(work.into_iter().map(|(lane, _)| lane));
+                    }
+                },
+            );
+            look.unwrap();
+            lanes.contains(&lane)
+        };
+        let strangers = [(); 4].map(|()| Stranger::connect(&address));
+        for stranger in &strangers {
+            stranger.says("BEGIN; SELECT pg_current_xact_id()");
+        }
+        let [never, many, late, last] = &strangers;
+        for (stranger, count) in [(never, 1), (many, between), (late, 1), (last, 1)] {
+            takes(stranger, model, count);
+        }
+        for stranger in [many, last] {
+            stranger.says("COMMIT");
+        }
+        assert!(told(), "there is a new last one");
+        while told() {}
+        late.says("COMMIT");
+        let mut is_told = told();
+        assert!(is_told || between > 0, "nobody is told at once");
+        never.says("ROLLBACK");
+        // Strangers on the same server may have begun meanwhile.
+        loop {
+            let seen = world.reader.glance().unwrap();
+            is_told |= told();
+            if seen.settled == seen.last {
+                break;
+            }
+        }
+        assert!(is_told, "{between} between: nobody is told");
+    }
 }
 
 /// What came of one that was emitted with others: it waits, under this number.
@@ -408,8 +510,58 @@ fn tables_of_an_older_version_are_refused() {
     assert!(matches!(PostgresReader::open(&schema.at()), Err(StoreError::Foreign { .. })));
 }
 
+/// What a server refuses is told in words that fit a server, each by what it is.
+#[test]
+fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
+    let Some(address) = new_schema("what_a_server_refuses_is_told_by_what_it_is") else { return };
+    assert!(address.contains("//hookproof@"), "the user of the server that all tests share");
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let lane = world.new_lane(WIDE);
+    let fits = |error: &StoreError, words: &str, passes: bool| {
+        let told = error.to_string();
+        assert!(told.contains(words) && !told.contains("file"), "{told}");
+        assert_eq!(error.passes_by_itself(), passes, "{told}");
+    };
+    let open = |address: &str, create| {
+        let options = Options { limits: Limits::default(), create, identity: 1 };
+        PostgresStore::open(&address.parse().unwrap(), &options).unwrap_err()
+    };
+    let read_only = open(&format!("{address}%20-cdefault_transaction_read_only%3Don"), true);
+    assert!(matches!(read_only, StoreError::TakesNoWrites { .. }) && read_only.may_pass());
+    fits(&read_only, "takes no writes", true);
+
+    let schema = query(&address, "SELECT current_schema()").remove(0);
+    execute(&address, &format!("CREATE ROLE {schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}"));
+    let powerless = open(&address.replacen("//hookproof@", &format!("//{schema}@"), 1), true);
+    assert!(matches!(powerless, StoreError::Forbidden { .. }) && powerless.may_pass());
+    fits(&powerless, "grant what is missing", false);
+    execute(&address, &format!("DROP OWNED BY {schema}; DROP ROLE {schema}"));
+
+    let empty = open(&new_schema("a schema without tables").unwrap(), false);
+    fits(&empty, "choose another database", false);
+
+    let stranger = Stranger::connect(&address);
+    stranger.says("BEGIN; SELECT 1 FROM lanes FOR UPDATE");
+    let emit = Command::Emit(world.event(&[lane]));
+    let locked = world.store.commit(world.now, std::slice::from_ref(&emit)).unwrap_err();
+    assert!(matches!(locked, StoreError::Busy { .. }));
+    fits(&locked, "locked by another process", true);
+    std::thread::scope(|scope| {
+        let (now, store) = (world.now, &mut world.store);
+        let ended = scope.spawn(move || store.commit(now, &[emit]).unwrap_err());
+        stranger.wait_until_waited_for();
+        stranger.says(
+            "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted
+             AND pg_backend_pid() = ANY(pg_blocking_pids(pid))",
+        );
+        let ended = ended.join().unwrap();
+        assert!(matches!(ended, StoreError::Cancelled { .. }) && ended.may_pass());
+        fits(&ended, "ended the statement", true);
+    });
+}
+
 /// A stranger, with a transaction.
-struct Stranger {
+pub(crate) struct Stranger {
     runtime: tokio::runtime::Runtime,
     client: tokio_postgres::Client,
 }
@@ -422,7 +574,7 @@ impl Stranger {
         stranger
     }
 
-    fn connect(address: &str) -> Self {
+    pub(crate) fn connect(address: &str) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let connected = tokio_postgres::connect(address, tokio_postgres::NoTls);
@@ -432,7 +584,7 @@ impl Stranger {
     }
 
     /// How many rows it is answered.
-    fn says(&self, statements: &str) -> usize {
+    pub(crate) fn says(&self, statements: &str) -> usize {
         let answers = self.runtime.block_on(self.client.simple_query(statements)).unwrap();
         answers.iter().filter(|answer| matches!(answer, tokio_postgres::SimpleQueryMessage::Row(_))).count()
     }
@@ -714,6 +866,30 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
     );
     let later = later(now, Nanos::from_secs(5));
     assert_eq!(deliveries(&beside.claim(later, std::slice::from_ref(&claim)).unwrap().unwrap()), [second]);
+}
+
+/// Where new connections hang, commits go on over theirs: claims are left to these at once, for a while from when the connection failed.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
+    let Some(mut claiming) = Claiming::begin("claims_are_left_to_the_commits") else { return };
+    let (now, claim) = (claiming.world.now, claiming.claim());
+    let Claiming { between, world, beside, lane, term } = &mut claiming;
+    between.be_deaf();
+    let begun = std::time::Instant::now();
+    let error = beside.claim(now, std::slice::from_ref(&claim)).unwrap_err();
+    assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "a claim waited longer than for an answer");
+    // So long it may have taken to find that out.
+    let failed = later(now, Nanos::from_secs(10));
+    for passed in [0, 4] {
+        let now = later(failed, Nanos::from_secs(passed));
+        assert!(beside.claim(now, std::slice::from_ref(&claim)).unwrap().is_none(), "after {passed} s");
+    }
+    let first = world.emit_one(*lane);
+    assert_eq!(world.claim(*lane, *term), [first], "over the connection that there is");
+    let error = beside.claim(later(failed, Nanos::from_secs(5)), &[claim]).unwrap_err();
+    assert!(matches!(error, StoreError::Lost { .. }), "it is tried again: {error}");
 }
 
 /// What the database tells a claim may be from before a commit that has ended by the time that it is told.

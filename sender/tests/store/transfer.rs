@@ -10,11 +10,12 @@ use hookproof_sender::store::command::{Change, Fate, Purge, Reason, Which};
 use hookproof_sender::store::postgres::PostgresReader;
 use hookproof_sender::store::read::{Filter, Place};
 use hookproof_sender::store::reply::Handover;
-use hookproof_sender::store::transfer::{MoveError, Moved, transfer};
+use hookproof_sender::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
 use hookproof_sender::store::{Command, Database, Reader, Reply};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::postgres::Schema;
 use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, body, later};
@@ -110,8 +111,13 @@ fn filled() -> World<File> {
 }
 
 fn move_store(from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
+    move_within(LOCKED_MAX, from, to)
+}
+
+/// The same, where no table is waited for longer.
+fn move_within(locked_max: Nanos, from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
     let mut moved = Vec::new();
-    transfer(from, to, &mut |table| moved.push(table))?;
+    transfer(from, to, locked_max, &mut |table| moved.push(table))?;
     Ok(moved)
 }
 
@@ -206,6 +212,76 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     assert!(folder.path().read_dir().unwrap().next().is_none());
 }
 
+/// What is left of a subscriber that was removed has the number of a lane, which one that is moved may have too.
+#[test]
+fn a_server_with_a_row_in_any_table_is_refused() {
+    let Some(address) = new_schema("a_server_with_a_row_in_any_table_is_refused") else { return };
+    drop(Schema::at_address(address.clone()).store());
+    execute(&address, "UPDATE state SET identity = 7");
+    let world = filled();
+    for (table, values) in [
+        ("subscribers", "1, 'a', 'a', 'a', '[]', '{}', 1, 1, 1"),
+        ("lanes", "1, 3, 1, 1, 0, false"),
+        ("secrets", "DEFAULT, 1, 'a', 1"),
+        ("events", "1, 'a', 'a', NULL, 1, false, '{}', '{}'"),
+        ("bodies", "1, 1, ''"),
+        ("deliveries", "1, 1, 1, NULL, 1, 2, 1, 1, 1, 1"),
+        ("done", "1, 1, 1, NULL, 1, 1, 1, 1, 1"),
+        ("attempts", "1, 1, 1, 1, 1, 0, 200, NULL, 1, NULL, false"),
+        ("latencies", "1, 0, 0, ''"),
+        ("marks", "1, 1, 1, 1, 1"),
+        ("outbox", "41, 'a', NULL, '{}'"),
+        ("outbox_rejected", "41, 'a', NULL, '{}', NULL, 'why', 1"),
+    ] {
+        execute(&address, &format!("INSERT INTO {table} VALUES ({values})"));
+        let refused = move_store(&world.backend.path().into(), &server(&address)).unwrap_err();
+        let expected = format!("rows of {table}");
+        assert!(matches!(&refused, MoveError::Occupied { what, .. } if *what == expected), "{refused}");
+        execute(&address, &format!("DELETE FROM {table}"));
+    }
+    // Each process that ended has left a lease.
+    execute(&address, "INSERT INTO owners VALUES (5, 1, false, 0)");
+    move_store(&world.backend.path().into(), &server(&address)).unwrap();
+}
+
+/// An application may use the outbox of a server to which nothing was moved yet: a move that was broken off has made the tables.
+#[test]
+fn a_server_with_an_applications_rows_alone_is_not_told_to_hold_the_store() {
+    let Some(address) = new_schema("a_server_with_an_applications_rows_alone") else { return };
+    drop(Schema::at_address(address.clone()).store());
+    let world = filled();
+    let identity = world.reader.glance().unwrap().identity.cast_signed();
+    execute(
+        &address,
+        &format!("UPDATE state SET identity = {identity}; INSERT INTO outbox (type, data) VALUES ('a', '1')"),
+    );
+    let refused = move_store(&world.backend.path().into(), &server(&address)).unwrap_err();
+    assert!(matches!(&refused, MoveError::Occupied { what, .. } if what == "rows of outbox"), "{refused}");
+}
+
+#[test]
+fn whoever_keeps_a_table_of_the_server_locked_is_named_after_a_while() {
+    const READS: &str = "SET application_name = 'nightly report'; BEGIN; SELECT count(*) FROM lanes";
+    const WRITES: &str = "SET application_name = 'nightly report'; BEGIN; DELETE FROM outbox";
+    const PID: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nightly report'";
+    let Some(address) = new_schema("whoever_keeps_a_table_of_the_server_locked") else { return };
+    drop(Schema::at_address(address.clone()).store());
+    let (world, folder) = (filled(), tempfile::tempdir().unwrap());
+    let (file, back) = (Database::from(world.backend.path()), Database::from(place(&folder)));
+    for (statements, from, to) in [(READS, &file, &server(&address)), (WRITES, &server(&address), &back)] {
+        let stranger = hold(&address, statements);
+        let pid = query(&address, PID).remove(0);
+        let refused = move_within(Nanos::from_millis(200), from, to).unwrap_err();
+        let MoveError::InUse { by, .. } = &refused else { panic!("{refused}") };
+        let whose = format!("not free within 200ms; locks on them have nightly report (pid {pid}, user ");
+        assert!(by.contains(&whose), "{by}");
+        drop(stranger);
+        while !query(&address, PID).is_empty() {}
+    }
+    assert!(folder.path().read_dir().unwrap().next().is_none());
+    move_store(&file, &server(&address)).unwrap();
+}
+
 /// SQLite would play an older file's log into the store that takes its name.
 #[test]
 fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
@@ -220,10 +296,12 @@ fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
     }
 }
 
+/// A row of the outbox that was no event.
+const SET_ASIDE: &str = "INSERT INTO outbox_rejected VALUES (41, 'a', NULL, '{}', NULL, 'why', 1)";
+
 /// Rows that were set aside keep the numbers that they had, and no later row gets one of these.
 #[test]
 fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
-    const SET_ASIDE: &str = "INSERT INTO outbox_rejected VALUES (41, 'a', NULL, '{}', NULL, 'why', 1)";
     const EMIT: &str = "INSERT INTO outbox (type, data) VALUES ('a.b', '{}') RETURNING id";
     let Some(address) = new_schema("rows_of_the_outbox_are_numbered_after") else { return };
     let mut world = World::<File>::new();
@@ -335,13 +413,14 @@ fn a_move_waits_for_no_table_that_is_not_its_own() {
 fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
     let Some(address) = new_schema("a_move_that_is_killed") else { return };
     let world = filled();
+    Connection::open(world.backend.path()).unwrap().execute(SET_ASIDE, []).unwrap();
     let file = world.backend.path().display().to_string();
     let before = contents(&world.backend.path());
-    // So that it is killed before its end: the last table is somebody else's meanwhile.
-    let last = "BEGIN; LOCK TABLE outbox_rejected";
+    // So that it is killed before its end: whether the last row is somebody else's is not known meanwhile.
+    let last = format!("BEGIN; {SET_ASIDE}");
     for table in ["subscribers", "events", "attempts", "latencies"] {
         // The first one makes the tables.
-        let held = (table != "subscribers").then(|| hold(&address, last));
+        let held = (table != "subscribers").then(|| hold(&address, &last));
         killed_after(table, &file, &address);
         drop(held);
         let rows = "SELECT (SELECT count(*) FROM subscribers) + (SELECT count(*) FROM deliveries)";
@@ -351,7 +430,7 @@ fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let back = folder.path().join("back.db");
     for table in ["subscribers", "events", "attempts", "latencies"] {
-        let held = hold(&address, last);
+        let held = hold(&address, "BEGIN; LOCK TABLE outbox_rejected");
         killed_after(table, &address, back.to_str().unwrap());
         drop(held);
         assert!(!back.exists(), "after {table}");

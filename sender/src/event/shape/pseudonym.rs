@@ -21,6 +21,9 @@ pub struct Pseudonyms {
 }
 
 impl Pseudonyms {
+    /// How long one is as JSON: the digits and two quotes.
+    pub(super) const BYTES: usize = 66;
+
     /// Those of a subscriber in a region.
     #[must_use]
     pub fn new(region: &Region, secret: &Secret, subscriber: &PublicId) -> Self {

@@ -41,6 +41,8 @@ impl ShapingRules {
     pub const PATH_BYTES_MAX: usize = 256;
     /// The most names in a path.
     pub const PATH_NAMES_MAX: usize = 16;
+    /// The longest new name as JSON, in bytes: each of its own may be escaped, and there are quotes around it.
+    pub(super) const NEW_NAME_BYTES_MAX: usize = 6 * Self::PATH_BYTES_MAX + 2;
 
     pub(super) fn compile(&self) -> Result<Node, ShapingError> {
         let count = self.allow.as_ref().map_or(0, Vec::len) + self.pseudonyms.len();

@@ -27,10 +27,15 @@ fn shaping(text: &str) -> Shaping {
     Shaping::new(&rules(text), Some(ours())).unwrap()
 }
 
+/// The data as a shaping makes it, however long that is.
+#[track_caller]
+fn shaped(shaping: &Shaping, data: &str) -> String {
+    shaping.apply(json(data), usize::MAX).unwrap().json().text().to_owned()
+}
+
 #[track_caller]
 fn check(rules: &str, data: &str, expected: &str) {
-    let data = json(data);
-    assert_eq!(shaping(rules).apply(data).json().text(), expected, "{rules}");
+    assert_eq!(shaped(&shaping(rules), data), expected, "{rules}");
 }
 
 // Computed apart with Python's hmac module, where h is HMAC-SHA256:
@@ -57,8 +62,8 @@ fn without_rules_the_data_stays_as_it_came() {
     let data = "{\"a\" : 1.0,\n\"a\":\"\\u00e9\"}";
     check("{}", data, data);
     assert_eq!(shaping("{}").id(), ShapeId::VERBATIM);
-    assert!(matches!(shaping("{}").apply(json(data)).0, Cow::Borrowed(_)));
-    assert_eq!(Shaping::verbatim().apply(json("7")).json().text(), "7");
+    assert!(matches!(shaping("{}").apply(json(data), 0).unwrap().0, Cow::Borrowed(_)));
+    assert_eq!(shaped(&Shaping::verbatim(), "7"), "7");
 }
 
 #[test]
@@ -109,9 +114,8 @@ fn a_field_is_replaced_wherever_it_stands_and_the_rest_let_through_if_nothing_is
     );
     check(rules, r#"{"creator":{"id":null}}"#, r#"{"creator":{"id":null}}"#);
     check(rules, r#"{"creator":"UC-42"}"#, r#"{"creator":"UC-42"}"#);
-    let object = shaping(rules);
-    let object = object.apply(json(r#"{"creator":{"id":{"name":"jane"}}}"#));
-    assert!(!object.json().text().contains("jane"));
+    let object = shaped(&shaping(rules), r#"{"creator":{"id":{"name":"jane"}}}"#);
+    assert!(!object.contains("jane"));
 }
 
 #[test]
@@ -224,7 +228,42 @@ fn the_deepest_data_is_shaped_without_trouble() {
     let data = format!("{}{{\"a\":1,\"b\":2}}{}", "[".repeat(119), "]".repeat(119));
     let data = Json::parse(data.as_bytes(), Depth::MAX).unwrap();
     let expected = format!("{}{{\"a\":1}}{}", "[".repeat(119), "]".repeat(119));
-    assert_eq!(shaping(r#"{"allow":["a"]}"#).apply(data).json().text(), expected);
+    let shaped = shaping(r#"{"allow":["a"]}"#).apply(data, data.text().len()).unwrap();
+    assert_eq!(shaped.json().text(), expected);
+}
+
+#[test]
+fn data_that_becomes_longer_than_it_may_is_none() {
+    let pseudonyms = shaping(r#"{"pseudonyms":[{"field":"a","as":"b"}]}"#);
+    let check = |shaping: &Shaping, data: &str| {
+        let length = shaped(shaping, data).len();
+        assert!(shaping.apply(json(data), length).is_some(), "{data}");
+        assert_eq!(shaping.apply(json(data), length - 1), None, "{data}");
+    };
+    for data in [r#"{"a":7}"#, r#"{"x":1,"a":[1,[2,null]],"y":{}}"#, r#"[{"a":1},{"a":2}]"#, "[[]]"] {
+        check(&pseudonyms, data);
+    }
+    check(&shaping(r#"{"allow":["a.b"]}"#), r#"{"a":{"b":[1,2],"c":3}}"#);
+    let every_rule: Vec<_> = (0..ShapingRules::FIELDS_MAX)
+        .map(|n| PseudonymRule {
+            field: format!("f{n}"),
+            new_name: Some(format!("{n}{}", "\u{1}".repeat(250))),
+        })
+        .collect();
+    let rules = ShapingRules { allow: None, pseudonyms: every_rule };
+    let fields: Vec<_> = (0..ShapingRules::FIELDS_MAX).map(|n| format!("\"f{n}\":{n}")).collect();
+    let data = format!("{{{}}}", fields.join(","));
+    let shaping = Shaping::new(&rules, Some(ours())).unwrap();
+    assert!(shaping.apply(json(&data), data.len() + Shaping::GROWTH_BYTES_MAX).is_some());
+}
+
+#[test]
+fn no_more_is_made_of_data_than_it_may_become() {
+    let shaping = shaping(r#"{"pseudonyms":[{"field":"creator.id"}]}"#);
+    let mut walk = Walk::before(json(r#"{"creator":[{"id":[1,2,3,4,5,6,7,8]},{"id":9}],"x":1}"#));
+    let mut out = Text { text: String::new(), bytes_max: 100 };
+    shaping.write(&shaping.root, &mut walk, &mut out);
+    assert!(out.is_too_long() && out.text.len() < 100 + 2 * Pseudonyms::BYTES, "{}", out.text);
 }
 
 type Leaves = Vec<(Vec<String>, String)>;
@@ -320,8 +359,8 @@ proptest! {
     fn exactly_what_the_rules_let_through_gets_through(rules in any_rules(), data in any_data()) {
         let Ok(shaping) = Shaping::new(&rules, Some(ours())) else { return Ok(()) };
         let data = json(&data);
-        let shaped = shaping.apply(data);
-        let shaped = Json::parse(shaped.json().text().as_bytes(), Depth::DEFAULT).unwrap();
+        let shaped = shaped(&shaping, data.text());
+        let shaped = json(&shaped);
         let (mut got, mut expected) = (Leaves::new(), Leaves::new());
         leaves(shaped, &[], &mut got);
         remaining(&rules, data, &[], &mut expected);
@@ -336,7 +375,7 @@ proptest! {
     fn the_same_shape_means_the_same_bytes(a in any_rules(), b in any_rules(), data in any_data()) {
         let (Ok(a), Ok(b)) = (Shaping::new(&a, Some(ours())), Shaping::new(&b, Some(ours()))) else { return Ok(()) };
         if a.id() == b.id() {
-            prop_assert_eq!(a.apply(json(&data)), b.apply(json(&data)));
+            prop_assert_eq!(shaped(&a, &data), shaped(&b, &data));
         }
     }
 
@@ -344,8 +383,8 @@ proptest! {
     fn no_rules_panic(allow in prop::option::of(prop::collection::vec("\\PC{0,8}", 0..3)), field in "\\PC{0,8}", new_name in prop::option::of("\\PC{0,8}")) {
         let rules = ShapingRules { allow, pseudonyms: vec![PseudonymRule { field, new_name }] };
         if let Ok(shaping) = Shaping::new(&rules, Some(ours())) {
-            let shaped = shaping.apply(json(r#"{"a":[{"b":"\ud800"}],"":1}"#));
-            prop_assert!(Json::parse(shaped.json().text().as_bytes(), Depth::DEFAULT).is_ok());
+            let shaped = shaped(&shaping, r#"{"a":[{"b":"\ud800"}],"":1}"#);
+            prop_assert!(Json::parse(shaped.as_bytes(), Depth::DEFAULT).is_ok());
         }
     }
 }

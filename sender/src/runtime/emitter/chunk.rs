@@ -4,23 +4,36 @@
 use tokio::sync::oneshot;
 
 use super::super::CAPACITY;
-use super::{Accepted, EmitError};
-use crate::store::command::{Command, Emit};
+use super::{Accepted, EmitError, Known, Prepared};
+use crate::fanout::SHAPED_BYTES_MAX;
+use crate::store::command::Command;
 
 /// Chunks of one request that the store has at a time: one that it commits, and one that is ready by then.
 pub(super) const CHUNKS_MAX: usize = 2;
 
+const _: () = assert!(
+    SHAPED_BYTES_MAX <= 2 * CAPACITY.commit_bytes_max,
+    "one event may be larger than a commit, and must not be larger than two"
+);
+
 /// Events that are recorded in one commit, and their places in the request.
 #[derive(Default)]
 pub(super) struct Chunk {
-    commands: Vec<Command>,
+    pub(super) commands: Vec<Command>,
+    pub(super) known: Vec<Known>,
     pub(super) places: Vec<usize>,
     rows: usize,
     bytes: usize,
+    is_ended: bool,
 }
 
 impl Chunk {
-    pub(super) fn add(&mut self, place: usize, emit: Emit) {
+    pub(super) fn add(&mut self, place: usize, prepared: Prepared) {
+        let Prepared { emit, left_out } = prepared;
+        if !left_out.is_empty() {
+            self.end();
+        }
+        self.known.push(Known::of(&emit, left_out));
         let command = Command::Emit(emit);
         self.rows = self.rows.saturating_add(command.rows());
         self.bytes = self.bytes.saturating_add(command.bytes());
@@ -28,25 +41,19 @@ impl Chunk {
         self.places.push(place);
     }
 
+    /// The next event belongs in the next chunk. To find out that an event is too long is as much work as a chunk may be, and
+    /// counts nowhere else.
+    pub(super) fn end(&mut self) {
+        self.is_ended = true;
+    }
+
     /// Whether the next event belongs in the next chunk. One is as large as one commit, and one event more at most.
     pub(super) fn is_full(&self) -> bool {
-        self.rows >= CAPACITY.commit_rows_max || self.bytes >= CAPACITY.commit_bytes_max
+        self.is_ended || self.rows >= CAPACITY.commit_rows_max || self.bytes >= CAPACITY.commit_bytes_max
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
-    }
-
-    pub(super) fn into_commands(self) -> Vec<Command> {
-        self.commands
-    }
-
-    /// The events, as they were added.
-    pub(super) fn emits(&self) -> impl Iterator<Item = &Emit> {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Emit(emit) => Some(emit),
-            _ => None,
-        })
     }
 }
 
@@ -70,9 +77,9 @@ pub(super) enum Unrecorded {
 mod tests {
     use super::*;
     use crate::engine::{LaneId, Nanos, StoreTime};
-    use crate::store::command::{Body, Target};
+    use crate::store::command::{Body, Emit, Target};
 
-    fn emit(targets: usize, bytes: usize) -> Emit {
+    fn emit(targets: usize, bytes: usize) -> Prepared {
         let target = Target {
             lane: LaneId(1),
             body: 0,
@@ -82,7 +89,7 @@ mod tests {
             coalesce: None,
             signature: None,
         };
-        Emit {
+        let emit = Emit {
             roster: 1,
             id: "e".into(),
             id_is_new: false,
@@ -94,7 +101,8 @@ mod tests {
             atomic: false,
             withheld: false,
             outbox: None,
-        }
+        };
+        Prepared { emit, left_out: Vec::new() }
     }
 
     /// How many such events make a chunk.
@@ -103,7 +111,7 @@ mod tests {
         while !chunk.is_full() {
             chunk.add(chunk.places.len(), emit(targets, bytes));
         }
-        chunk.emits().count()
+        chunk.places.len()
     }
 
     #[test]
@@ -112,5 +120,14 @@ mod tests {
         assert_eq!(events(98, 1), 50);
         assert_eq!(events(10_000, 1), 1);
         assert_eq!(events(1, 1 << 20), 16);
+    }
+
+    #[test]
+    fn a_chunk_ends_with_an_event_that_is_too_long_for_somebody() {
+        let mut chunk = Chunk::default();
+        chunk.add(0, emit(1, 1));
+        assert!(!chunk.is_full());
+        chunk.add(1, Prepared { left_out: vec![LaneId(2)], ..emit(1, 1) });
+        assert!(chunk.is_full() && chunk.places == [0, 1]);
     }
 }

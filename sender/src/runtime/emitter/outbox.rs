@@ -6,14 +6,16 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::{Accepted, Chunk, EmitError, Emitter, Failed, Unrecorded, submit};
+use super::{
+    Accepted, Chunk, EmitError, Emitter, Failed, Prepared, Refused, RefusedList, Unrecorded, submit,
+};
 use crate::engine::LaneId;
 use crate::event::Offer;
 use crate::roster::Roster;
 use crate::store::StoreError;
-use crate::store::command::{Command, Emit, OutboxId, RejectOutbox};
+use crate::store::command::{Command, OutboxId, RejectOutbox};
 use crate::store::read::{OutboxRow, Reader};
-use crate::store::reply::{FullLane, Reply};
+use crate::store::reply::Reply;
 
 /// What became of an outbox row.
 #[derive(Clone, Debug)]
@@ -46,7 +48,7 @@ struct Asked {
 
 /// What is to be done with a row.
 enum Plan {
-    Emit(Emit, Asked),
+    Emit(Prepared, Asked),
     Reject(String),
     Leave(Outboxed),
 }
@@ -65,12 +67,12 @@ fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, 
         Err(Unrecorded::For(error)) if !error.may_pass() => return Err(error.to_string()),
         Err(Unrecorded::For(error)) => return Ok(Outboxed::Failed(error)),
     };
-    let waiting: Vec<FullLane> = full.iter().copied().filter(|full| !full.never_fits()).collect();
+    let waiting: Vec<Refused> = full.listed().iter().copied().filter(|full| !full.never_fits()).collect();
     if waiting.is_empty() && withheld.is_empty() {
         return Err(EmitError::NeverFits(full).to_string());
     }
-    let refused = waiting.iter().map(|full| full.lane).collect();
-    let error = (!waiting.is_empty()).then_some(EmitError::Full(waiting));
+    let refused = waiting.iter().map(Refused::lane).collect();
+    let error = (!waiting.is_empty()).then(|| EmitError::Full(RefusedList::new(waiting)));
     Ok(Outboxed::Waits { refused, withheld, error })
 }
 
@@ -96,8 +98,8 @@ impl Emitter {
                 && let Some((place, row)) = left.next()
             {
                 match self.plan(reader, &roster, row, wanted, &full)? {
-                    Plan::Emit(emit, of) => {
-                        chunk.add(place, emit);
+                    Plan::Emit(prepared, of) => {
+                        chunk.add(place, prepared);
                         asked.push(of);
                     }
                     Plan::Reject(why) => rejects.push((place, RejectOutbox { id: row.id, why })),
@@ -182,12 +184,16 @@ impl Emitter {
             return Ok(Plan::Leave(Outboxed::Waits { refused: Vec::new(), withheld, error: None }));
         }
         Ok(match self.prepare(roster, &offer) {
-            Ok(mut emit) => {
+            Ok(mut prepared) => {
                 let wanted: BTreeSet<LaneId> = asked.iter().copied().collect();
+                prepared.left_out.retain(|lane| wanted.contains(lane));
+                let emit = &mut prepared.emit;
                 emit.targets.retain(|target| wanted.contains(&target.lane));
-                let (is_part, outbox) = (!withheld.is_empty(), Some(row.id));
-                Plan::Emit(Emit { withheld: is_part, outbox, ..emit }, Asked { lanes: asked, withheld })
+                emit.withheld = !withheld.is_empty() || !prepared.left_out.is_empty();
+                emit.outbox = Some(row.id);
+                Plan::Emit(prepared, Asked { lanes: asked, withheld })
             }
+            Err(error) if !error.may_pass() => Plan::Reject(error.to_string()),
             Err(error) => {
                 Plan::Leave(Outboxed::Waits { refused: lanes, withheld: Vec::new(), error: Some(error) })
             }

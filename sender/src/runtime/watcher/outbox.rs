@@ -7,8 +7,11 @@
 //! What holds between two looks: each row up to `read` that is still there is for some lane of `waits`, whose place is
 //! not after it. So a lane's rows are found from its place on, and memory holds one place for each lane, however many
 //! rows wait.
+//!
+//! But for rows that come to be seen after newer ones: on a server, whoever put one in first may commit last. As long as any row
+//! waits, such are looked for beside the newest that do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -35,8 +38,12 @@ const TRIES_MAX: u32 = 12;
 const LOOKS_AFTER_FAILURE: u64 = 250;
 /// Looks, about a minute, between two complaints that rows wait.
 const LOOKS_BETWEEN_COMPLAINTS: u64 = 15_000;
+/// Looks, about a second, from one look for rows that came late to the next; and how many of those that wait are known, so that
+/// others between them are found.
+const LOOKS_BETWEEN_LATE: u64 = 250;
+const KNOWN_MAX: usize = ROWS_MAX as usize;
 /// Looks, about five minutes, after which all rows are read again: somebody may have put in one with a number that was
-/// passed already.
+/// passed already, long before all that is known.
 const LOOKS_BETWEEN_REREADS: u64 = 75_000;
 
 /// How far the outbox was read, and what waits.
@@ -53,9 +60,44 @@ pub(in crate::runtime) struct Outbox {
     /// Nothing is tried before that look.
     resume: u64,
     reread: u64,
+    late: Late,
     /// Somebody was told that rows wait, and is told again no sooner than with that look.
     told: bool,
     silent_until: u64,
+}
+
+/// Rows that come to be seen after newer ones.
+#[derive(Debug, Default)]
+struct Late {
+    /// The newest of the rows that were read and left to wait.
+    known: BTreeSet<OutboxId>,
+    /// Up to where this was looked through; nothing, where the next look begins anew.
+    looked: Option<OutboxId>,
+    /// The look with which to go on.
+    next: u64,
+}
+
+impl Late {
+    /// A row waits.
+    fn know(&mut self, row: OutboxId) {
+        self.known.insert(row);
+        if self.known.len() > KNOWN_MAX {
+            self.known.pop_first();
+        }
+    }
+
+    /// After which row to look on. As long as all that wait are known, that begins with the first there is.
+    fn after(&self) -> Option<OutboxId> {
+        let first = self.known.first().filter(|_| self.known.len() >= KNOWN_MAX);
+        self.looked.max(first.copied())
+    }
+
+    /// Which of these came late, of those up to `read`.
+    fn among(&mut self, mut rows: Vec<OutboxRow>, read: Option<OutboxId>) -> Vec<OutboxRow> {
+        self.looked = rows.last().map(|last| last.id).filter(|last| Some(*last) < read);
+        rows.retain(|row| Some(row.id) <= read && !self.known.contains(&row.id));
+        rows
+    }
 }
 
 /// Nothing more is to be done in this look.
@@ -107,8 +149,7 @@ impl Outbox {
             self.reread = look + LOOKS_BETWEEN_REREADS;
             self.read = None;
         }
-        let retried = self.try_again(reader, emitter, look)?;
-        if retried.is_ok() {
+        if self.try_again(reader, emitter, look)?.is_ok() && self.find_late(reader, emitter, look)?.is_ok() {
             // An interruption is a matter of the next look.
             let _ = self.read_on(reader, emitter, look)?;
         }
@@ -137,6 +178,24 @@ impl Outbox {
         self.read = None;
         self.waits.clear();
         self.turn = None;
+        self.late = Late::default();
+    }
+
+    /// Rows that were not there when newer ones were read.
+    fn find_late(
+        &mut self,
+        reader: &dyn Reader,
+        emitter: &Arc<Emitter>,
+        look: u64,
+    ) -> Result<Result<(), Interrupted>, StoreError> {
+        if look < self.late.next || self.read.is_none() {
+            return Ok(Ok(()));
+        }
+        self.late.next = look + LOOKS_BETWEEN_LATE;
+        let rows = reader.outbox(self.late.after(), ROWS_MAX)?;
+        let rows = self.late.among(rows, self.read);
+        let fates = emitter.emit_outbox(reader, &rows, &AllBut(&self.waits))?;
+        Ok(self.note(&rows, fates, look))
     }
 
     /// Rows that were never looked at.
@@ -229,6 +288,7 @@ impl Outbox {
                 Outboxed::Gone | Outboxed::Untried => {}
                 Outboxed::Waits { refused, withheld, error } => {
                     waits = waits.or(error);
+                    self.late.know(row.id);
                     for lane in withheld.into_iter().chain(refused) {
                         let first = self.waits.entry(lane).or_insert(row.id);
                         *first = row.id.min(*first);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, Socket};
 
@@ -33,6 +33,8 @@ pub struct Address {
     config: Arc<Config>,
     tls: Option<Tls>,
     shown: Arc<str>,
+    ready_within: Duration,
+    answer_within: Duration,
 }
 
 /// A text that names no database.
@@ -62,18 +64,33 @@ impl Address {
         }
     }
 
+    /// The same, for whoever can do without: each of the hosts may take so long for a connection, and for each answer.
+    pub(super) fn within(&self, length: Duration) -> Self {
+        let (mut config, half) = (Config::clone(&self.config), length / 2);
+        config.connect_timeout(half.min(reached_within(&config)));
+        Self { config: Arc::new(config), ready_within: half, answer_within: length, ..self.clone() }
+    }
+
     /// How long connecting may take with all that is said then, to each of the hosts.
     fn connected_within(&self) -> Duration {
-        let reached = *self.config.get_connect_timeout().unwrap_or(&CONNECT_WITHIN);
-        let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
-        reached.saturating_add(READY_WITHIN).saturating_mul(hosts)
+        let hosts = u32::try_from(count_hosts(&self.config)).unwrap_or(u32::MAX).max(1);
+        reached_within(&self.config).saturating_add(self.ready_within).saturating_mul(hosts)
     }
 
     /// How long the server may take for an answer, until it is as good as away.
-    pub(super) fn answer_within(&self) -> Duration {
-        let asked = *self.config.get_tcp_user_timeout().unwrap_or(&ANSWER_WITHIN);
-        asked.clamp(SHORTEST, LONGEST)
+    pub(super) const fn answer_within(&self) -> Duration {
+        self.answer_within
     }
+}
+
+/// How long it may take to reach one host.
+fn reached_within(config: &Config) -> Duration {
+    *config.get_connect_timeout().unwrap_or(&CONNECT_WITHIN)
+}
+
+/// How many hosts there are to choose from.
+fn count_hosts(config: &Config) -> usize {
+    config.get_hosts().len().max(config.get_hostaddrs().len())
 }
 
 async fn connect<T>(config: &Config, tls: T) -> Result<(Client, AbortHandle), tokio_postgres::Error>
@@ -97,6 +114,9 @@ impl FromStr for Address {
         if !Self::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             return Err(BadAddress("it is no address of a database".to_owned()));
         }
+        if text.contains("%00") {
+            return Err(BadAddress("it has a NUL (%00), which no server takes".to_owned()));
+        }
         let asked = Asked::of(text).map_err(BadAddress)?;
         let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
         // Whatever else the address says: never one where the other is meant.
@@ -111,9 +131,20 @@ impl FromStr for Address {
             config.tcp_user_timeout(ANSWER_WITHIN);
         }
         config.keepalives_idle(ANSWER_WITHIN);
+        if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
+            let detail = "its target_session_attrs is read-only; give it read-write, or leave it out";
+            return Err(BadAddress(detail.to_owned()));
+        }
+        if count_hosts(&config) > 1 {
+            // Else one connection may be to the server that takes writes, and another to a standby that lacks the last ones.
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        let answer_within = config.get_tcp_user_timeout().copied().unwrap_or(ANSWER_WITHIN);
+        let answer_within = answer_within.clamp(SHORTEST, LONGEST);
         let hosts: Vec<String> = config.get_hosts().iter().map(host).collect();
         let shown = format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default());
-        Ok(Self { config: Arc::new(config), tls: asked.tls, shown: shown.into() })
+        let (tls, shown, ready_within) = (asked.tls, shown.into(), READY_WITHIN);
+        Ok(Self { config: Arc::new(config), tls, shown, ready_within, answer_within })
     }
 }
 
@@ -141,5 +172,46 @@ impl fmt::Display for Address {
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(place: &str) -> Result<Address, BadAddress> {
+        format!("postgres://me:hush@{place}").parse()
+    }
+
+    /// Each connection finds its own server: a claim that a standby answered would hand out what was delivered since.
+    #[test]
+    fn of_several_hosts_the_one_that_takes_writes_is_meant() {
+        let meant = |place: &str| parse(place).unwrap().config.get_target_session_attrs();
+        for place in [
+            "a,b/hooks",
+            "a:1,b:2/hooks",
+            "a,b/hooks?target_session_attrs=any",
+            "/hooks?hostaddr=1.2.3.4,1.2.3.5",
+        ] {
+            assert_eq!(meant(place), TargetSessionAttrs::ReadWrite, "{place}");
+        }
+        assert_eq!(meant("a/hooks?target_session_attrs=read-write"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(meant("a/hooks"), TargetSessionAttrs::Any, "also a standby tells operators of itself");
+        for place in ["a,b/hooks", "a/hooks"] {
+            let told = parse(&format!("{place}?target_session_attrs=read-only")).unwrap_err().to_string();
+            assert!(told.contains("read-write") && !told.contains("hush"), "{told}");
+        }
+    }
+
+    #[test]
+    fn whoever_can_do_without_a_connection_waits_less_for_each_host() {
+        let seconds = Duration::from_secs;
+        let address = parse("a,b/hooks").unwrap();
+        assert_eq!((address.connected_within(), address.answer_within()), (seconds(20), seconds(12)));
+        let hurried = address.within(seconds(2));
+        assert_eq!((hurried.connected_within(), hurried.answer_within()), (seconds(4), seconds(2)));
+        assert_eq!(hurried.to_string(), "postgres://a,b/hooks");
+        let asked = parse("a/hooks?connect_timeout=1").unwrap().within(seconds(4));
+        assert_eq!(asked.connected_within(), seconds(3), "what was asked for is not exceeded");
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::address::Address;
-use super::claim::{Ahead, Answer, Bodies, plain};
-use super::link::{Link, Purpose};
+use super::claim::{Ahead, Answer, Bodies, lengthen, plain};
+use super::link::{Link, Purpose, SOON};
 use super::open;
 use super::queues::{Hands, Search, Signs, lock};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
@@ -19,7 +19,7 @@ use crate::store::held::InHand;
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
 
-/// For so long after a failure all claims are left to the commits, so that each but the first is answered at once.
+/// For so long after a failure all claims are left to the commits, which answer at once.
 const LEFT_ALONE: Nanos = Nanos::from_secs(5);
 /// So often a claim begins anew because a commit had a turn while it looked where to begin.
 const TRIES_MAX: u32 = 10;
@@ -32,30 +32,33 @@ pub(super) struct PostgresClaimer {
     link: Option<Link>,
     /// When to connect again after a failure.
     again: StoreTime,
+    /// The last claim has failed. How long that took is not known here, so the next one begins the pause.
+    has_failed: bool,
     hands: Arc<Mutex<Hands>>,
 }
 
 impl PostgresClaimer {
     pub(super) fn new(address: &Address, hands: Arc<Mutex<Hands>>) -> Self {
-        Self { address: address.clone(), link: None, again: StoreTime(0), hands }
+        Self { address: address.within(SOON), link: None, again: StoreTime(0), has_failed: false, hands }
     }
 }
 
 impl Claimer for PostgresClaimer {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         let known = self.link.take().filter(|link| !link.is_closed());
+        if std::mem::take(&mut self.has_failed) {
+            self.again = StoreTime(now.0.saturating_add(LEFT_ALONE.0));
+        }
         if known.is_none() && now < self.again {
             return Ok(None);
         }
         let answers = known.map_or_else(|| open::connect(&self.address, Purpose::Hot), Ok).and_then(|link| {
-            let answers = link.soon(|link| answer_all(link, &self.hands, now, claims))?;
+            let answers = answer_all(&link, &self.hands, now, claims)?;
             self.link = Some(link);
             Ok(answers)
         });
         lock(&self.hands).end_claim();
-        if answers.is_err() {
-            self.again = StoreTime(now.0.saturating_add(LEFT_ALONE.0));
-        }
+        self.has_failed = answers.is_err();
         answers
     }
 }
@@ -147,6 +150,7 @@ fn hand_out(hands: &mut Hands, answer: Answer, signs: &Signs, nobody_else: bool)
         claimed.rows.retain(|row| is_free(row.delivery));
         rows.retain(|(delivery, _)| is_free(*delivery));
     }
+    lengthen(&mut claimed, hands.grace);
     for row in &claimed.rows {
         hands.held.take_beside(lane, row.delivery, None);
     }

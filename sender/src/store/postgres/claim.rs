@@ -7,10 +7,10 @@ use tokio_postgres::Row;
 
 use super::link::Link;
 use super::queues::{Place as QueuePlace, Search, Signs};
-use super::rows::Delivery;
+use super::rows::{Delivery, delivery_columns};
 use super::values::{Count, int, size};
 use super::{Result, Stop, Work};
-use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Body, Claim, Reason};
 use crate::store::held::InHand;
 use crate::store::lane::{LaneState, OwnerId};
@@ -38,6 +38,12 @@ const EVENTS_BETWEEN: &str = events!("event BETWEEN $1 AND $2");
 
 const BODIES: &str = "SELECT body, bytes FROM bodies WHERE body = ANY($1)
     UNION ALL SELECT -event, bytes FROM events WHERE event = ANY($2) AND bytes IS NOT NULL";
+
+const SET_ASIDE: &str = concat!(
+    "UPDATE deliveries SET status = NULL, error = 'its event or its body is missing' WHERE delivery = ANY($1) RETURNING ",
+    delivery_columns!(),
+    ", false"
+);
 
 /// Bodies read so far, as many deliveries of one event share one: by their numbers; by their event's, negative, if they are kept
 /// with it.
@@ -269,8 +275,9 @@ impl Work<'_> {
         let hand = |delivery| self.held.in_hand(lane, delivery);
         let ahead = Ahead::read(self.sql, claim, from)?;
         let front = ahead.choose(claim, hand, self.now);
-        let Answer { claimed, unreadable, place, rows, .. } =
+        let Answer { mut claimed, unreadable, place, rows, .. } =
             front.answer(self.sql, &mut self.bodies, claim)?;
+        lengthen(&mut claimed, self.ledger.grace(self.now));
         self.queues.advance((lane, term), place, &signs, rows);
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {
@@ -288,18 +295,13 @@ impl Work<'_> {
             deliveries = unreadable.len(),
             "deliveries lack their event or body, and are set aside as dead letters (unreadable)"
         );
-        let update = "UPDATE deliveries SET status = NULL, error = 'its event or its body is missing'
-            WHERE delivery = ANY($1) RETURNING delivery, bytes, attempts";
-        let mut victims = Vec::with_capacity(unreadable.len());
-        for row in self.sql.query(update, &[&unreadable])? {
-            victims.push(super::room::Victim {
-                delivery: row.try_get(0)?,
-                bytes: row.try_get::<_, i64>(1)?.max(0).cast_unsigned(),
-                tried: row.try_get::<_, i64>(2)? > 0,
-            });
+        let found = self.sql.query(SET_ASIDE, &[&unreadable])?;
+        debug_assert!(found.len() == unreadable.len());
+        self.rows.add_deliveries(&found)?;
+        for row in found {
+            self.bury(lane, row.try_get(0)?, Reason::Unreadable)?;
         }
-        debug_assert!(size(victims.len()) == size(unreadable.len()));
-        self.bury(lane, &victims, Reason::Unreadable)
+        Ok(())
     }
 
     /// Whose lane it is, if this ownership is the present one.
@@ -319,14 +321,11 @@ impl Work<'_> {
     }
 }
 
-/// When the first waiting delivery of a lane is due, handed out or not.
-pub(super) fn head(
-    sql: &Link,
-    (lane, signs): (LaneId, &Signs),
-) -> std::result::Result<Option<StoreTime>, tokio_postgres::Error> {
-    let query =
-        "SELECT at FROM deliveries WHERE lane = $1 AND state = 0 AND at >= $2 ORDER BY at, delivery LIMIT 1";
-    sql.first(query, &[&lane, &signs.head])?.map(|row| row.try_get(0)).transpose()
+/// Has what is handed out live so much longer.
+pub(super) fn lengthen(claimed: &mut Claimed, grace: Nanos) {
+    for row in &mut claimed.rows {
+        row.expires = StoreTime(row.expires.0.saturating_add(grace.0));
+    }
 }
 
 /// How the queues of these lanes have changed, if all are owned under these terms, and none is removed.

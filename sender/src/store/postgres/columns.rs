@@ -3,7 +3,8 @@
 use super::ledger::{Changes, Ledger};
 use super::link::{Ask, Link};
 use super::record::{Put, Record, Records};
-use super::rows::{Delivery, NewAttempt, NewDelivery, NewEvent, Rows, next_numbers, numbers};
+use super::recorded::{NewAttempt, NewDelivery, NewEvent};
+use super::rows::{Delivery, Rows, next_numbers, numbers};
 use super::stop::Result;
 use super::table::Table;
 use super::values::{Bits, int, size};
@@ -31,6 +32,7 @@ const DELIVERED: &str = "WITH gone AS (
         RETURNING d.delivery, d.lane, d.event, d.body, d.bytes, u.attempts, u.at, d.expires, d.ttl, u.last_attempt, u.status,
             u.error, d.coalesce, d.signature)
     INSERT INTO done SELECT * FROM gone";
+const FORGOTTEN: &str = "DELETE FROM deliveries WHERE delivery = ANY($1)";
 const CHANGED_LATER: &str =
     "UPDATE done d SET at = u.at, attempts = u.attempts, last_attempt = u.last_attempt,
     status = u.status, error = u.error FROM unnest($1::settled[]) u WHERE d.delivery = u.delivery";
@@ -65,7 +67,9 @@ pub(super) fn flush_ledger(sql: &Link, ledger: &mut Ledger) -> Result<()> {
 fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> Result<()> {
     let bodies = (!rows.bodies.is_empty()).then(|| bodies(&rows.bodies));
     let events = Records::new(EVENTS, rows.events.iter().map(|event| (event, rows)).collect(), event);
-    let fresh = Records::new(DELIVERIES, rows.fresh.iter().zip(numbers).collect(), fresh);
+    let kept = rows.unwritten(rows.numbers.len() - numbers.len()).zip(numbers);
+    let kept = kept.filter(|((one, _), _)| !rows.forgotten.contains(one));
+    let fresh = Records::new(DELIVERIES, kept.map(|((_, new), number)| (new, number)).collect(), fresh);
     let (delivered, changed): (Vec<Changed<'_>>, Vec<_>) =
         rows.changed().partition(|(_, row)| row.place == Place::Delivered);
     let (later, delivered): (Vec<_>, Vec<_>) = delivered.into_iter().partition(|(_, row)| row.is_done);
@@ -83,6 +87,9 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
     asks.extend(fresh.ask());
     asks.extend(settled.iter().filter_map(Records::ask));
     asks.extend(attempts.iter().filter_map(Records::ask));
+    if !rows.deleted.is_empty() {
+        asks.push(Ask { text: FORGOTTEN, values: vec![&rows.deleted] });
+    }
     asks.extend(tables.iter().map(Table::ask));
     asks.extend(changes.state());
     if !asks.is_empty() {

@@ -37,15 +37,24 @@ const OPEN: &str = "
     FROM pg_prepared_xacts WHERE database = current_database()
     ORDER BY behind DESC NULLS LAST";
 
-/// A server's clock is no business of ours, unless it was set back.
+/// A server's clock is no business of ours, unless a commit had a later time.
 pub(in crate::store) fn examine_clock(start: Start) -> Finding {
-    match start.fault {
-        Some(Fault::Corrected(by) | Fault::Kept(by)) => Finding::off(
+    let off = |by, what| {
+        Finding::off(
             "clock",
-            format!(
-                "the server's clock is {} behind what was committed by it; what is due waits for it",
-                rough(by)
-            ),
+            format!("the server's clock is {} behind what was committed by it, {what}", rough(by)),
+        )
+    };
+    match start.fault {
+        Some(Fault::Corrected(by)) => off(
+            by,
+            "and agrees with this machine's: it was ahead for a while; who begins counts by it, and the first that does so while no node \
+             lives mends what was committed",
+        ),
+        Some(Fault::Kept(by)) => off(
+            by,
+            "and does not agree with this machine's: one of them is wrong; who begins counts by what was committed, and nothing expires \
+             before the server's clock says so",
         ),
         None => Finding::well("clock"),
     }

@@ -141,7 +141,7 @@ impl PostgresStore {
             Some(link) => link,
             None => {
                 let link = open::connect(&self.address, Purpose::Hot)?;
-                self.connected_again = Some(now);
+                self.connected = Some(now);
                 link
             }
         };

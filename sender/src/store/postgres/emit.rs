@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::rows::{Known, NewDelivery, NewEvent};
+use super::recorded::{NewDelivery, NewEvent};
+use super::rows::Known;
 use super::values::{int, size, storable};
 use super::{Result, Work};
 use crate::engine::{LaneId, Nanos, StoreTime};
@@ -155,8 +156,8 @@ impl Work<'_> {
                 bodies[target.body]
             };
             let placed = self.place(emit, target, route, (number, body), &mut emitted.shed)?;
-            known.push(Known { lane: target.lane, received: emit.received, in_part });
             if let Placed::Waiting { delivery, .. } | Placed::Overflowed { delivery } = placed {
+                known.push(Known { lane: target.lane, delivery, received: emit.received, in_part });
                 deliveries.push(delivery);
             }
             emitted.targets.push(placed);
@@ -235,24 +236,26 @@ impl Work<'_> {
     }
 
     fn coalesce(&mut self, lane: LaneId, older: &Replaced) -> Result<()> {
-        let now = self.now;
-        match self.rows.recorded(older.delivery) {
+        let (now, delivery) = (self.now, self.rows.real(older.delivery));
+        match self.rows.recorded(delivery) {
             Some(new) => {
                 new.place = Place::Coalesced;
                 new.at = now;
             }
             None => {
-                let delivery = self.rows.real(older.delivery);
-                let update = "UPDATE deliveries SET state = 3, at = $2 WHERE delivery = $1";
-                self.sql.execute(update, &[&delivery, &now])?;
+                // It was read with those alike, unless this commit has written it.
+                self.rows.delivery(self.sql, lane, delivery)?;
+                self.rows.alter(delivery, |row| {
+                    row.place = Place::Coalesced;
+                    row.at = now;
+                });
                 self.ledger.disturb(lane)?;
-                self.rows.forget_delivery(delivery);
             }
         }
         // The next one alike opens a window of its own, or takes the place of the one that is about to be recorded.
-        self.rows.close_window(lane, older.delivery);
+        self.rows.close_window(lane, delivery);
         // It falls due while the commit is on its way to the disk: nobody may be handed it then.
-        self.held.leave(lane, older.delivery);
+        self.held.leave(lane, delivery);
         self.ledger.count(lane, |counts| {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;

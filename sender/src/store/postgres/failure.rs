@@ -1,6 +1,6 @@
 //! PostgreSQL's errors, in the store's words.
 
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::Severity;
 
 use crate::store::StoreError;
 
@@ -19,30 +19,22 @@ pub(in crate::store) fn failure(doing: &'static str, error: &tokio_postgres::Err
         return if lost { StoreError::Lost { doing, detail } } else { StoreError::Broken { doing, detail } };
     };
     let detail = told.message().to_owned();
-    let code = told.code();
-    let passing = [
-        SqlState::LOCK_NOT_AVAILABLE,
-        SqlState::QUERY_CANCELED,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::T_R_SERIALIZATION_FAILURE,
-    ];
-    if passing.contains(code) {
-        return StoreError::Busy { doing, detail };
-    }
-    if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) {
-        return StoreError::ReadOnly { doing, detail };
-    }
-    match code.code().get(..2) {
-        // The connection, the server's end, too many connections.
-        Some("08" | "57") => StoreError::Lost { doing, detail },
-        Some("53") if *code == SqlState::DISK_FULL => StoreError::Full { doing, detail },
-        Some("53") => StoreError::Lost { doing, detail },
-        // The database takes no connections for now.
-        Some("55") if told.parsed_severity() == Some(Severity::Fatal) => StoreError::Lost { doing, detail },
-        Some("58") => StoreError::Io { doing, detail },
-        // The transaction was ended while it waited for us.
-        Some("25") => StoreError::Lost { doing, detail },
-        _ => StoreError::Broken { doing, detail: format!("{detail} ({})", code.code()) },
+    let is_fatal = told.parsed_severity() == Some(Severity::Fatal);
+    match told.code().code() {
+        // A lock that is not to be had in time, locks in a circle, an order that can't be kept.
+        "55P03" | "40P01" | "40001" => StoreError::Busy { doing, detail },
+        "57014" => StoreError::Cancelled { doing, detail },
+        "25006" => StoreError::TakesNoWrites { doing, detail },
+        "42501" => StoreError::Forbidden { doing, detail },
+        "53100" => StoreError::Full { doing, detail },
+        code => match code.get(..2) {
+            // The connection, the server's end, too many connections, a transaction that was ended while it waited for us.
+            Some("08" | "57" | "53" | "25") => StoreError::Lost { doing, detail },
+            // The database takes no connections for now.
+            Some("55") if is_fatal => StoreError::Lost { doing, detail },
+            Some("58") => StoreError::Io { doing, detail },
+            _ => StoreError::Broken { doing, detail: format!("{detail} ({code})") },
+        },
     }
 }
 

@@ -1,14 +1,15 @@
 //! Who owns which lane. A lease belongs to an owner, for all its lanes at once; a lane names its owner, and every change of
 //! hands makes a new term. Leases are reckoned by the database's clock.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::claim::head;
+use super::clock::server_clock;
 use super::values::{int, size};
-use super::{Result, Work, nodes};
+use super::{PostgresStore, Result, SPARED, Work, nodes};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::store::Command;
 use crate::store::command::{Acquire, Persist, Renew, Which};
-use crate::store::ended::{ENDS_MAX, MARGIN, runs};
+use crate::store::ended::{ENDS_MAX, MARGIN, RUNS_MAX};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Ended, Handover, Record, Refusal, Renewed, Reply, TakenLane};
 
@@ -18,6 +19,35 @@ const WITH_WORK: &str =
     ORDER BY lane LIMIT $3";
 const ALL: &str =
     "SELECT lane FROM lanes WHERE state <> 3 AND (owner IS NULL OR owner <> ALL($1)) ORDER BY lane LIMIT $2";
+
+const HEADS: &str = "SELECT u.lane, d.at FROM unnest($1::int8[], $2::int8[]) u (lane, head)
+    CROSS JOIN LATERAL (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 AND d.at >= u.head
+        ORDER BY d.at, d.delivery LIMIT 1) d";
+const RECORDS: &str = "SELECT l.lane, l.record, l.record_at FROM unnest($1::int8[]) u (lane)
+    CROSS JOIN LATERAL (SELECT lane, record, record_at FROM lanes l WHERE l.lane = u.lane AND l.record IS NOT NULL
+        ORDER BY l.era DESC LIMIT 1) l";
+
+/// The last attempts of lanes that ended since a moment of each, in as many runs at most, each with its last end
+/// ([`crate::store::ended::runs`]): a lane may have had a million.
+const ENDED: &str = "SELECT lane, max(ended), count(*) FROM (
+        SELECT lane, ended, (row_number() OVER (PARTITION BY lane ORDER BY ended) - 1)
+            / ((count(*) OVER (PARTITION BY lane) + $4 - 1) / $4) AS run
+        FROM (SELECT u.lane, a.ended FROM unnest($1::int8[], $2::int8[]) u (lane, since)
+            CROSS JOIN LATERAL (SELECT a.at + a.latency AS ended FROM attempts a
+                WHERE a.capped AND a.lane = u.lane AND a.at >= u.since AND a.outcome <> 2
+                ORDER BY a.at DESC LIMIT $3) a) e) r
+    GROUP BY lane, run ORDER BY lane, run";
+/// Of so many lanes it is asked at once: each may take a while, and the server works on no statement for long.
+const CAPPED_AT_ONCE: usize = 100;
+
+/// Deletes owners of whom nothing is left, and whose leases are over by that moment, or by the server's clock if none is given.
+const FORGET_OWNERS: &str = concat!(
+    "WITH over AS (SELECT owner FROM owners o WHERE until <= coalesce($1, ",
+    server_clock!(),
+    ") AND NOT EXISTS (SELECT 1 FROM lanes l WHERE l.owner = o.owner) ORDER BY owner FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM owners o USING over WHERE o.owner = over.owner RETURNING o.owner)
+    DELETE FROM nodes n USING gone WHERE n.owner = gone.owner"
+);
 
 /// Whether a lane may be the owner's who asks for lanes.
 fn belongs(acquire: &Acquire, lane: LaneId) -> bool {
@@ -32,14 +62,13 @@ impl Work<'_> {
         if lanes.is_empty() {
             return Ok(Reply::Acquired(Vec::new()));
         }
-        let mut taken = Vec::with_capacity(lanes.len());
+        let mut free = Vec::with_capacity(lanes.len());
         for lane in lanes {
-            if self.is_free(acquire.owner, lane)?
-                && let Some(one) = self.take(acquire.owner, lane)?
-            {
-                taken.push(one);
+            if self.is_free(acquire.owner, lane)? {
+                free.push(lane);
             }
         }
+        let taken = self.take(acquire.owner, &free)?;
         self.extend(acquire.owner, acquire.lease)?;
         Ok(Reply::Acquired(taken))
     }
@@ -91,57 +120,74 @@ impl Work<'_> {
         })
     }
 
-    fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<TakenLane>> {
-        let Some(lane) = self.ledger.lane(id)? else { return Ok(None) };
-        let (from, term, state, capped) = (lane.owner, Term(lane.term.0 + 1), lane.state, lane.capped);
-        let next = head(self.sql, (id, &lane.signs))?;
-        // Written by now, even if it was persisted in this commit.
-        let record = self.record_of(id)?;
-        let handover = match (from, record) {
-            (None, Some(record)) => Handover::Clean(record),
-            (None, None) => Handover::Fresh,
-            (Some(from), record) => self.seizure(from, id, record, capped)?,
-        };
-        self.ledger.amend(id, |lane| {
-            lane.owner = Some(owner);
-            lane.term = term;
-        })?;
-        self.held.begin(id, owner, term);
-        Ok(Some(TakenLane { lane: id, term, state, handover, next }))
+    /// Makes lanes that are free an owner's.
+    fn take(&mut self, owner: OwnerId, lanes: &[LaneId]) -> Result<Vec<TakenLane>> {
+        let heads = self.heads(lanes)?;
+        // Written by now, even what was persisted in this commit.
+        let mut records = self.records(lanes)?;
+        let mut ended = self.ended_since(&records)?;
+        let mut taken = Vec::with_capacity(lanes.len());
+        for id in lanes {
+            let Some(lane) = self.ledger.lane(*id)? else { continue };
+            let (from, term, state) = (lane.owner, Term(lane.term.0 + 1), lane.state);
+            let handover = match (from, records.remove(id)) {
+                (None, Some(record)) => Handover::Clean(record),
+                (None, None) => Handover::Fresh,
+                (Some(from), record) => {
+                    // It is noted, so that the robbed learns of it.
+                    self.ledger.amend_owner(from, |lease| lease.taken += 1)?;
+                    Handover::Seized {
+                        from,
+                        record,
+                        at: self.now,
+                        ended: ended.remove(id).unwrap_or_default(),
+                    }
+                }
+            };
+            self.ledger.amend(*id, |lane| {
+                lane.owner = Some(owner);
+                lane.term = term;
+            })?;
+            self.held.begin(*id, owner, term);
+            taken.push(TakenLane { lane: *id, term, state, handover, next: heads.get(id).copied() });
+        }
+        Ok(taken)
     }
 
-    fn seizure(
-        &mut self,
-        from: OwnerId,
-        lane: LaneId,
-        record: Option<Record>,
-        capped: bool,
-    ) -> Result<Handover> {
-        let ended = match &record {
-            Some(record) if capped => self.ended_since(lane, record.at)?,
-            _ => Vec::new(),
-        };
-        // It is noted, so that the robbed learns of it.
-        self.ledger.amend_owner(from, |lease| lease.taken += 1)?;
-        Ok(Handover::Seized { from, record, at: self.now, ended })
+    /// When the first waiting delivery of each lane is due, handed out or not, where anything waits.
+    fn heads(&self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, StoreTime>> {
+        let from = lanes.iter().map(|lane| self.ledger.head(*lane)).collect::<Result<Vec<_>>>()?;
+        let found = self.sql.query(HEADS, &[&lanes, &from])?;
+        found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
-    /// What ended on a lane since a moment, and up to [`MARGIN`] before.
-    fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
-        let since = StoreTime(record_at.0.saturating_sub(MARGIN.0));
-        let query =
-            "SELECT at + latency FROM attempts WHERE capped AND lane = $1 AND at >= $2 AND outcome <> 2
-            ORDER BY at DESC LIMIT $3";
-        let found = self.sql.query(query, &[&lane, &since, &i64::from(ENDS_MAX)])?;
-        let ends =
-            found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<StoreTime>, _>>()?;
-        Ok(runs(ends, self.now))
+    fn records(&self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Record>> {
+        let mut records = BTreeMap::new();
+        for row in self.sql.query(RECORDS, &[&lanes])? {
+            let record = Record { bytes: row.try_get::<_, &[u8]>(1)?.into(), at: row.try_get(2)? };
+            records.insert(row.try_get(0)?, record);
+        }
+        Ok(records)
     }
 
-    fn record_of(&self, lane: LaneId) -> Result<Option<Record>> {
-        let query = "SELECT record, record_at FROM lanes WHERE lane = $1 AND record IS NOT NULL ORDER BY era DESC LIMIT 1";
-        let Some(row) = self.sql.first(query, &[&lane])? else { return Ok(None) };
-        Ok(Some(Record { bytes: row.try_get::<_, &[u8]>(0)?.into(), at: row.try_get(1)? }))
+    /// What ended on each lane that is seized and has window caps, since its record was written, and up to [`MARGIN`] before.
+    fn ended_since(&self, records: &BTreeMap<LaneId, Record>) -> Result<BTreeMap<LaneId, Vec<Ended>>> {
+        let mut capped = Vec::new();
+        for (lane, record) in records {
+            if self.ledger.lane(*lane)?.is_some_and(|lane| lane.capped && lane.owner.is_some()) {
+                capped.push((*lane, StoreTime(record.at.0.saturating_sub(MARGIN.0))));
+            }
+        }
+        let mut ended: BTreeMap<LaneId, Vec<Ended>> = BTreeMap::new();
+        for capped in capped.chunks(CAPPED_AT_ONCE) {
+            let (lanes, since): (Vec<LaneId>, Vec<StoreTime>) = capped.iter().copied().unzip();
+            for row in self.sql.query(ENDED, &[&lanes, &since, &i64::from(ENDS_MAX), &int(size(RUNS_MAX))])? {
+                let at = row.try_get::<_, StoreTime>(1)?.min(self.now);
+                let count = u32::try_from(row.try_get::<_, i64>(2)?).unwrap_or(u32::MAX);
+                ended.entry(row.try_get(0)?).or_default().push(Ended { at, count });
+            }
+        }
+        Ok(ended)
     }
 
     /// Extends the lease of an owner: the number of lanes taken from it, unless it was not known at all.
@@ -217,30 +263,26 @@ impl Work<'_> {
         }
         Ok(Reply::Done)
     }
+}
 
-    /// Forgets owners whose leases have ended and who own nothing, and that they were nodes.
-    pub(super) fn forget_owners(&mut self) -> Result<()> {
-        let ended = self.ledger.leases_over();
-        let over: BTreeSet<OwnerId> = self
-            .ledger
-            .owners()?
-            .iter()
-            .filter(|(_, lease)| lease.until <= ended)
-            .map(|(owner, _)| *owner)
-            .collect();
-        if over.is_empty() {
-            return Ok(());
+impl PostgresStore {
+    /// Whether nobody's lanes are taken because a lease is over.
+    pub(super) fn spares(&self, now: StoreTime) -> bool {
+        self.connected.is_some_and(|since| now.0 < since.0.saturating_add(SPARED.0))
+    }
+
+    /// After a sweep, forgets owners whose leases are over and who own nothing, and that they were nodes. It is done by itself, and passes
+    /// over who is locked: all others need the locks of leases to renew theirs.
+    pub(super) fn forget_owners_after(&self, now: StoreTime, commands: &[Command]) {
+        let sweeps = commands.iter().any(|command| matches!(command, Command::Sweep(_)));
+        let Some(sql) = self.link.as_ref().filter(|_| sweeps) else { return };
+        let over = match (self.spares(now), self.by_server_clock) {
+            (true, _) => Some(StoreTime(0)),
+            (false, true) => None,
+            (false, false) => Some(now),
+        };
+        if let Err(error) = sql.execute(FORGET_OWNERS, &[&over]) {
+            tracing::debug!(%error, "owners whose leases are over were not forgotten; the next sweep does it");
         }
-        let over: Vec<OwnerId> = over.into_iter().collect();
-        let delete = "DELETE FROM owners o WHERE owner = ANY($1) AND until <= $2
-            AND NOT EXISTS (SELECT 1 FROM lanes l WHERE l.owner = o.owner) RETURNING owner";
-        let mut gone: Vec<OwnerId> = Vec::new();
-        for row in self.sql.delete(delete, &[&over, &int(ended.0)])? {
-            gone.push(row.try_get(0)?);
-        }
-        for owner in &gone {
-            self.ledger.owners()?.remove(owner);
-        }
-        self.forget_nodes(&gone)
     }
 }

@@ -70,7 +70,10 @@ pub(super) struct Ledger {
     /// The same before this commit.
     before: Counts,
     marked_minute: Option<u64>,
-    server_clock: StoreTime,
+    /// The server's clock as the commit began.
+    pub(super) server_clock: StoreTime,
+    /// Leases are reckoned by it.
+    pub(super) by_server_clock: bool,
     /// Leases that are over by the clock hold all the same.
     spares: bool,
 }
@@ -132,6 +135,7 @@ impl Ledger {
             before: totals,
             marked_minute: sums.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0),
             server_clock: sums.try_get(12)?,
+            by_server_clock: false,
             spares: false,
         })
     }
@@ -149,6 +153,11 @@ impl Ledger {
         } else {
             Err(Stop::Unlocked(Wanted { lanes: missing, ..Wanted::default() }))
         }
+    }
+
+    /// The lanes that are locked.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
+        self.lanes.iter().filter_map(|(id, lane)| Some((*id, lane.as_ref()?)))
     }
 
     /// How many lanes are locked.
@@ -187,11 +196,6 @@ impl Ledger {
                 lane.signs.are_seen(head);
             }
         }
-    }
-
-    /// From here on leases are reckoned by the server's clock.
-    pub(super) const fn count_by_server(&mut self) {
-        self.clock = self.server_clock;
     }
 
     pub(super) const fn totals(&self) -> &Counts {

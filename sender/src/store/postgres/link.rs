@@ -65,7 +65,7 @@ const PLANNED_FOR: u64 = 1_000;
 
 /// How long the server may take for what it has at hand, without a lock. A connection that alone falls silent is given up after that,
 /// well within a lease.
-const SOON: Duration = Duration::from_secs(2);
+pub(super) const SOON: Duration = Duration::from_secs(2);
 
 /// A connection.
 #[derive(Debug)]

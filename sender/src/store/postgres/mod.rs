@@ -1,9 +1,10 @@
 //! The store in a PostgreSQL database, which several nodes share.
 //!
-//! A commit is one transaction in three journeys to the server: it locks the lanes that it is about, and reads all that its
-//! commands name; then it takes the numbers for what it records; then it writes and commits. In between everything happens in
-//! memory, so that a commit costs the same few statements however many deliveries it moves. What is seldom asked for asks
-//! the database while it goes along.
+//! A commit is one transaction in four journeys to the server, or three where it records nothing: it locks the lanes that it is
+//! about, and reads all that its commands name; then it takes the numbers for what it records; then it writes; then it commits. In
+//! between everything happens in memory, so that a commit costs the same few statements however many deliveries it moves. Where it
+//! finds that it gives some up, or keeps too many dead letters, it reads the next of all lanes concerned, each time more. What is
+//! seldom asked for asks the database while it goes along.
 //!
 //! What makes it right with several nodes at once:
 //!
@@ -17,8 +18,8 @@
 //! - Leases are reckoned by the database's clock.
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
-//! What each file does: `address` and `link` (a connection), `open` (schema), `writer` (who counts), `wanted` and `ledger` (what is locked), `named` and
-//! `rows` (what is read), `queues` and `signs` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
+//! What each file does: `address` and `link` (a connection), `open` (schema), `writer` (who counts), `wanted` and `ledger` (what is locked), `named`,
+//! `rows` and `oldest` (what is read), `queues` and `signs` (what is known without reading), `recorded`, `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,6 +39,7 @@ mod beside;
 mod changes;
 mod claim;
 mod clock;
+mod close;
 mod columns;
 mod dead;
 mod doctor;
@@ -51,6 +53,7 @@ mod link;
 mod liveness;
 mod named;
 mod nodes;
+mod oldest;
 mod open;
 mod options;
 mod parts;
@@ -58,6 +61,7 @@ mod purge;
 mod queues;
 mod reader;
 mod record;
+mod recorded;
 mod room;
 mod rows;
 mod settle;
@@ -86,8 +90,8 @@ use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
 use writer::Writer;
 
-/// For so long after the connection was lost and made again, nobody's lanes are taken because a lease is over: if it was the server
-/// that was away, nobody could renew one, and whoever connects a moment later still has settlements to write.
+/// For so long after a process began, or its connection was made again, nobody's lanes are taken because a lease is over: if it was the
+/// server that was away, nobody could renew one, and whoever connects a moment later still has settlements to write.
 const SPARED: Nanos = Nanos::from_secs(3);
 
 /// So often a commit begins anew with more locked. Each time it has all that it was found to need before.
@@ -109,8 +113,8 @@ pub struct PostgresStore {
     noted: Noted,
     gathered: Gathered,
     written: Written,
-    /// When the connection was made again, if it was ever lost.
-    connected_again: Option<StoreTime>,
+    /// When this process began to count the time, or the connection was made again.
+    connected: Option<StoreTime>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
     by_server_clock: bool,
 }
@@ -150,7 +154,7 @@ impl PostgresStore {
             noted: Noted::default(),
             gathered: Gathered::default(),
             written: Written::default(),
-            connected_again: None,
+            connected: None,
             by_server_clock: false,
         })
     }
@@ -232,11 +236,12 @@ impl PostgresStore {
         if self.by_server_clock {
             ledger.count_by_server();
         }
-        if self.connected_again.is_some_and(|since| now.0 < since.0.saturating_add(SPARED.0)) {
+        if self.spares(now) {
             ledger.spare();
         }
         // Not locked any more while the commit is written: others may claim meanwhile.
         let mut hands = lock(&self.hands);
+        hands.grace = ledger.grace(now);
         let Hands { held, queues, .. } = hands.turn();
         if !commands.iter().all(Command::is_frequent) {
             self.commits.note_leases(commands);
@@ -246,6 +251,7 @@ impl PostgresStore {
         let mut work = Work {
             sql,
             now,
+            run: &[],
             limits: &self.limits,
             ledger,
             held,
@@ -336,7 +342,10 @@ impl Store for PostgresStore {
             return Ok(replies);
         }
         match self.transact(now, commands) {
-            Ok(done) => Ok(self.keep(done)),
+            Ok(done) => {
+                self.forget_owners_after(now, commands);
+                Ok(self.keep(done))
+            }
             Err(error) => {
                 if matches!(error, StoreError::Lost { .. }) {
                     self.link = None;
@@ -347,16 +356,7 @@ impl Store for PostgresStore {
     }
 
     fn close(&mut self) -> std::result::Result<(), StoreError> {
-        let doing = "write the latencies";
-        let mut gathered = std::mem::take(&mut self.gathered);
-        let sql = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
-        let retired = if self.writer.is_new() { vec![self.writer.0] } else { Vec::new() };
-        // One after the other: sweeps lock the same rows the other way round.
-        sql.batch("BEGIN")
-            .and_then(|()| latencies::flush_all(sql, &mut gathered))
-            .and_then(|()| sql.batch("COMMIT"))
-            .and_then(|()| sql.execute(sweep::RETIRE, &[&retired, &i64::MAX]))
-            .map_or_else(|error| Err(failure(doing, &error)), |_| Ok(()))
+        Self::close(self)
     }
 
     fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
@@ -380,6 +380,8 @@ impl Store for PostgresStore {
 struct Work<'a> {
     sql: &'a Link,
     now: StoreTime,
+    /// The commands that are carried out together.
+    run: &'a [Command],
     limits: &'a Limits,
     ledger: Ledger,
     held: &'a mut Held,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio_postgres::{Error, Row};
 
+use super::clock::server_clock;
 use super::link::Link;
 use super::values::Count;
 use super::{Result, Work};
@@ -17,9 +18,12 @@ use crate::store::reply::{Refusal, Reply};
 /// What is announced comes first, in the order in which [`announcement`] reads it.
 const ONE: &str = "SELECT name, version, protocol, address, unable, draining FROM nodes WHERE owner = $1";
 /// One row without an owner, where there is no node.
-const ALL: &str = "SELECT n.name, n.version, n.protocol, n.address, n.unable, n.draining, n.owner, n.since,
-    coalesce(o.until, 0), s.nodes, (SELECT max(clock) FROM newest_totals)
-    FROM state s LEFT JOIN nodes n ON true LEFT JOIN owners o ON o.owner = n.owner";
+const ALL: &str = concat!(
+    "SELECT n.name, n.version, n.protocol, n.address, n.unable, n.draining, n.owner, n.since, coalesce(o.until, 0), s.nodes,
+     (SELECT max(clock) FROM newest_totals), ",
+    server_clock!(),
+    " FROM state s LEFT JOIN nodes n ON true LEFT JOIN owners o ON o.owner = n.owner"
+);
 const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, protocol = $4, address = $5, unable = $6,
     since = CASE WHEN $9 THEN nodes.since ELSE $8 END";
@@ -66,12 +70,6 @@ impl Work<'_> {
         }
         Ok(Reply::Done)
     }
-
-    /// Forgets nodes whose owners are forgotten.
-    pub(super) fn forget_nodes(&self, gone: &[OwnerId]) -> Result<()> {
-        self.sql.execute("DELETE FROM nodes WHERE owner = ANY($1)", &[&gone])?;
-        Ok(())
-    }
 }
 
 /// All nodes, at the time of the last commit, or of the one under way if that is later.
@@ -80,6 +78,7 @@ pub(super) fn nodes(sql: &Link, now: StoreTime) -> std::result::Result<Nodes, Er
     for row in sql.query(ALL, &[])? {
         nodes.changes = row.try_get::<_, Count>(9)?.0;
         nodes.at = nodes.at.max(row.try_get::<_, Option<_>>(10)?.unwrap_or_default());
+        nodes.server_clock = Some(row.try_get(11)?);
         if let Some(owner) = row.try_get(6)? {
             let (announced, since, until) = (announcement(&row)?, row.try_get(7)?, row.try_get(8)?);
             nodes.all.push(Node { owner, announced, since, until });

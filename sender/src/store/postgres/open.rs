@@ -45,7 +45,7 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
     let link = connect(address, Purpose::Hot)?;
     if recognise(&link, address)? < known() {
         if !options.create {
-            return Err(foreign(address, "there are no tables of ours in it"));
+            return Err(foreign(address, "there are no tables of ours in it; choose another database"));
         }
         migrate(&link, address, options.identity)?;
         recognise(&link, address)?;

@@ -42,14 +42,16 @@ impl Work<'_> {
         let share = (purge.max / 3).max(1);
         let mut purged = Purged::default();
         let after = self.noted.places.letter.unwrap_or(DeliveryId(0));
-        let (dead, letter) = self.forget_old(purge.dead_before, after, share)?;
+        let (dead, letter) = self.forget_old(self.surely_before(purge.dead_before), after, share)?;
         purged.dead = dead;
         self.noted.places.letter = letter;
-        let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
-        let (attempts, more_attempts) = self.delete_attempts(purge.attempts_before, share)?;
+        let settled_before = self.surely_before(purge.settled_before);
+        let more_events = self.purge_events(settled_before, share, &mut purged)?;
+        let (attempts, more_attempts) =
+            self.delete_attempts(self.surely_before(purge.attempts_before), share)?;
         purged.attempts = attempts;
-        self.delete_removed(purge.settled_before)?;
-        latencies::forget_old(self.sql, self.now, share)?;
+        self.delete_removed(settled_before)?;
+        latencies::forget_old(self.sql, self.surely_before(self.now), share)?;
         purged.more = self.noted.places.letter.is_some() || more_events || more_attempts;
         Ok(Reply::Purged(purged))
     }
@@ -125,7 +127,8 @@ impl Work<'_> {
     /// were deleted, and whether there may be more to look at.
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
         let (at, delivery) = self.noted.places.attempt.unwrap_or((-1, -1));
-        let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
+        let now = self.surely_before(self.now);
+        let longest = StoreTime(now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
         let found =
             self.sql.query(ATTEMPTS, &[&before, &i64::from(max), &longest, &MARGIN, &at, &delivery])?;
         let (mut ats, mut deliveries): (Vec<i64>, Vec<i64>) = Default::default();

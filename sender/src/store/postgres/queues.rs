@@ -15,7 +15,7 @@ use tokio_postgres::{Error, Row};
 
 use super::rows::Delivery;
 use super::values::Count;
-use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::held::{Held, InHand};
 
 /// A place in a queue: when a delivery is due, and its number.
@@ -75,6 +75,8 @@ impl Signs {
 pub(super) struct Hands {
     pub(super) held: Held,
     pub(super) queues: Queues,
+    /// So much longer lives what is handed out: see [`super::ledger::Ledger::grace`].
+    pub(super) grace: Nanos,
     /// Grows whenever a commit has looked at this, or changed it.
     turns: u64,
     /// What commits have moved that ended since the claim under way began; nothing, if none is.

@@ -243,15 +243,8 @@ impl Reader for PostgresReader {
         self.ask("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
-    fn look_at_clock(&self, _: Beginning<'_>) -> Result<Start, StoreError> {
-        self.ask("read the time of the store", |sql| {
-            let row = sql.first(clock::BOTH, &[])?;
-            let (clock, latest) = match row {
-                Some(row) => (row.try_get(0)?, row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default()),
-                None => Default::default(),
-            };
-            Ok(clock::start(clock, latest))
-        })
+    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+        self.ask("read the time of the store", |sql| clock::look(sql, beginning))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

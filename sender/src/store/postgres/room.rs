@@ -1,14 +1,29 @@
 //! Who has room, and who makes some ([`Bounded`]), by PostgreSQL's rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::values::{Count, int, size};
+use super::ledger::Lane;
+use super::oldest::{BLOCK, Of};
+use super::queues::Search;
+use super::rows::{Delivery, Rows, delivery_columns};
+use super::values::{int, size};
 use super::{Result, Stop, Work, columns};
-use crate::engine::{DeliveryId, LaneId};
-use crate::store::command::{Reason, Shed};
-use crate::store::lane::{Bounds, Counts, Limits};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::store::Command;
+use crate::store::command::{Fate, Reason, Shed};
+use crate::store::lane::{Bounds, Counts, Limits, WhenFull};
+use crate::store::read::Place;
 use crate::store::reply::{Refusal, Reply};
 use crate::store::room::{Bounded, Room};
+
+/// What waits on lanes after a place of each, the longest due first.
+const WAITING: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    ", false FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[]) u (in_lane, after, after_delivery, most)
+    CROSS JOIN LATERAL (SELECT * FROM deliveries d WHERE d.lane = u.in_lane AND d.state = 0
+        AND (d.at, d.delivery) > (u.after, u.after_delivery) ORDER BY d.at, d.delivery LIMIT u.most) d"
+);
 
 impl Bounded for Work<'_> {
     type Error = Stop;
@@ -31,20 +46,14 @@ impl Bounded for Work<'_> {
 
     fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64> {
         self.ledger.need([lane])?;
-        self.flush()?;
-        let (held, head) = (self.held.rows(lane), self.ledger.head(lane)?);
-        let query = "SELECT delivery, bytes, attempts FROM deliveries WHERE lane = $1 AND state = 0
-            AND at >= $4 AND delivery <> ALL($3) ORDER BY at, delivery LIMIT $2";
-        let mut victims = Vec::new();
-        for row in self.sql.query(query, &[&lane, &i64::from(max), &held, &head])? {
-            victims.push(Victim {
-                delivery: row.try_get(0)?,
-                bytes: row.try_get::<_, Count>(1)?.0,
-                tried: row.try_get::<_, i64>(2)? > 0,
-            });
+        let mut rows = 0;
+        while rows < max
+            && let Some(delivery) = self.longest_due(lane, max - rows)?
+        {
+            self.bury(lane, delivery, reason)?;
+            rows += 1;
         }
-        self.bury(lane, &victims, reason)?;
-        Ok(size(victims.len()))
+        Ok(u64::from(rows))
     }
 
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
@@ -69,12 +78,164 @@ impl Work<'_> {
         let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
         Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
     }
+
+    /// Takes what has been due longest of a lane and is not handed out, to be given up. So many are wanted.
+    fn longest_due(&mut self, lane: LaneId, wanted: u32) -> Result<Option<DeliveryId>> {
+        let of = Of::Waiting(lane);
+        loop {
+            if let Some(((at, delivery), _)) = self.rows.oldest.take(of) {
+                if !self.held.has(lane, delivery) && self.rows.waits_until(delivery) == Some(at) {
+                    return Ok(Some(delivery));
+                }
+            } else if self.rows.oldest.knows_all(of) {
+                return Ok(None);
+            } else {
+                let mut likely = self.full_lanes();
+                let of_lane = likely.entry(lane).or_insert(BLOCK);
+                *of_lane = u64::from(wanted).max(*of_lane);
+                self.read_waiting(&likely)?;
+            }
+        }
+    }
+
+    /// Reads what waits on lanes, and is next to be given up, of which so many are likely to be wanted.
+    pub(super) fn read_waiting(&mut self, likely: &BTreeMap<LaneId, u64>) -> Result<()> {
+        let mut asked = Vec::with_capacity(likely.len());
+        for (lane, likely) in likely {
+            let (of, Search { place, handed_out }) = (Of::Waiting(*lane), self.not_handed_out(*lane)?);
+            let after = place.max(self.rows.oldest.read_to(of));
+            asked.push((*lane, after, self.rows.oldest.block(of, *likely) + size(handed_out)));
+        }
+        let lanes: Vec<LaneId> = asked.iter().map(|(lane, ..)| *lane).collect();
+        let after: Vec<StoreTime> = asked.iter().map(|(_, (at, _), _)| *at).collect();
+        let after_delivery: Vec<DeliveryId> = asked.iter().map(|(_, (_, delivery), _)| *delivery).collect();
+        let most: Vec<i64> = asked.iter().map(|(.., most)| int(*most)).collect();
+        let mut found: BTreeMap<LaneId, Vec<_>> = BTreeMap::new();
+        for row in self.sql.query(WAITING, &[&lanes, &after, &after_delivery, &most])? {
+            let (delivery, row) = Delivery::read(&row)?;
+            found.entry(row.lane).or_default().push(((row.at, delivery), row.lane));
+            self.rows.add_found(delivery, row);
+        }
+        for (lane, after, most) in asked {
+            let found = found.remove(&lane).unwrap_or_default();
+            self.rows.oldest.add(Of::Waiting(lane), after, &found, most);
+        }
+        self.rows.note_all();
+        Ok(())
+    }
+
+    /// Where to look on a lane for what waits and is not handed out, and how many that are handed out may come after that.
+    fn not_handed_out(&mut self, lane: LaneId) -> Result<Search> {
+        let handed_out = self.held.count(lane);
+        let found = self.ledger.lane(lane)?.map(|found| (found.term, found.signs));
+        match found.filter(|(term, _)| self.held.holds(lane, *term)) {
+            Some((term, signs)) => {
+                // What this commit has done to the queue so far counts as well.
+                self.queues.look(lane, term, &signs);
+                Ok(self.queues.from(lane, term, handed_out))
+            }
+            None => Ok(Search { place: (self.ledger.head(lane)?, DeliveryId(0)), handed_out }),
+        }
+    }
+
+    /// The lanes that are likely to make room for what this run of commands brings them, of those of which nothing was read: and how
+    /// many deliveries each gives up.
+    fn full_lanes(&self) -> BTreeMap<LaneId, u64> {
+        let unread = |(lane, _): &(LaneId, u64)| !self.rows.oldest.knows(Of::Waiting(*lane));
+        let sheds = |(lane, coming): (LaneId, Coming)| {
+            let found = self.ledger.lane(lane).ok().flatten()?;
+            Some((lane, coming.sheds(found)))
+        };
+        let likely = Coming::of(self.run).into_iter().filter_map(sheds);
+        likely.filter(|(_, rows)| *rows > 0).filter(unread).collect()
+    }
 }
 
-/// A waiting delivery that is to be given up.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Victim {
-    pub(super) delivery: DeliveryId,
-    pub(super) bytes: u64,
-    pub(super) tried: bool,
+/// What commands that are carried out together bring a lane, at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Coming {
+    rows: u64,
+    bytes: u64,
+    /// Deliveries that died.
+    dying: u64,
+}
+
+impl Coming {
+    pub(super) fn of(run: &[Command]) -> BTreeMap<LaneId, Self> {
+        let mut lanes: BTreeMap<LaneId, Self> = BTreeMap::new();
+        for command in run {
+            match command {
+                Command::Emit(emit) => {
+                    for target in &emit.targets {
+                        let coming = lanes.entry(target.lane).or_default();
+                        coming.rows += 1;
+                        coming.bytes += emit.bodies.get(target.body).map_or(0, |body| size(body.bytes.len()));
+                    }
+                }
+                Command::Settle(settlements) => {
+                    let dead = settlements.iter().filter(|one| matches!(one.fate, Fate::Dead(_)));
+                    dead.for_each(|one| lanes.entry(one.lane).or_default().dying += 1);
+                }
+                _ => {}
+            }
+        }
+        lanes
+    }
+
+    /// How many deliveries of a lane are likely to make room for it. Bodies are taken to be of one length.
+    fn sheds(&self, lane: &Lane) -> u64 {
+        let (Bounds { rows_max, bytes_max, when_full }, counts) = (lane.bounds, &lane.counts);
+        let rows = counts.waiting.saturating_add(self.rows).saturating_sub(rows_max);
+        if when_full == WhenFull::Refuse {
+            0
+        } else if counts.waiting_bytes.saturating_add(self.bytes) > bytes_max {
+            self.rows
+        } else {
+            rows.min(self.rows)
+        }
+    }
+
+    /// How many deliveries of a lane are likely to become dead letters.
+    pub(super) fn buries(&self, lane: &Lane) -> u64 {
+        self.dying + self.sheds(lane)
+    }
+}
+
+impl Rows {
+    /// A delivery was found, as the database has it: what this commit has made of it stands.
+    fn add_found(&mut self, delivery: DeliveryId, found: Delivery) {
+        if !self.forgotten.contains(&delivery) {
+            self.deliveries.entry(delivery).or_default().get_or_insert(found);
+        }
+    }
+
+    /// A delivery that is not handed out any more may be the oldest that waits.
+    pub(super) fn note(&mut self, delivery: DeliveryId) {
+        if let Some(Some(found)) = self.deliveries.get(&delivery) {
+            self.oldest.note(found.lane, found.place, (found.at, delivery));
+        }
+    }
+
+    /// All that this commit has read or recorded may be among the oldest.
+    pub(super) fn note_all(&mut self) {
+        let mut oldest = std::mem::take(&mut self.oldest);
+        for (delivery, new) in self.unwritten(self.numbers.len()) {
+            oldest.note(new.lane, new.place, (new.at, delivery));
+        }
+        for (delivery, found) in &self.deliveries {
+            if let Some(found) = found {
+                oldest.note(found.lane, found.place, (found.at, *delivery));
+            }
+        }
+        self.oldest = oldest;
+    }
+
+    /// When a delivery is due that waits; nothing, if it does not, or is not known.
+    fn waits_until(&mut self, delivery: DeliveryId) -> Option<StoreTime> {
+        let (place, at) = match self.recorded(delivery) {
+            Some(new) => (new.place, new.at),
+            None => self.deliveries.get(&delivery)?.as_ref().map(|row| (row.place, row.at))?,
+        };
+        (place == Place::Waiting).then_some(at)
+    }
 }

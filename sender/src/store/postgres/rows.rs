@@ -10,10 +10,12 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 
 use super::link::Link;
+use super::oldest::Oldest;
+use super::recorded::{NewAttempt, NewDelivery, NewEvent};
 use super::stop::{Result, Stop};
-use super::values::{Count, size};
-use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::store::command::{Body, Outcome, Reason};
+use super::values::size;
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::store::command::{Body, Reason};
 use crate::store::newer::Newer;
 use crate::store::read::Place;
 use crate::store::reply::{Emitted, Placed, Reply};
@@ -42,70 +44,30 @@ pub(super) struct Delivery {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) lane: LaneId,
-    pub(super) received: StoreTime,
-    pub(super) in_part: bool,
-}
-
-/// An event to be recorded.
-#[derive(Debug)]
-pub(super) struct NewEvent {
-    pub(super) number: i64,
-    pub(super) id: Arc<str>,
-    pub(super) kind: Arc<str>,
-    pub(super) key: Option<Arc<str>>,
-    pub(super) received: StoreTime,
-    pub(super) in_part: bool,
-    /// The one that is kept with it, and the numbers of the others.
-    pub(super) body: Option<Body>,
-    pub(super) bodies: Vec<i64>,
-    pub(super) deliveries: Vec<DeliveryId>,
-}
-
-/// A delivery to be recorded.
-#[derive(Debug)]
-pub(super) struct NewDelivery {
-    pub(super) lane: LaneId,
-    pub(super) event: i64,
-    /// Nothing, if it is kept with the event.
-    pub(super) body: Option<i64>,
-    pub(super) bytes: u64,
-    pub(super) place: Place,
-    pub(super) at: StoreTime,
-    pub(super) expires: StoreTime,
-    pub(super) ttl: Nanos,
-    pub(super) reason: Option<Reason>,
-    pub(super) coalesce: Option<Arc<str>>,
-    pub(super) signature: Option<Arc<str>>,
-}
-
-/// An attempt to be recorded.
-#[derive(Debug)]
-pub(super) struct NewAttempt {
-    pub(super) at: StoreTime,
     pub(super) delivery: DeliveryId,
-    pub(super) lane: LaneId,
-    pub(super) number: u32,
-    pub(super) latency: Nanos,
-    pub(super) outcome: Outcome,
-    pub(super) status: Option<i32>,
-    pub(super) error: Option<Box<str>>,
-    pub(super) body_hash: u64,
-    pub(super) before: Option<StoreTime>,
-    pub(super) capped: bool,
-    /// Its delivery has none yet, so that nobody can have recorded this one.
-    pub(super) is_first: bool,
+    pub(super) received: StoreTime,
+    pub(super) in_part: bool,
 }
+
+/// What is read of a delivery, in the order of [`Delivery::read`], but for whether it is done.
+macro_rules! delivery_columns {
+    () => {
+        "delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason"
+    };
+}
+pub(super) use delivery_columns;
 
 pub(super) const DELIVERIES: &str =
-    "SELECT delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason, is_done
-    FROM all_deliveries WHERE delivery = ANY($1)";
-pub(super) const NAMED: &str =
-    "SELECT e.id, d.lane, e.received, e.in_part FROM events e CROSS JOIN LATERAL unnest(e.deliveries) n
-    JOIN all_deliveries d ON d.delivery = n WHERE e.id = ANY($1)";
-pub(super) const ALIKE: &str = "SELECT u.lane, u.key, d.delivery, d.bytes, d.at
-    FROM unnest($1::int8[], $2::text[]) u (lane, key) CROSS JOIN LATERAL (
-        SELECT delivery, bytes, at FROM deliveries d WHERE d.lane = u.lane AND d.coalesce = u.key COLLATE \"C\"
-        AND 0 + d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d";
+    concat!("SELECT ", delivery_columns!(), ", is_done FROM all_deliveries WHERE delivery = ANY($1)");
+pub(super) const NAMED: &str = "SELECT e.id, d.lane, e.received, e.in_part, d.delivery FROM events e
+    CROSS JOIN LATERAL unnest(e.deliveries) n JOIN all_deliveries d ON d.delivery = n WHERE e.id = ANY($1)";
+pub(super) const ALIKE: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    ", false, key FROM unnest($1::int8[], $2::text[]) u (in_lane, key) CROSS JOIN LATERAL (
+        SELECT * FROM deliveries d WHERE d.lane = u.in_lane AND d.coalesce = u.key COLLATE \"C\"
+        AND 0 + d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d"
+);
 
 /// The next numbers of a sequence, as one value: a row for each would have to be taken apart here.
 macro_rules! next_numbers {
@@ -138,31 +100,47 @@ pub(super) struct Rows {
     pub(super) numbers: Vec<DeliveryId>,
     /// Subscribers of which an event's emitter may not have known.
     pub(super) newer: Newer,
+    pub(super) oldest: Oldest,
+    /// Dead letters that are not kept any more.
+    pub(super) forgotten: BTreeSet<DeliveryId>,
+    /// Those of them that the database still has.
+    pub(super) deleted: Vec<DeliveryId>,
+}
+
+impl Delivery {
+    /// Reads the first eleven columns of a row, after which others may come. Of figures that make no sense comes the least that
+    /// does: whoever gives a delivery up has to be able to.
+    pub(super) fn read(row: &Row) -> Result<(DeliveryId, Self)> {
+        let delivery = Self {
+            lane: row.try_get(1)?,
+            place: row.try_get(2)?,
+            attempts: u32::try_from(row.try_get::<_, i64>(3)?.max(0)).unwrap_or(u32::MAX),
+            bytes: row.try_get::<_, i64>(4)?.max(0).cast_unsigned(),
+            at: row.try_get(5)?,
+            last_attempt: row.try_get(6)?,
+            status: row.try_get(7)?,
+            error: row.try_get(8)?,
+            reason: row.try_get(9)?,
+            is_done: row.try_get(10)?,
+        };
+        Ok((row.try_get(0)?, delivery))
+    }
 }
 
 impl Rows {
     pub(super) fn add_deliveries(&mut self, rows: &[Row]) -> Result<()> {
         for row in rows {
-            let delivery = Delivery {
-                lane: row.try_get(1)?,
-                place: row.try_get(2)?,
-                attempts: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or(u32::MAX),
-                bytes: row.try_get::<_, Count>(4)?.0,
-                at: row.try_get(5)?,
-                last_attempt: row.try_get(6)?,
-                status: row.try_get(7)?,
-                error: row.try_get(8)?,
-                reason: row.try_get(9)?,
-                is_done: row.try_get(10)?,
-            };
-            self.deliveries.insert(row.try_get(0)?, Some(delivery));
+            let (delivery, found) = Delivery::read(row)?;
+            self.deliveries.insert(delivery, Some(found));
         }
         Ok(())
     }
 
     pub(super) fn add_named(&mut self, rows: &[Row]) -> Result<()> {
         for row in rows {
-            let known = Known { lane: row.try_get(1)?, received: row.try_get(2)?, in_part: row.try_get(3)? };
+            let (lane, received, in_part, delivery) =
+                (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+            let known = Known { lane, delivery, received, in_part };
             self.named.entry(row.try_get::<_, &str>(0)?.into()).or_default().push(known);
         }
         Ok(())
@@ -170,13 +148,11 @@ impl Rows {
 
     pub(super) fn add_alike(&mut self, rows: &[Row]) -> Result<()> {
         for row in rows {
-            let found = Replaced {
-                delivery: row.try_get(2)?,
-                bytes: row.try_get::<_, Count>(3)?.0,
-                due: row.try_get(4)?,
-            };
-            let of_lane = self.alike.entry(row.try_get(0)?).or_default();
-            of_lane.insert(row.try_get::<_, &str>(1)?.into(), Some(found));
+            let (delivery, found) = Delivery::read(row)?;
+            let oldest = Replaced { delivery, bytes: found.bytes, due: found.at };
+            let of_lane = self.alike.entry(found.lane).or_default();
+            of_lane.insert(row.try_get::<_, &str>(11)?.into(), Some(oldest));
+            self.deliveries.entry(delivery).or_insert(Some(found));
         }
         Ok(())
     }
@@ -210,12 +186,23 @@ impl Rows {
 
     /// The same, to be changed.
     pub(super) fn change(&mut self, delivery: DeliveryId, change: impl FnOnce(&mut Delivery)) {
-        if let Some(Some(found)) = self.deliveries.get_mut(&delivery) {
-            change(found);
-            self.changed.insert(delivery);
+        if let Some(lane) = self.alter(delivery, change) {
             // It may have been, or may now be, among those alike.
-            self.alike.remove(&found.lane);
+            self.alike.remove(&lane);
         }
+    }
+
+    /// The same, where those alike are seen to; its lane.
+    pub(super) fn alter(
+        &mut self,
+        delivery: DeliveryId,
+        change: impl FnOnce(&mut Delivery),
+    ) -> Option<LaneId> {
+        let found = self.deliveries.get_mut(&delivery)?.as_mut()?;
+        change(found);
+        self.changed.insert(delivery);
+        self.oldest.note(found.lane, found.place, (found.at, delivery));
+        Some(found.lane)
     }
 
     /// Whether who has an event of this id was looked up.
@@ -236,7 +223,15 @@ impl Rows {
             let found = sql.query(NAMED, &[&vec![&**id]])?;
             self.add_named(&found)?;
         }
-        Ok(self.named.entry(id.clone()).or_default())
+        let Self { named, forgotten, numbers, .. } = self;
+        let named = named.entry(id.clone()).or_default();
+        // What this commit has recorded goes by either of its numbers.
+        let is_forgotten =
+            |one| forgotten.contains(&one) || real(numbers, one).is_some_and(|one| forgotten.contains(&one));
+        if !forgotten.is_empty() {
+            named.retain(|known| !is_forgotten(known.delivery));
+        }
+        Ok(named)
     }
 
     /// Whether those alike were looked up.
@@ -272,12 +267,6 @@ impl Rows {
         Ok(number)
     }
 
-    /// A delivery was changed where it is written.
-    pub(super) fn forget_delivery(&mut self, delivery: DeliveryId) {
-        debug_assert!(!self.changed.contains(&delivery));
-        self.deliveries.remove(&delivery);
-    }
-
     /// A delivery is not among those alike any more.
     pub(super) fn close_window(&mut self, lane: LaneId, delivery: DeliveryId) {
         for oldest in self.alike.entry(lane).or_default().values_mut() {
@@ -287,10 +276,19 @@ impl Rows {
         }
     }
 
+    /// A delivery that may be the oldest of those alike does not wait any more. Others may.
+    pub(super) fn forget_window(&mut self, lane: LaneId, delivery: DeliveryId) {
+        if let Some(keys) = self.alike.get_mut(&lane) {
+            keys.retain(|_, oldest| oldest.is_none_or(|oldest| oldest.delivery != delivery));
+        }
+    }
+
     /// Records a delivery; its provisional number.
-    pub(super) fn record(&mut self, delivery: NewDelivery) -> DeliveryId {
-        self.fresh.push(delivery);
-        DeliveryId(PROVISIONAL + size(self.numbers.len() + self.fresh.len() - 1))
+    pub(super) fn record(&mut self, new: NewDelivery) -> DeliveryId {
+        let delivery = DeliveryId(PROVISIONAL + size(self.numbers.len() + self.fresh.len()));
+        self.oldest.note(new.lane, new.place, (new.at, delivery));
+        self.fresh.push(new);
+        delivery
     }
 
     /// A delivery that this commit records, unless it is written already.
@@ -325,10 +323,13 @@ impl Rows {
         self.deliveries.clear();
         self.named.clear();
         self.alike.clear();
+        self.oldest = Oldest::default();
+        self.forgotten.clear();
     }
 
     fn is_written(&self) -> bool {
-        self.changed.is_empty() && self.attempts.is_empty() && self.fresh.is_empty()
+        let nothing_new = self.attempts.is_empty() && self.fresh.is_empty();
+        nothing_new && self.changed.is_empty() && self.deleted.is_empty()
     }
 }
 
@@ -337,6 +338,12 @@ impl Rows {
     pub(super) fn changed(&self) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
         let row = |delivery| self.deliveries.get(delivery)?.as_ref().map(|row| (*delivery, row));
         self.changed.iter().filter_map(row)
+    }
+
+    /// What is to be recorded, by provisional numbers, where so many were recorded before.
+    pub(super) fn unwritten(&self, before: usize) -> impl Iterator<Item = (DeliveryId, &NewDelivery)> {
+        let first = PROVISIONAL + size(before);
+        (first..).map(DeliveryId).zip(&self.fresh)
     }
 
     /// All that was to be written is, under its numbers.
@@ -356,6 +363,9 @@ impl Rows {
         self.bodies.clear();
         self.fresh.clear();
         self.attempts.clear();
+        self.deleted.clear();
+        // It goes by provisional numbers.
+        self.oldest = Oldest::default();
     }
 }
 

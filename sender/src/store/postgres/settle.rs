@@ -1,6 +1,7 @@
 //! What became of deliveries. The hottest path: all of it in memory, between one reading and one writing.
 
-use super::rows::{Delivery, NewAttempt};
+use super::recorded::NewAttempt;
+use super::rows::Delivery;
 use super::values::storable;
 use super::{Result, Work};
 use crate::engine::{LaneId, StoreTime};
@@ -17,6 +18,7 @@ impl Work<'_> {
             if !self.held.give_back(lane, term, delivery) {
                 self.held.leave(lane, delivery);
             }
+            self.rows.note(delivery);
             self.queues.forget_row(lane, delivery);
         }
         Ok(Reply::Settled(results))

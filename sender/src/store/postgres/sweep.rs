@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::room::Victim;
+use super::rows::{Delivery, delivery_columns};
 use super::values::{int, size};
 use super::{Result, Work, latencies};
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
 use crate::store::room::Bounded;
 
 /// What has expired, the longest first.
-const EXPIRED: &str = "SELECT delivery, lane, bytes, attempts FROM deliveries
-    WHERE state + 0 = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2";
+const EXPIRED: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    ", false FROM deliveries WHERE state + 0 = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2"
+);
 
 /// Adds what writers have counted, none of it since a time, to the row of those that are gone. One that is at a commit is not, and none is waited for: it might
 /// be about to do the same.
@@ -37,7 +40,6 @@ impl Work<'_> {
         let expired = self.sweep_expired(sweep.max)?;
         let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
         let gone = self.sweep_removed(left)?;
-        self.forget_owners()?;
         self.forget_writers()?;
         let more = expired + gone >= u64::from(sweep.max);
         Ok(Reply::Swept(Swept { expired, gone, corrected: 0, more }))
@@ -46,29 +48,38 @@ impl Work<'_> {
     fn sweep_expired(&mut self, max: u32) -> Result<u64> {
         // What is handed out is its holder's to give up.
         let limit = i64::from(max) + int(size(self.held.len()));
-        let mut victims: Vec<(LaneId, Victim)> = Vec::new();
-        for row in self.sql.query(EXPIRED, &[&self.now, &limit])? {
-            let (delivery, lane) = (row.try_get(0)?, row.try_get(1)?);
-            let (bytes, tried) =
-                (row.try_get::<_, i64>(2)?.max(0).cast_unsigned(), row.try_get::<_, i64>(3)? > 0);
-            if size(victims.len()) < u64::from(max) && !self.held.has(lane, delivery) {
-                victims.push((lane, Victim { delivery, bytes, tried }));
+        let mut expired: Vec<(DeliveryId, Delivery)> = Vec::new();
+        for row in self.sql.query(EXPIRED, &[&self.surely_before(self.now), &limit])? {
+            let (delivery, row) = Delivery::read(&row)?;
+            if size(expired.len()) < u64::from(max) && !self.held.has(row.lane, delivery) {
+                expired.push((delivery, row));
             }
         }
-        self.ledger.need(victims.iter().map(|(lane, _)| *lane))?;
-        let mut by_lane: BTreeMap<LaneId, Vec<Victim>> = BTreeMap::new();
-        for (lane, victim) in &victims {
-            by_lane.entry(*lane).or_default().push(*victim);
+        self.ledger.need(expired.iter().map(|(_, row)| row.lane))?;
+        let rows = size(expired.len());
+        for (delivery, row) in expired {
+            let lane = row.lane;
+            self.rows.deliveries.insert(delivery, Some(row));
+            self.bury(lane, delivery, Reason::Expired)?;
         }
-        for (lane, victims) in by_lane {
-            self.bury(lane, &victims, Reason::Expired)?;
-        }
-        Ok(size(victims.len()))
+        Ok(rows)
     }
 
     fn sweep_removed(&mut self, max: u32) -> Result<u64> {
         let query = "SELECT lane FROM lanes WHERE state = 3 AND waiting > 0 ORDER BY lane LIMIT $1";
         let lanes = self.lanes_by(query, &[&i64::from(max)])?;
+        let (mut left, mut likely) = (u64::from(max), BTreeMap::new());
+        for lane in &lanes {
+            let rows = self.ledger.lane(*lane)?.map_or(0, |lane| lane.counts.waiting).min(left);
+            left -= rows;
+            if rows > 0 {
+                // Where one more is not to be found there is nothing left, and no need to look again.
+                likely.insert(*lane, rows + 1);
+            }
+        }
+        if !likely.is_empty() {
+            self.read_waiting(&likely)?;
+        }
         let mut gone = 0;
         for lane in lanes {
             let left = u64::from(max) - gone;
@@ -105,7 +116,7 @@ impl Work<'_> {
     }
 
     fn forget_writers(&self) -> Result<()> {
-        let long_ago = StoreTime(self.now.0.saturating_sub(GONE_AFTER.0));
+        let long_ago = StoreTime(self.surely_before(self.now).0.saturating_sub(GONE_AFTER.0));
         let found = self.sql.query(
             "SELECT writer FROM newest_totals WHERE writer <> 0 AND writer <> $2 AND clock > 0 AND clock < $1",
             &[&long_ago, &self.ledger.writer.0],

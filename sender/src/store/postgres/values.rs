@@ -22,6 +22,11 @@ pub(super) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
+/// Whether PostgreSQL takes a text: what it does not take is known to nobody there, and not to be asked for.
+pub(super) fn is_storable(text: &str) -> bool {
+    !text.contains('\0')
+}
+
 /// A count that was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count(pub(super) u64);

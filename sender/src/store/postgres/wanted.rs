@@ -81,7 +81,7 @@ impl Wanted {
     pub(super) fn by(commands: &[Command]) -> Self {
         let mut wanted = Self::default();
         for command in commands {
-            wanted.owners |= locks_leases(command);
+            wanted.owners |= asks_who_lives(command);
             match command {
                 Command::Emit(emit) => wanted.lanes.extend(emit.targets.iter().map(|target| target.lane)),
                 Command::Settle(settlements) => {
@@ -118,8 +118,14 @@ impl Wanted {
     }
 }
 
-/// Whether a command locks the leases of all owners: it asks who lives, or changes it.
+/// Whether a command asks who lives, or changes it: it locks the leases of all owners.
+fn asks_who_lives(command: &Command) -> bool {
+    use Command::{Acquire, Drain, Evict, Renew, Retire};
+    matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_))
+}
+
+/// Whether a command is a commit of its own: one that locks leases, which others are about to renew; and a sweep, after which owners are
+/// forgotten, and which begins anew with the lanes locked of what it finds.
 pub(super) fn locks_leases(command: &Command) -> bool {
-    use Command::{Acquire, Drain, Evict, Renew, Retire, Sweep};
-    matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_) | Sweep(_))
+    asks_who_lives(command) || matches!(command, Command::Sweep(_))
 }

@@ -7,14 +7,15 @@ use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
 use crate::store::reply::Reply;
 
-impl Work<'_> {
+impl<'a> Work<'a> {
     /// Carries out commands of which what they name is read together, unless that was done.
     pub(super) fn carry_out_run(
         &mut self,
-        run: &[Command],
+        run: &'a [Command],
         is_read: bool,
         replies: &mut Vec<Reply>,
     ) -> std::result::Result<(), Failed> {
+        self.run = run;
         if !is_read && run.first().is_some_and(is_named) {
             let named = Named::by(run, self.now, self.queues);
             let read = named.look_up(self.sql, &self.ledger, &mut self.rows);

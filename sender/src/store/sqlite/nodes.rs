@@ -121,7 +121,7 @@ pub(super) fn nodes(sql: &Connection, at: StoreTime) -> Result<Nodes> {
     };
     let mut all: Vec<Node> = query.query_map([], node)?.filter_map(readable).collect::<Result<_>>()?;
     all.sort_unstable_by_key(|node| node.owner);
-    Ok(Nodes { all, changes, at })
+    Ok(Nodes { all, changes, at, server_clock: None })
 }
 
 /// A row that makes no sense announces nothing: no other node may stop for it.

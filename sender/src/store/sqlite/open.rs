@@ -133,7 +133,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<i64, StoreError> {
     let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let application = match ask("PRAGMA application_id") {
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
-            return Err(foreign("it is no SQLite database".to_owned()));
+            return Err(foreign("it is no SQLite database; choose another file".to_owned()));
         }
         other => other.doing(OPENING)?,
     };
@@ -142,7 +142,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<i64, StoreError> {
         return Ok(0);
     }
     if application != APPLICATION_ID {
-        return Err(foreign("it is an SQLite database of another program".to_owned()));
+        return Err(foreign("it is an SQLite database of another program; choose another file".to_owned()));
     }
     let found = ask("PRAGMA user_version").doing(OPENING)?;
     if found > known() {

@@ -123,7 +123,7 @@ impl StoreThread {
             Err(error) => tracing::warn!(%error, "claims wait for commits"),
         }
         let handle = Handle { queue: queue.clone(), quick: store.quick_claims(), clock: clock.clone() };
-        let writer = Writer { store, clock, queue, given_up: Complaints::default(), is_lost: false };
+        let writer = Writer { store, clock, queue, given_up: Complaints::default(), lost: None };
         // The last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
         Ok(Self { handle, threads })
@@ -195,15 +195,15 @@ struct Writer {
     queue: Arc<Queue>,
     /// Why requests were given up.
     given_up: Complaints,
-    /// Whether nothing that is remembered of the store holds: the thread ends.
-    is_lost: bool,
+    /// Why nothing that is remembered of the store holds, if so: the thread ends.
+    lost: Option<StoreError>,
 }
 
 impl Writer {
     fn run(mut self) {
         // However it ends, nobody must wait for it.
         let _closing = Closing(self.queue.clone());
-        while !self.is_lost
+        while self.lost.is_none()
             && let Some(batch) = self.queue.take()
         {
             self.carry_out(batch);
@@ -242,8 +242,11 @@ impl Writer {
     }
 
     /// Commits, however often it takes; gives up only when the failure cannot pass, or the thread is to stop, or the disk
-    /// fails and some of it is asked again.
+    /// fails and some of it is asked again. A store that has gone back is asked nothing more: it would extend all leases each time.
     fn commit(&mut self, commands: &[Command], asked_again: bool) -> Result<Vec<Reply>, StoreError> {
+        if let Some(error) = &self.lost {
+            return Err(error.clone());
+        }
         let mut pause = PAUSE_FIRST;
         let mut tries = 0_u32;
         loop {
@@ -263,7 +266,9 @@ impl Writer {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
                     self.queue.gave_up(now, error.clone());
-                    self.is_lost |= matches!(error, StoreError::WentBack { .. });
+                    if matches!(error, StoreError::WentBack { .. }) {
+                        self.lost = Some(error.clone());
+                    }
                     return Err(error);
                 }
                 Err(error) => {

@@ -253,6 +253,26 @@ fn a_request_that_fails_for_good_fails_alone() {
 }
 
 #[test]
+fn a_store_that_has_gone_back_is_asked_once_and_all_are_told() {
+    let gone_back = || StoreError::WentBack { doing: "commit", detail: "by one".to_owned() };
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    for number in 2..5 {
+        stage.submit_one(number);
+    }
+    stage.tells(Ok(()));
+    // More often than it will be asked.
+    for _ in 0..4 {
+        stage.tells(Err(gone_back()));
+    }
+    stage.stop();
+    let seen: Vec<_> = stage.seen.try_iter().collect();
+    assert_eq!(seen, [["2", "3", "4"]]);
+    assert_eq!(stage.answers()[1..], [2, 3, 4].map(|number| (number, Err(gone_back()))));
+}
+
+#[test]
 fn claims_that_the_disk_fails_hold_up_nobody() {
     let failing = || StoreError::Io { doing: "claim deliveries", detail: "a page".to_owned() };
     let mut stage = Stage::new(Capacity::default());

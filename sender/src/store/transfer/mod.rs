@@ -11,9 +11,16 @@
 mod to_file;
 mod to_server;
 
+use tokio_postgres::error::SqlState;
+
 use super::database::Database;
 use super::sqlite::{FileFault, Zeros};
 use super::{StoreError, postgres};
+use crate::engine::Nanos;
+
+/// How long others may keep a table of the server locked, until a move is given up. All who deliver have ended by then: whoever has it
+/// is somebody else, who may have it for ever.
+pub const LOCKED_MAX: Nanos = Nanos::from_secs(10);
 
 /// A move that did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -174,6 +181,9 @@ const TABLES: [Table; 12] = [
     same!("outbox_rejected", "id, type, key, data, event, why, at"),
 ];
 
+/// A server's other tables. What is in them is of one of those above, or made anew.
+const BESIDE: [&str; 4] = ["done", "nodes", "state", "totals"];
+
 /// What was moved of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
@@ -183,22 +193,64 @@ pub struct Moved {
     pub rows: u64,
 }
 
-/// Moves a store, and tells of each table when its rows are there; none of them is to be seen before this returns.
+/// Moves a store, and tells of each table when its rows are there; none of them is to be seen before this returns. For each table of
+/// the server that others have locked, it waits for `locked_max`.
 ///
 /// # Errors
 ///
 /// When it can't be moved; then nothing has changed on either side.
-pub fn transfer(from: &Database, to: &Database, tell: &mut dyn FnMut(Moved)) -> Result<(), MoveError> {
+pub fn transfer(
+    from: &Database,
+    to: &Database,
+    locked_max: Nanos,
+    tell: &mut dyn FnMut(Moved),
+) -> Result<(), MoveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match (from, to) {
+    let set = lock_timeout(locked_max);
+    let (address, moved) = match (from, to) {
         (Database::File(file), Database::Postgres(address)) => {
-            runtime.block_on(to_server::transfer(file, address, tell))
+            (address, runtime.block_on(to_server::transfer(file, address, &set, tell)))
         }
         (Database::Postgres(address), Database::File(file)) => {
-            runtime.block_on(to_file::transfer(address, file.path(), tell))
+            (address, runtime.block_on(to_file::transfer(address, file.path(), &set, tell)))
         }
-        _ => Err(MoveError::Alike),
+        _ => return Err(MoveError::Alike),
+    };
+    match moved {
+        Err(MoveError::Postgres(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Err(runtime.block_on(locked(address, locked_max))?)
+        }
+        moved => moved,
     }
+}
+
+/// In milliseconds; never 0, which is for ever.
+fn lock_timeout(length: Nanos) -> String {
+    format!("SET lock_timeout = {}", (length.0 / 1_000_000).max(1))
+}
+
+/// What is said where a table was locked for too long, with whoever has locks on any of the tables: what was waiting has none any more.
+async fn locked(address: &postgres::Address, locked_max: Nanos) -> Result<MoveError, MoveError> {
+    const HOLDERS: &str = "SELECT DISTINCT coalesce(
+            coalesce(nullif(a.application_name, ''), 'a program without a name') || ' (pid ' || a.pid || ', user ' || a.usename || ')',
+            'prepared transaction ' || quote_literal(p.gid) || ' (user ' || p.owner || ')',
+            'process ' || l.pid || ' of the server')
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+            LEFT JOIN pg_prepared_xacts p ON l.virtualtransaction = '-1/' || p.transaction
+        WHERE l.granted AND l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND l.relation IN (SELECT to_regclass(name)::oid FROM unnest($1::text[]) name)
+        ORDER BY 1";
+    let (client, _) = address.connect("").await?;
+    let tables: Vec<&str> = TABLES.iter().map(|table| table.name).chain(BESIDE).collect();
+    let rows = client.query(HOLDERS, &[&tables]).await?;
+    let holders = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    let who = match &holders[..] {
+        [] => "nobody has locks on them any more".to_owned(),
+        holders => format!("locks on them have {}", holders.join(", ")),
+    };
+    let by = format!("its tables were not free within {locked_max}; {who}");
+    Ok(MoveError::InUse { database: address.to_string(), by })
 }
 
 /// Refuses a server on which some process delivers.

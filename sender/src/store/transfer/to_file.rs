@@ -34,6 +34,7 @@ const CAPPED: &str = "SELECT lane FROM lanes WHERE capped";
 pub(super) async fn transfer(
     address: &Address,
     file: &Path,
+    set: &str,
     tell: &mut dyn FnMut(Moved),
 ) -> Result<(), MoveError> {
     if let Some(place) = Target::occupied(file) {
@@ -41,7 +42,7 @@ pub(super) async fn transfer(
         return Err(MoveError::Occupied { database: place.display().to_string(), what });
     }
     is_a_store(address)?;
-    let (client, _) = address.connect("").await?;
+    let (client, _) = address.connect(set).await?;
     client.batch_execute(BEGIN).await?;
     nobody_works(&client, address).await?;
     let target = Target::begin(file)?;

@@ -345,7 +345,8 @@ fn the_example_of_shape_is_what_it_makes_of_the_data() {
     let data = line("emitted");
     let shaped = agreement
         .shaping
-        .apply(Json::parse(data.as_bytes(), Depth::DEFAULT).unwrap())
+        .apply(Json::parse(data.as_bytes(), Depth::DEFAULT).unwrap(), usize::MAX)
+        .unwrap()
         .json()
         .text()
         .to_owned();

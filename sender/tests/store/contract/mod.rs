@@ -115,6 +115,7 @@ contract! {
         lowered_bounds_hold_for_what_comes
         an_operator_sheds_what_waits
         dead_letters_are_bounded_and_the_oldest_go_first
+        many_make_room_in_one_commit_and_many_letters_are_forgotten_for_them
     }
     settling {
         delivered_is_delivered
@@ -229,5 +230,6 @@ contract! {
         changed_subscribers_are_told_in_order
         an_events_deliveries_are_found_by_its_id
         owners_are_listed
+        a_text_with_a_character_zero_is_known_to_nobody
     }
 }

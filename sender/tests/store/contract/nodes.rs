@@ -31,8 +31,9 @@ fn announce<B: Backend>(world: &mut World<B>, owner: OwnerId, said: Announcement
     let announce = Some(Arc::new(said));
     let reply = world.one(Command::Renew(Renew { owner, lease: LEASE, announce }));
     let Reply::Renewed(renewed) = reply else { panic!("{reply:?}") };
-    assert_eq!(renewed.nodes, world.reader.nodes().unwrap());
-    renewed.nodes.all
+    let (answered, read) = (renewed.nodes, world.reader.nodes().unwrap());
+    assert_eq!((&answered.all, answered.changes, answered.at), (&read.all, read.changes, read.at));
+    answered.all
 }
 
 /// Whether something happened since the last look that others should see at once.

@@ -1,13 +1,13 @@
 //! Bounds, and what happens at them.
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Change, Coalesce, Fate, Reason, Shed, Target};
 use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Bound, Emitted, FullLane, Placed};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, WIDE, World, body, waiting};
+use crate::world::{Backend, WIDE, World, body, later, waiting};
 
 fn rows(rows_max: u64, when_full: WhenFull) -> Bounds {
     Bounds { rows_max, when_full, ..WIDE }
@@ -245,4 +245,44 @@ pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {
     let counts = world.counts(one);
     assert_eq!((counts.accepted, counts.dead, counts.dead_kept), (3, 3, 1));
     assert_eq!(world.total().dead, 5);
+}
+
+/// More than any store looks at in one go, some of them handed out, and some that were.
+pub(super) fn many_make_room_in_one_commit_and_many_letters_are_forgotten_for_them<B: Backend>() {
+    const WAITING: u64 = 90;
+    const KEPT: usize = 25;
+
+    let mut world = World::<B>::with(Limits { dead_per_lane_max: 25, ..Limits::default() });
+    let (lane, term) = world.own_lane(WIDE);
+    let mut queue: Vec<(StoreTime, DeliveryId)> = Vec::new();
+    for number in 0..WAITING {
+        let mut event = world.event(&[lane]);
+        event.targets[0].due = later(world.now, Nanos::from_secs(number * 37 % WAITING));
+        let due = event.targets[0].due;
+        queue.push((due, waiting(&world.try_emit(event).unwrap().targets[0])));
+    }
+    queue.sort();
+    let queue: Vec<DeliveryId> = queue.into_iter().map(|(_, delivery)| delivery).collect();
+    world.pass(Nanos::from_secs(9));
+    assert_eq!(world.claim(lane, term), queue[..10]);
+    world.change(Change { bounds: Some(rows(30, WhenFull::ShedOldest)), ..Change::of(lane) });
+    let released = |delivery: &DeliveryId| world.settlement(lane, term, *delivery, Fate::Released);
+    let mut commands = vec![Command::Settle(queue[..5].iter().map(released).collect())];
+    for _ in 0..3 {
+        let mut event = world.event(&[lane]);
+        event.targets[0].due = later(world.now, Nanos::HOUR);
+        commands.push(Command::Emit(event));
+    }
+    world.all(&commands);
+    let counts = world.counts(lane);
+    assert_eq!((counts.waiting, counts.dead, counts.dead_kept), (30, 63, 25));
+    let waits = |delivery: &&DeliveryId| world.place(**delivery) == Some(Place::Waiting);
+    let left: Vec<DeliveryId> = queue.iter().filter(waits).copied().collect();
+    assert_eq!(left, [&queue[5..10], &queue[68..]].concat());
+    let mut dead = [&queue[..5], &queue[10..68]].concat();
+    dead.sort();
+    let letters = world.reader.dead(Some(lane), None, 1_000).unwrap().items;
+    let mut kept: Vec<DeliveryId> = letters.iter().map(|letter| letter.delivery.delivery).collect();
+    kept.sort();
+    assert_eq!(kept, dead[dead.len() - KEPT..]);
 }

@@ -620,7 +620,7 @@ impl Model {
         for (lane, term) in &lost {
             hands.end(*lane, *term);
         }
-        let nodes = Nodes { all: Vec::new(), changes: self.handed_back, at: self.now };
+        let nodes = Nodes { all: Vec::new(), changes: self.handed_back, at: self.now, server_clock: None };
         Renewed { lost, nodes }
     }
 

@@ -1,15 +1,19 @@
 //! Up to where all deliveries can be seen. Numbers come from a sequence, and nodes commit in any order: a number that is
 //! missing below one that is there belongs to a commit under way, or to one that failed.
 
-/// Looks after which a missing number is no longer waited for, should a stranger's transaction keep us from knowing: about a
-/// minute. Our own commits are cut off sooner.
-const LOOKS_MAX: u32 = 15_000;
+use crate::engine::{Nanos, StoreTime};
+
+/// For how long a missing number is waited for, should a stranger's transaction keep us from knowing. Our own commits are cut off
+/// sooner.
+const WAITED_FOR: Nanos = Nanos::MINUTE;
 
 /// What was seen of the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     /// All up to this one are there, or never will be; nothing before the first look.
     settled: Option<u64>,
+    /// Those above that were there at the last look, in their order.
+    above: Vec<u64>,
     /// The first that is missing.
     missing: Option<Missing>,
 }
@@ -20,7 +24,7 @@ struct Missing {
     number: u64,
     /// Whoever has it began before this transaction did; nothing, as long as that was not asked.
     began_before: Option<u64>,
-    looks: u32,
+    since: StoreTime,
 }
 
 impl Arrivals {
@@ -30,29 +34,44 @@ impl Arrivals {
         *self.settled.get_or_insert(last)
     }
 
-    /// Looks at the numbers above those settled, in their order, and before which transaction all had ended. Says whether one came
-    /// that had been missing.
-    pub(super) fn look(&mut self, numbers: &[u64], ended_before: u64) -> bool {
+    /// Looks at the numbers above those settled, in their order; before which transaction all had ended, and when that was. Says whether
+    /// one came that had been missing.
+    pub(super) fn look(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> bool {
+        let came = self.has_late(numbers);
+        let settled = self.settle(numbers, ended_before, now);
+        let place = numbers.partition_point(|number| *number <= settled);
+        (self.settled, self.above) = (Some(settled), numbers[place..].to_vec());
+        came
+    }
+
+    /// Whether one is there now and was not at the last look, though a higher one was.
+    fn has_late(&self, numbers: &[u64]) -> bool {
+        let mut above = self.above.iter().peekable();
+        numbers.iter().any(|number| {
+            while above.next_if(|known| *known < number).is_some() {}
+            above.peek().is_some_and(|known| *known != number)
+        })
+    }
+
+    /// Up to where all are there now. Notes the first that is missing.
+    fn settle(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> u64 {
         let mut settled = self.settled.unwrap_or_default();
         let was_missing = self.missing.take();
-        let came = was_missing.is_some_and(|missing| numbers.contains(&missing.number));
         for number in numbers {
-            while settled + 1 < *number {
+            if settled + 1 < *number {
                 let known = was_missing.filter(|missing| missing.number == settled + 1);
-                let missing = known.unwrap_or(Missing { number: settled + 1, began_before: None, looks: 0 });
+                let missing =
+                    known.unwrap_or(Missing { number: settled + 1, began_before: None, since: now });
                 let has_ended = missing.began_before.is_some_and(|next| ended_before >= next);
-                if !has_ended && missing.looks < LOOKS_MAX {
-                    self.missing = Some(Missing { looks: missing.looks + 1, ..missing });
-                    self.settled = Some(settled);
-                    return came;
+                if !has_ended && now.since(missing.since) < WAITED_FOR {
+                    self.missing = Some(missing);
+                    return settled;
                 }
                 // Whoever had it has failed; and with it, whoever had the others of the same gap.
-                settled = *number - 1;
             }
             settled = *number;
         }
-        self.settled = Some(settled);
-        came
+        settled
     }
 
     /// Whether a number has been found missing since the last [`Self::hear_next`].
@@ -78,12 +97,21 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn look(arrivals: &mut Arrivals, numbers: &[u64], (ended_before, next): (u64, u64)) -> bool {
-        let came = arrivals.look(numbers, ended_before);
+    fn look_at(
+        arrivals: &mut Arrivals,
+        numbers: &[u64],
+        (ended_before, next): (u64, u64),
+        now: StoreTime,
+    ) -> bool {
+        let came = arrivals.look(numbers, ended_before, now);
         if arrivals.wants_next() {
             arrivals.hear_next(next);
         }
         came
+    }
+
+    fn look(arrivals: &mut Arrivals, numbers: &[u64], transactions: (u64, u64)) -> bool {
+        look_at(arrivals, numbers, transactions, StoreTime::from_secs(1))
     }
 
     #[test]
@@ -99,6 +127,20 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_comes_late_is_told_though_one_before_it_is_still_missing() {
+        let mut arrivals = Arrivals::default();
+        arrivals.begin(10);
+        assert!(!look(&mut arrivals, &[13], (5, 9)));
+        assert!(look(&mut arrivals, &[12, 13], (5, 9)));
+        assert!(!look(&mut arrivals, &[12, 13], (5, 9)), "it is told once");
+        assert!(!look(&mut arrivals, &[12, 13, 15], (5, 9)), "whoever sees the last looks for it anyway");
+        assert!(look(&mut arrivals, &[12, 13, 14, 15], (5, 9)));
+        assert_eq!(arrivals.settled(), 10);
+        assert!(!look(&mut arrivals, &[12, 13, 14, 15], (9, 9)), "nobody has the first any more");
+        assert_eq!(arrivals.settled(), 15);
+    }
+
+    #[test]
     fn a_number_whose_commit_failed_is_passed_over() {
         let mut arrivals = Arrivals::default();
         arrivals.begin(0);
@@ -109,15 +151,17 @@ mod tests {
         assert!(!arrivals.wants_next());
     }
 
+    /// However often anybody looks meanwhile.
     #[test]
-    fn a_number_is_not_waited_for_for_ever() {
+    fn a_number_is_waited_for_a_minute_and_not_for_ever() {
         let mut arrivals = Arrivals::default();
         arrivals.begin(0);
-        for _ in 0..LOOKS_MAX {
-            look(&mut arrivals, &[3], (5, 9));
+        let begun = StoreTime::from_secs(1_000);
+        for passed in [0, 1, 1, 59] {
+            look_at(&mut arrivals, &[3], (5, 9), StoreTime::from_secs(1_000 + passed));
             assert_eq!(arrivals.settled(), 0);
         }
-        look(&mut arrivals, &[3], (5, 9));
+        look_at(&mut arrivals, &[3], (5, 9), StoreTime(begun.0 + WAITED_FOR.0));
         assert_eq!(arrivals.settled(), 3);
     }
 }

@@ -9,7 +9,7 @@ use crate::store::command::{Attempt, Body};
 use crate::store::lane::Secret;
 use crate::store::postgres::ledger::read_bounds;
 use crate::store::postgres::link::{Link, Value};
-use crate::store::postgres::values::{Bits, Count, int, size};
+use crate::store::postgres::values::{Bits, Count, int, is_storable, size};
 use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
 
 /// A page of rows, and where the next one begins.
@@ -75,6 +75,7 @@ pub(super) fn subscribers(sql: &Link, place: Option<[u64; 2]>, max: u32) -> Read
 pub(super) fn subscriber(sql: &Link, which: &Whom) -> Read<Option<Subscriber>> {
     let row = match which {
         Whom::Lane(lane) => sql.first(subscriber!("s.removed IS NULL AND s.lane = $1"), &[lane])?,
+        Whom::Id(text) | Whom::Name(text) if !is_storable(text) => None,
         Whom::Id(id) => sql.first(subscriber!("s.removed IS NULL AND s.id = $1"), &[&&**id])?,
         Whom::Name(name) => sql.first(subscriber!("s.removed IS NULL AND s.name = $1"), &[&&**name])?,
     };
@@ -168,6 +169,9 @@ pub(super) fn deliveries_of_event(
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Read<Rows<Delivery>> {
+    if !is_storable(event) {
+        return Ok((Vec::new(), None));
+    }
     let after = place.map_or(0, |at| at[0]);
     let query = delivery!(
         "WHERE d.delivery IN (SELECT unnest(n.deliveries) FROM events n WHERE n.id = $1
@@ -180,6 +184,9 @@ pub(super) fn deliveries_of_event(
 }
 
 pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {
+    if !is_storable(event) {
+        return Ok(Vec::new());
+    }
     let query = "SELECT d.lane FROM events e CROSS JOIN LATERAL unnest(e.deliveries) n JOIN all_deliveries d ON d.delivery = n
         WHERE e.id = $1 AND e.in_part ORDER BY d.delivery";
     all(sql, query, &[&event], |row| row.try_get(0))

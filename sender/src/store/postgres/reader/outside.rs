@@ -10,6 +10,7 @@ use super::arrivals::Arrivals;
 use super::listing::last_if_full;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::OutboxId;
+use crate::store::postgres::clock::server_clock;
 use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Bits, Count, size};
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
@@ -21,10 +22,12 @@ const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes,
     (SELECT max(id) FROM outbox)
     FROM state s, (SELECT coalesce((SELECT delivery FROM done ORDER BY delivery DESC LIMIT 1), 0) AS newest) d";
 
-/// Deliveries above a place, and before which transaction all have ended: of one moment.
-const ARRIVED: &str =
+/// Deliveries above a place, and before which transaction all have ended: of one moment. And when that is.
+const ARRIVED: &str = concat!(
     "SELECT ARRAY(SELECT delivery FROM all_deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
-    pg_snapshot_xmin(pg_current_snapshot())::text::int8";
+    pg_snapshot_xmin(pg_current_snapshot())::text::int8, ",
+    server_clock!()
+);
 
 /// The number of a transaction that begins now.
 const NEXT: &str = "SELECT pg_current_xact_id()::text::int8";
@@ -51,7 +54,7 @@ pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> R
 fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
     let found = sql.one(ARRIVED, &[&DeliveryId(settled)])?;
     let numbers: Vec<u64> = found.try_get::<_, Vec<Count>>(0)?.into_iter().map(|number| number.0).collect();
-    if arrivals.look(&numbers, found.try_get::<_, Count>(1)?.0) {
+    if arrivals.look(&numbers, found.try_get::<_, Count>(1)?.0, found.try_get(2)?) {
         late.set(late.get() + 1);
     }
     if arrivals.wants_next() {

@@ -1,0 +1,57 @@
+//! What a commit records, as it is written once its commands are carried out.
+
+use std::sync::Arc;
+
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::store::command::{Body, Outcome, Reason};
+use crate::store::read::Place;
+
+/// An event to be recorded.
+#[derive(Debug)]
+pub(super) struct NewEvent {
+    pub(super) number: i64,
+    pub(super) id: Arc<str>,
+    pub(super) kind: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) received: StoreTime,
+    pub(super) in_part: bool,
+    /// The one that is kept with it, and the numbers of the others.
+    pub(super) body: Option<Body>,
+    pub(super) bodies: Vec<i64>,
+    pub(super) deliveries: Vec<DeliveryId>,
+}
+
+/// A delivery to be recorded.
+#[derive(Debug)]
+pub(super) struct NewDelivery {
+    pub(super) lane: LaneId,
+    pub(super) event: i64,
+    /// Nothing, if it is kept with the event.
+    pub(super) body: Option<i64>,
+    pub(super) bytes: u64,
+    pub(super) place: Place,
+    pub(super) at: StoreTime,
+    pub(super) expires: StoreTime,
+    pub(super) ttl: Nanos,
+    pub(super) reason: Option<Reason>,
+    pub(super) coalesce: Option<Arc<str>>,
+    pub(super) signature: Option<Arc<str>>,
+}
+
+/// An attempt to be recorded.
+#[derive(Debug)]
+pub(super) struct NewAttempt {
+    pub(super) at: StoreTime,
+    pub(super) delivery: DeliveryId,
+    pub(super) lane: LaneId,
+    pub(super) number: u32,
+    pub(super) latency: Nanos,
+    pub(super) outcome: Outcome,
+    pub(super) status: Option<i32>,
+    pub(super) error: Option<Box<str>>,
+    pub(super) body_hash: u64,
+    pub(super) before: Option<StoreTime>,
+    pub(super) capped: bool,
+    /// Its delivery has none yet, so that nobody can have recorded this one.
+    pub(super) is_first: bool,
+}

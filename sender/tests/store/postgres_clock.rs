@@ -1,0 +1,142 @@
+//! The time of a store on a server whose clock was ahead for a while: nothing expires for that, and nobody hands it on.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hookproof_sender::engine::{Nanos, StoreTime};
+use hookproof_sender::store::clock::{BACK_MAX, Beginning, Fault, Start};
+use hookproof_sender::store::command::{Fate, Purge, Renew, Shed, Sweep, Which};
+use hookproof_sender::store::lane::OwnerId;
+use hookproof_sender::store::reply::{Purged, Swept};
+use hookproof_sender::store::{Command, Reply, Store};
+
+use crate::postgres::Schema;
+use crate::postgres_server::{execute, new_schema, query};
+use crate::world::{Backend, ME, WIDE, World, acquire, claim, later};
+
+/// By so much the server's clock was ahead.
+const AHEAD: Nanos = Nanos(25 * Nanos::HOUR.0);
+/// More than what passes while a test runs.
+const NEAR: Nanos = Nanos::HOUR;
+
+/// A store that counts by the server's clock.
+struct Clocked {
+    world: World<Schema>,
+    address: String,
+}
+
+impl Clocked {
+    fn new(test: &str) -> Option<Self> {
+        let address = new_schema(test)?;
+        let mut world = World::over(Schema::at_address(address.clone()));
+        world.now = begin_by(wall(), &mut *world.store).now;
+        Some(Self { world, address })
+    }
+
+    /// The server's clock is ahead for one commit, of whoever has committed so far.
+    fn was_ahead(&self) {
+        execute(&self.address, &format!("UPDATE totals SET clock = clock + {} WHERE clock > 0", AHEAD.0));
+    }
+
+    /// Another process begins to count, on a machine whose clock is right, or ahead by that much.
+    fn another(&self, ahead: Nanos) -> (Box<dyn Store>, Start) {
+        let mut store = self.world.backend.store();
+        let start = begin_by(later(wall(), ahead), &mut *store);
+        (store, start)
+    }
+
+    /// The latest time that any commit had.
+    fn latest(&self) -> StoreTime {
+        StoreTime(query(&self.address, "SELECT max(clock) FROM totals")[0].parse().unwrap())
+    }
+}
+
+fn wall() -> StoreTime {
+    #[expect(clippy::disallowed_methods, reason = "the server's clock is the machine's")]
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    StoreTime(u64::try_from(wall).unwrap())
+}
+
+fn begin_by(wall: StoreTime, store: &mut dyn Store) -> Start {
+    store.begin_clock(Beginning { wall, machine: None, alone: false, back_max: BACK_MAX }).unwrap()
+}
+
+fn one(store: &mut dyn Store, now: StoreTime, command: Command) -> Reply {
+    store.commit(now, &[command]).unwrap().remove(0)
+}
+
+fn is_near(one: StoreTime, other: StoreTime) -> bool {
+    one.since(other).max(other.since(one)) < NEAR
+}
+
+#[test]
+fn nothing_expires_for_a_server_clock_that_was_ahead_for_one_commit() {
+    let Some(address) = new_schema("nothing_expires_for_a_server_clock_that_was_ahead") else { return };
+    let mut world = World::over(Schema::at_address(address.clone()));
+    let lane = world.new_lane(WIDE);
+    // It lives for a day.
+    world.emit_one(lane);
+    execute(&address, "UPDATE totals SET clock = clock + 90000000000000");
+    let mut store = world.backend.store();
+    let Start { now, .. } = begin_by(wall(), &mut *store);
+    let swept = one(&mut *store, now, Command::Sweep(Sweep { max: 10 }));
+    assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
+}
+
+/// The clock of its machine says the same as that commit: then it is the server's that may be wrong.
+#[test]
+fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() {
+    let Some(mut clocked) = Clocked::new("a_time_that_may_be_right_is_kept") else { return };
+    let world = &mut clocked.world;
+    let (lane, term) = world.own_lane(WIDE);
+    let (delivered, dead) = (world.emit_one(lane), world.emit_one(lane));
+    assert_eq!(world.claim(lane, term), [delivered, dead]);
+    world.settle(lane, term, delivered, Fate::Delivered);
+    world.settle(lane, term, dead, Fate::Released);
+    world.one(Command::Shed(Shed { lane, max: 1 }));
+    let waiting = world.emit_one(lane);
+    clocked.was_ahead();
+    let (mut store, start) = clocked.another(AHEAD);
+    assert!(matches!(start.fault, Some(Fault::Kept(ahead)) if ahead > Nanos::DAY), "{start:?}");
+    assert!(is_near(start.now, later(clocked.world.now, AHEAD)), "{start:?}");
+    let swept = one(&mut *store, start.now, Command::Sweep(Sweep { max: 10 }));
+    assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
+    // All that is older than a day.
+    let before = StoreTime(start.now.0 - Nanos::DAY.0);
+    let purge = Purge { settled_before: before, attempts_before: before, dead_before: before, max: 100 };
+    let purged = one(&mut *store, start.now, Command::Purge(purge));
+    assert_eq!(purged, Reply::Purged(Purged::default()));
+    // Who is handed a delivery learns that it lives for as long by that time as by the right one.
+    one(&mut *store, start.now, Command::Evict(ME));
+    let another = later(start.now, Nanos::from_secs(4));
+    let taken = one(&mut *store, another, acquire(OwnerId(9), Which::All));
+    let Reply::Acquired(taken) = taken else { panic!("{taken:?}") };
+    let claimed = one(&mut *store, another, claim(lane, taken[0].term, 10));
+    let Reply::Claimed(claimed) = claimed else { panic!("{claimed:?}") };
+    assert_eq!(claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
+    assert!(claimed.rows[0].expires > later(another, Nanos(23 * Nanos::HOUR.0)), "{claimed:?}");
+}
+
+/// It counts by the server's clock, with which its machine's agrees. Others that live may count by another time, and know the nodes by
+/// that: it is left to them.
+#[test]
+fn whoever_begins_counts_by_the_right_clock_and_the_first_that_is_alone_hands_no_other_on() {
+    let Some(mut clocked) = Clocked::new("whoever_begins_counts_by_the_right_clock") else { return };
+    let lane = clocked.world.new_lane(WIDE);
+    clocked.world.emit_one(lane);
+    let renew = Renew { owner: ME, lease: Nanos::MINUTE, announce: None };
+    clocked.world.one(Command::Renew(renew));
+    clocked.was_ahead();
+    let wrong = clocked.latest();
+    for others_live in [true, false] {
+        if !others_live {
+            clocked.world.one(Command::Evict(ME));
+        }
+        let (mut store, start) = clocked.another(Nanos::ZERO);
+        assert!(matches!(start.fault, Some(Fault::Corrected(ahead)) if ahead > Nanos::DAY), "{start:?}");
+        assert!(is_near(start.now, clocked.world.now), "{start:?}");
+        let swept = one(&mut *store, start.now, Command::Sweep(Sweep { max: 10 }));
+        assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
+        assert!(is_near(clocked.latest(), if others_live { wrong } else { clocked.world.now }));
+    }
+    assert_eq!(clocked.another(AHEAD).1.fault, None);
+}
