@@ -20,7 +20,7 @@ pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 /// What an event becomes: a delivery for each subscriber that wants its type.
 ///
 /// Whoever's shape makes it too long is left out, and the event is taken in part; [`left_out`] tells. That is a bound on memory and
-/// on work: nothing is shaped any further once it is too long, and nothing at all once [`SHAPED_BYTES_MAX`] were.
+/// on work: nothing is shaped any further once it is too long, and nothing at all once `SHAPED_BYTES_MAX` were.
 ///
 /// `id` is the event's own, or one made for it, that no store has ever recorded. It is due at once; coalescing holds it back in the store. `now` is the
 /// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old

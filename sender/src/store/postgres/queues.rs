@@ -157,6 +157,8 @@ struct Queue {
     head: StoreTime,
     /// The arrivals that were taken account of.
     arrivals: u64,
+    /// How often the lane had been disturbed when it was looked at last.
+    disturbed: u64,
     /// What is handed out, and how often the lane had been disturbed before that was read.
     rows: BTreeMap<DeliveryId, (u64, Delivery)>,
 }
@@ -178,6 +180,7 @@ impl Queues {
             moving_after: None,
             head: StoreTime(0),
             arrivals: 0,
+            disturbed: 0,
             rows: BTreeMap::new(),
         };
         let queue = self.0.entry(lane).or_insert_with(new);
@@ -190,7 +193,7 @@ impl Queues {
     /// Takes account of what the lane's row says. The lane must be held under this ownership.
     pub(super) fn look(&mut self, lane: LaneId, term: Term, signs: &Signs) {
         let queue = self.of(lane, term);
-        queue.head = signs.head;
+        (queue.head, queue.disturbed) = (signs.head, signs.disturbed);
         if signs.arrivals != queue.arrivals {
             queue.arrivals = signs.arrivals;
             queue.lower(signs.earliest);
@@ -217,7 +220,11 @@ impl Queues {
     pub(super) fn from(&mut self, lane: LaneId, term: Term, handed_out: usize) -> Search {
         let queue = self.of(lane, term);
         let place = queue.front.unwrap_or((queue.head, DeliveryId(0)));
-        let passed = queue.rows.iter().filter(|(delivery, (_, row))| (row.at, **delivery) <= place).count();
+        // What somebody else has changed since may lie elsewhere by now.
+        let is_passed = |(delivery, (disturbed, row)): (&DeliveryId, &(u64, Delivery))| {
+            *disturbed == queue.disturbed && (row.at, *delivery) <= place
+        };
+        let passed = queue.rows.iter().filter(|row| is_passed(*row)).count();
         Search { place, handed_out: handed_out.saturating_sub(passed) }
     }
 
@@ -342,6 +349,15 @@ mod tests {
         queues.look(LANE, TERM, &signs);
         let from = queues.from(LANE, TERM, 3);
         assert_eq!((from.place, from.handed_out), ((StoreTime(25), DeliveryId(0)), 1), "3 lies beyond");
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_may_lie_behind_the_place_where_it_was() {
+        let (mut queues, mut signs) = handed_out();
+        signs.disturbed += 1;
+        queues.look(LANE, TERM, &signs);
+        let from = queues.from(LANE, TERM, 3);
+        assert_eq!((from.place, from.handed_out), ((StoreTime(30), DeliveryId(3)), 3));
     }
 
     #[test]
