@@ -28,22 +28,23 @@ pub struct Parts {
 }
 
 impl Target {
-    /// The longest URL that is accepted, in bytes.
+    /// The longest URL that is accepted, in bytes, as it is written and in its normal form.
     pub const BYTES_MAX: usize = 2_048;
 
     /// Reads and checks a URL.
     pub fn parse(text: &str, guard: &Guard) -> Result<Self, TargetError> {
+        check_length(text)?;
         let target = Self::stored(text)?;
+        // Percent-encoded it may be several times as long.
+        check_length(target.as_str())?;
         check_host(target.url.host(), guard)?;
         target.parts()?;
         Ok(target)
     }
 
-    /// Reads a URL that was accepted once, perhaps by an older version: whether it may be sent to today is not checked.
+    /// Reads a URL that was accepted once, perhaps by an older version: neither whether it may be sent to today nor its length is
+    /// checked.
     pub fn stored(text: &str) -> Result<Self, TargetError> {
-        if text.len() > Self::BYTES_MAX {
-            return Err(TargetError::TooLong { bytes: text.len() });
-        }
         // The parser would quietly drop some of these, and what is stored would not be what was seen.
         if let Some(at) = text.find(|letter: char| letter.is_whitespace() || letter.is_control()) {
             return Err(TargetError::Blank { at });
@@ -105,6 +106,13 @@ impl fmt::Display for Target {
     }
 }
 
+const fn check_length(text: &str) -> Result<(), TargetError> {
+    match text.len() {
+        ..=Target::BYTES_MAX => Ok(()),
+        bytes => Err(TargetError::TooLong { bytes }),
+    }
+}
+
 /// An address is judged at once, in whatever odd form it was written: the parser has made `0x7f.1` and `2130706433`
 /// the `127.0.0.1` that they are. A name is judged when it has been resolved, but for the one whose address is known.
 fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError> {
@@ -139,7 +147,10 @@ fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError>
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than [`Target::BYTES_MAX`].
-    #[error("the URL has {bytes} bytes; at most {} are accepted", Target::BYTES_MAX)]
+    #[error(
+        "the URL has {bytes} bytes, as written or percent-encoded; at most {} are accepted",
+        Target::BYTES_MAX
+    )]
     TooLong {
         /// Its length.
         bytes: usize,

@@ -268,8 +268,10 @@ fn urls_that_deliveries_may_go_to() {
 #[test]
 fn urls_that_no_subscriber_may_have() {
     let long = format!("https://example.com/{}", "a".repeat(Target::BYTES_MAX));
+    let longer_encoded = format!("https://example.com/{}", "ü".repeat(Target::BYTES_MAX / 3));
     let rows = [
         (long.as_str(), "url_too_long"),
+        (longer_encoded.as_str(), "url_too_long"),
         (" https://example.com", "url_blank"),
         ("https://exa\tmple.com", "url_blank"),
         ("https://example.com/\u{a0}", "url_blank"),
@@ -362,7 +364,8 @@ fn a_host_that_cannot_be_sent_to_is_named_with_what_is_wrong() {
 
 #[test]
 fn a_url_that_an_older_version_accepted_can_still_be_read() {
-    for url in ["https://{tenant}.example.com/hook", "http://169.254.169.254/"] {
+    let long = format!("https://example.com/{}", "%C3%BC".repeat(Target::BYTES_MAX / 3));
+    for url in ["https://{tenant}.example.com/hook", "http://169.254.169.254/", &long] {
         assert!(Target::parse(url, &Guard::strict()).is_err());
         assert_eq!(Target::stored(url).as_ref().map(Target::as_str), Ok(url));
     }
@@ -415,6 +418,19 @@ proptest! {
         prop_assert_eq!(inside.contains(IpAddr::V4(other)), shares);
         prop_assert!(Guard::strict().allow_network(inside).check(address).is_ok());
         prop_assert_eq!(inside.to_string().parse::<Network>(), Ok(inside));
+    }
+
+    /// Its normal form may be several times as long as it was written.
+    #[test]
+    fn a_url_that_is_accepted_can_be_read_as_it_is_stored(
+        host in "example\\.com|bücher\\.example|(ü\\.|㍿\\.){1,300}example",
+        letter in "[ü|\"{a?]",
+        letters in 0..=Target::BYTES_MAX,
+    ) {
+        let text = format!("http://{host}/{}", letter.repeat(letters / letter.len()));
+        if let Ok(target) = Target::parse(&text, &Guard::strict()) {
+            prop_assert_eq!(Target::stored(target.as_str()), Ok(target));
+        }
     }
 
     #[test]
