@@ -2,7 +2,8 @@
 //!
 //! A request that was given up after it was written may lie in a buffer of the system's, and leave as soon as the endpoint reads on.
 //! Only the end of the connection prevents that. So a connection on which that has happened ends with the last request on it, and
-//! at the latest when its lane takes it that nothing given up arrives any more. What is under way on it then is cut off.
+//! at the latest when its lane takes it that nothing given up arrives any more. What is under way on it then is cut off. A request
+//! that the endpoint gave up itself ends nothing else.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -194,7 +195,7 @@ impl Drop for Http2 {
 pub(super) struct Place {
     connection: Arc<Http2>,
     limit: Arc<SocketLimit>,
-    /// Once it is handed to the connection.
+    /// Once it is handed to the connection, for as long as it may arrive.
     request: Option<Arc<WriteTracker>>,
     answered: bool,
 }
@@ -238,13 +239,55 @@ impl Place {
         if !body.is_empty() {
             upload.0.send_data(body, true).map_err(|e| failure(&e))?;
         }
-        let (head, body) = final_answer(answer).await?.into_parts();
+        let (head, body) = self.final_answer(answer).await?.into_parts();
         let value = |name| head.headers.get(name).map(HeaderValue::as_bytes);
         let mut answered = Answered::of(head.status.as_u16(), value(RETRY_AFTER), value(DATE));
-        answered.cut = is_longer_than_is_read(body).await?;
+        answered.cut = self.is_longer_than_is_read(body).await?;
         self.answered = true;
         self.connection.socket.stream_answered(id);
         Ok(answered)
+    }
+
+    /// The answer after the interim ones.
+    async fn final_answer(
+        &mut self,
+        mut answer: ResponseFuture,
+    ) -> Result<http::Response<RecvStream>, Failure> {
+        let mut interim = 0;
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(one)) = answer.poll_informational(cx) {
+                one.map_err(|e| failure(self.ended_by(&e)))?;
+                interim += 1;
+                if interim > INTERIM_MAX {
+                    return Poll::Ready(Err(Failure::NotHttp("it has too many interim answers".into())));
+                }
+            }
+            Pin::new(&mut answer).poll(cx).map_err(|e| failure(self.ended_by(&e)))
+        })
+        .await
+    }
+
+    async fn is_longer_than_is_read(&mut self, mut body: RecvStream) -> Result<bool, Failure> {
+        let mut half = |error: h2::Error| Failure::Half(Cause::of(self.ended_by(&error)));
+        let mut read = 0;
+        while let Some(data) = body.data().await {
+            let bytes = data.map_err(&mut half)?.len();
+            read += bytes;
+            if read > ANSWER_BYTES_MAX {
+                return Ok(true);
+            }
+            body.flow_control().release_capacity(bytes).map_err(&mut half)?;
+        }
+        Ok(false)
+    }
+
+    /// Notes what ended the request. Of a stream that the endpoint has reset nothing arrives any more, so that its connection need
+    /// not end for it.
+    fn ended_by<'a>(&mut self, error: &'a h2::Error) -> &'a h2::Error {
+        if error.is_reset() && error.is_remote() {
+            self.request = None;
+        }
+        error
     }
 }
 
@@ -280,36 +323,6 @@ impl Drop for Upload {
         // Does nothing where both ends have said all they had to say.
         self.0.send_reset(Reason::CANCEL);
     }
-}
-
-/// The answer after the interim ones.
-async fn final_answer(mut answer: ResponseFuture) -> Result<http::Response<RecvStream>, Failure> {
-    let mut interim = 0;
-    poll_fn(|cx| {
-        while let Poll::Ready(Some(one)) = answer.poll_informational(cx) {
-            one.map_err(|e| failure(&e))?;
-            interim += 1;
-            if interim > INTERIM_MAX {
-                return Poll::Ready(Err(Failure::NotHttp("it has too many interim answers".into())));
-            }
-        }
-        Pin::new(&mut answer).poll(cx).map_err(|e| failure(&e))
-    })
-    .await
-}
-
-async fn is_longer_than_is_read(mut body: RecvStream) -> Result<bool, Failure> {
-    let half = |error: h2::Error| Failure::Half(Cause::of(&error));
-    let mut read = 0;
-    while let Some(data) = body.data().await {
-        let bytes = data.map_err(half)?.len();
-        read += bytes;
-        if read > ANSWER_BYTES_MAX {
-            return Ok(true);
-        }
-        body.flow_control().release_capacity(bytes).map_err(half)?;
-    }
-    Ok(false)
 }
 
 fn failure(error: &h2::Error) -> Failure {

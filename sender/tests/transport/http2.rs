@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -39,6 +40,18 @@ async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Asked>) 
 fn answer(status: u16, (_, mut respond): Asked) {
     let head = http::Response::builder().status(status).body(()).unwrap();
     respond.send_response(head, true).unwrap();
+}
+
+/// Begins an answer, and resets its stream once that is read.
+async fn break_off((_, mut respond): Asked) {
+    let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
+    stream.send_data(Bytes::from(vec![b'x'; 40_000]), false).unwrap();
+    // There is room for as much again once the other end has read that.
+    stream.reserve_capacity(40_000);
+    while stream.capacity() < 40_000 {
+        poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
+    }
+    stream.send_reset(Reason::INTERNAL_ERROR);
 }
 
 /// An endpoint that answers 204 to everything.
@@ -259,22 +272,38 @@ async fn a_stream_that_the_endpoint_resets_is_silent_even_if_it_says_that_it_did
 }
 
 #[tokio::test]
+async fn a_stream_that_the_endpoint_resets_costs_the_others_on_its_connection_nothing() {
+    for (begins_to_answer, expected) in [(false, "silent broken"), (true, "silent half_answer")] {
+        let (endpoint, mut given) = handing_over(100).await;
+        let transport = Arc::new(endpoint.transport());
+        let (patient, through) = (post(endpoint.url()), Arc::clone(&transport));
+        let patient = tokio::spawn(async move { brief(&patient.through(&through).await) });
+        let held = given.recv().await.unwrap();
+        // If it could still leave, its connection would have to end at once.
+        let reset = post(endpoint.url()).late_max(Duration::ZERO);
+        let serve = async {
+            let mut asked = given.recv().await.unwrap();
+            if begins_to_answer {
+                break_off(asked).await;
+            } else {
+                asked.1.send_reset(Reason::INTERNAL_ERROR);
+            }
+        };
+        let (made, ()) = tokio::join!(reset.through(&transport), serve);
+        check(&made, expected);
+        answer(204, held);
+        assert_eq!(patient.await.unwrap(), "answered 204", "{expected}");
+        assert_eq!(endpoint.connections(), 1);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_breaks_off_is_silent() {
     let (endpoint, mut given) = handing_over(100).await;
-    let serve = async {
-        let (_, mut respond) = given.recv().await.unwrap();
-        let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
-        stream.send_data(Bytes::from(vec![b'x'; 40_000]), false).unwrap();
-        // There is room for as much again once the other end has read that.
-        stream.reserve_capacity(40_000);
-        while stream.capacity() < 40_000 {
-            poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
-        }
-        stream.send_reset(Reason::INTERNAL_ERROR);
-    };
     let transport = endpoint.transport();
     let post = post(endpoint.url());
-    let (made, ()) = tokio::join!(post.through(&transport), serve);
+    let (made, ()) =
+        tokio::join!(post.through(&transport), async { break_off(given.recv().await.unwrap()).await });
     check(&made, "silent half_answer");
 }
 
