@@ -93,8 +93,10 @@ fn may_be_left_alone(
     let mut faults = evidence.trace.faults.iter().filter(|fault| fault.hinders()).filter(is_other);
     let faulty =
         faults.any(|fault| fault.t <= by && (fault.t > from || fault.until.is_some_and(|t| t > from)));
+    let stands_still = evidence.strikes.stops.iter().any(|stop| stop.from <= by && stop.until > from);
     ill || upset
         || faulty
+        || stands_still
         || (failed && !evidence.trace.declared.lacks(Lack::Breaker))
         || lane.gone.is_some_and(|t| t <= by)
 }

@@ -9,12 +9,15 @@ impl Evidence<'_> {
         let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
         let upset = self.upsets.partition_point(|t| *t < from);
         let faulty = |fault: &Fault| fault.t <= until && over(fault).is_some_and(|over| over >= from);
-        self.upsets.get(upset).is_some_and(|t| *t <= until) || self.trace.faults.iter().any(faulty)
+        let stands_still = self.strikes.stops.iter().any(|stop| stop.from <= until && stop.until >= from);
+        let upset = self.upsets.get(upset).is_some_and(|t| *t <= until);
+        upset || stands_still || self.trace.faults.iter().any(faulty)
     }
 
     /// By when the sender must be at work again after the last thing that was done to it; 0 if nothing was.
     pub(super) fn taken_over_by(&self) -> u64 {
-        let last = self.trace.faults.iter().filter_map(over).max();
+        let stops = self.strikes.stops.iter().map(|stop| stop.until);
+        let last = self.trace.faults.iter().filter_map(over).chain(stops).max();
         last.map_or(0, |t| t.saturating_add(self.scenario.sender.takeover_within.0))
     }
 
@@ -30,12 +33,12 @@ impl Evidence<'_> {
     }
 }
 
-/// Until when a fault disturbs the sender: a change of a limit and a redrive are moments; a rotation of secrets disturbs
-/// nothing, and neither may a process whose wall clock is wrong.
+/// Until when a fault disturbs the sender: a change of a limit and a redrive are moments, and so is a stop, of which the
+/// process says when it was over; a rotation of secrets disturbs nothing, and neither may a process whose wall clock is wrong.
 fn over(fault: &Fault) -> Option<u64> {
     match fault.action.as_str() {
         "rotate" | "clock-skew" => None,
-        "limit" | "redrive" => Some(fault.t),
+        "limit" | "redrive" | "stop" => Some(fault.t),
         _ => Some(fault.until.unwrap_or(fault.t)),
     }
 }

@@ -49,7 +49,7 @@ pub struct Evidence<'a> {
     /// When processes were killed, asked to stop, stopped or gone, in order.
     pub(crate) upsets: Vec<u64>,
     /// What was done to processes and their store, for each request to be judged by.
-    strikes: Strikes,
+    pub(super) strikes: Strikes,
     /// When the run ended, or the last thing that was seen.
     pub(crate) end: u64,
     /// How far the sender's clock is ahead of the harness's.
@@ -231,7 +231,8 @@ impl<'a> Evidence<'a> {
             let whom = fault.detail.as_deref().and_then(|detail| detail.split(',').next());
             fault.t <= until && whom.is_none_or(|whom| whom == name)
         };
-        let kept = unwritable(self.trace.faults.iter().filter(concerns));
+        let stops = self.strikes.stops.iter().filter(|stop| stop.worker == worker && stop.from <= until);
+        let kept = unwritable(self.trace.faults.iter().filter(concerns), stops);
         kept.iter().filter(|one| one.until > asked).fold(asked, |from, one| one.over_for(from))
     }
 

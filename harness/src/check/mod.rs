@@ -14,7 +14,7 @@
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`,
 //!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
-//! - `again`, `disturbed`, `kills`, `outage`, `strikes`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
+//! - `again`, `disturbed`, `kills`, `outage`, `stops`, `strikes`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give; `undone`: what was not
 //!   done to a sender.
 //! - `wall_clock`: where the machine's was set, and what that leaves. - `strays`: what came to no endpoint. - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
@@ -65,6 +65,7 @@ pub(crate) mod settled;
 pub(crate) mod silence;
 mod speed;
 mod stall;
+mod stops;
 mod strays;
 mod strikes;
 mod truth;

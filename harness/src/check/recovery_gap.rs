@@ -137,7 +137,9 @@ fn known_to_be_free(evidence: &Evidence<'_>, killed: u64) -> u64 {
 fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
     let at = restart.ready;
     let lasts = |fault: &crate::trace::Fault| fault.t <= at && fault.until.is_some_and(|until| until > at);
-    let own = |fault: &crate::trace::Fault| matches!(fault.action.as_str(), "kill" | "restart" | "rotate");
+    // Of those that are struck, the processes themselves say when that is over.
+    let own =
+        |fault: &crate::trace::Fault| matches!(fault.action.as_str(), "kill" | "stop" | "restart" | "rotate");
     if evidence.trace.faults.iter().any(|fault| lasts(fault) && !own(fault)) {
         return false;
     }

@@ -1,6 +1,7 @@
 //! When the sender's processes were struck, and when they were back. Every request is judged by it, so it is sorted once and
 //! searched.
 
+use super::stops::{Stop, stops};
 use super::unwritable::{Unwritable, unwritable};
 use crate::trace::{Fault, Process, ProcessEvent};
 
@@ -15,6 +16,8 @@ pub(super) struct Strikes {
     forgetful: Vec<(u64, u64)>,
     /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
     pub(super) unwritable: Vec<Unwritable>,
+    /// When processes stood still.
+    pub(super) stops: Vec<Stop>,
 }
 
 impl Strikes {
@@ -27,11 +30,13 @@ impl Strikes {
             times.sort_unstable();
             times
         };
+        let stops = stops(processes, end);
         Self {
             struck: times([Killed, Stopped]),
             back: times([Started, Continued]),
             forgetful: forgetful(processes, faults, takeover_within, end),
-            unwritable: unwritable(faults.iter()),
+            unwritable: unwritable(faults.iter(), stops.iter()),
+            stops,
         }
     }
 

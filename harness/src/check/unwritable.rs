@@ -1,5 +1,6 @@
 //! When the sender could write nothing down, or that only later, by what was done to it.
 
+use super::stops::Stop;
 use crate::trace::Fault;
 
 /// A time in which nothing can be written down, or that only later.
@@ -17,13 +18,17 @@ impl Unwritable {
     }
 }
 
-/// Those of some faults, in order.
-pub(super) fn unwritable<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Unwritable> {
+/// Those of some faults and stops, in order.
+pub(super) fn unwritable<'a>(
+    faults: impl Iterator<Item = &'a Fault>,
+    stops: impl Iterator<Item = &'a Stop>,
+) -> Vec<Unwritable> {
     let hinders = |fault: &Fault| {
         let later_by = if fault.keeps_from_writing() { u64::MAX } else { fault.slows_writing() };
         (later_by > 0).then_some(Unwritable { from: fault.t, until: fault.until?, later_by })
     };
-    let mut found: Vec<Unwritable> = faults.filter_map(hinders).collect();
+    let stops = stops.map(|stop| Unwritable { from: stop.from, until: stop.until, later_by: u64::MAX });
+    let mut found: Vec<Unwritable> = faults.filter_map(hinders).chain(stops).collect();
     found.sort_unstable();
     found
 }

@@ -40,9 +40,12 @@ impl<'a> World<'a> {
 
     fn strike(&mut self, fault: &'a FaultPlan) -> Result<(), SimError> {
         let lasts = fault.lasts.0;
-        let concerned = self.concerned(fault)?;
+        let mut concerned = self.concerned(fault)?;
+        if matches!(fault.action, FaultAction::Kill | FaultAction::Stop | FaultAction::Restart) {
+            concerned.retain(|worker| self.slots[*worker].process.is_some());
+        }
         if concerned.is_empty() {
-            // Nobody owns it: nothing is done, and a fault is what was done.
+            // Nobody owns it, or is there: nothing is done, and a fault is what was done.
             return Ok(());
         }
         let one = concerned.first().copied();

@@ -36,9 +36,9 @@ impl Fault {
         self.keeps_from_writing() || self.action == "clock-step" || self.slows_writing() >= SECOND
     }
 
-    /// Whether the sender can write nothing down for as long as it lasts.
+    /// Whether the sender can write nothing down for as long as it lasts. A stop may be over before: its process knows.
     pub(crate) fn keeps_from_writing(&self) -> bool {
-        let words = ["lock-database", "database-restart", "disk-full", "stop", "partition"];
+        let words = ["lock-database", "database-restart", "disk-full", "partition"];
         self.delay.is_none() && words.contains(&self.action.as_str())
     }
 

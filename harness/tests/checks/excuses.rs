@@ -466,3 +466,25 @@ fn what_comes_just_after_a_stop_was_sent_before_it() {
         check(id, "", stopped(40_000, Some(SECOND - 20_000)), broken);
     }
 }
+
+/// Stopped at 5 s for 40 s, killed at 6 s and again at 30 s: what was taken at 20 s was taken by a process that ran.
+#[test]
+fn a_stop_is_over_with_the_process_that_stood_still() {
+    use ProcessEvent::{Continued, Exited, Killed, Ready, Started, Stopped};
+    let lives = |stopped: &'static [(u64, ProcessEvent)]| {
+        move |trace: &mut Trace| {
+            let life = [&[(0, Started), (0, Ready)], stopped, &[(30, Killed), (30, Exited), (31, Started)]];
+            trace.processes.extend(life.concat().into_iter().map(|(t, event)| process(t * SECOND, event)));
+            trace.faults.push(fault(5 * SECOND, "stop", Some(45 * SECOND)));
+            trace.faults.push(fault(30 * SECOND, "kill", Some(31 * SECOND)));
+            build::offer(trace, 7, 10 * SECOND, &["a"]);
+            build::deliver(trace, "a", 7, 20 * SECOND, 204);
+            build::deliver(trace, "a", 7, 31 * SECOND, 204);
+            build::end(trace, 60 * SECOND);
+        }
+    };
+    let struck = lives(&[(5, Stopped), (6, Killed), (6, Exited), (7, Started), (7, Ready)]);
+    check("duplicate.bounded", "", struck, Status::Fail);
+    check("duplicate.bounded", "", lives(&[(5, Stopped), (19, Continued)]), Status::Fail);
+    check("duplicate.bounded", "", lives(&[(5, Stopped)]), Status::Pass);
+}

@@ -85,3 +85,12 @@ fn a_process_that_two_faults_stop_goes_on_when_both_are_over() {
     assert_eq!(told(ProcessEvent::Stopped).collect::<Vec<_>>(), [2]);
     assert_eq!(told(ProcessEvent::Continued).collect::<Vec<_>>(), [7]);
 }
+
+#[test]
+fn what_finds_no_process_is_not_done() {
+    for action in ["stop", "kill", "restart"] {
+        let absent = format!("[[fault]]\nat = \"3s\"\ndo = {action:?}\nlasts = \"20s\"\n");
+        let done = done("absent", &format!("{KILLED}{absent}"), action);
+        assert!(!done.contains(&(3 * SECOND)), "{action}");
+    }
+}
