@@ -208,8 +208,9 @@ impl Attempt<'_> {
         let Shared { lanes, sockets, connector, .. } = self.shared;
         let socket = sockets.room(|count| lanes.close_some_idle(count), until).await;
         let socket = socket.ok_or(Failure::NoSocket { max: sockets.max() })?;
-        let opening = connector.open(&self.route.origin, &self.lane.lookups, permit.with(socket));
-        let opened = timeout_at(after(within).min(self.deadline), opening).await;
+        let until = after(within).min(self.deadline);
+        let opening = connector.open(&self.route.origin, &self.lane.lookups, permit.with(socket), until);
+        let opened = timeout_at(until, opening).await;
         let too_late = |_| {
             let is_in_line = self.lane.lookups.is_in_line();
             if is_in_line { Failure::NoLookup } else { Failure::ConnectDeadline { within } }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Host;
 
@@ -18,12 +18,16 @@ use super::limit::SocketPermit;
 use super::lookups::{Asker, Lookups, NotFound};
 use super::route::Origin;
 use super::sockets::{self, Sockets};
+use super::timer::{after, now};
 use super::tls::HTTP2;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
 /// How long an address may take before the next is tried beside it (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
+
+/// How long the tries under way have at most, where there is no place for another beside them.
+const ALONE_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Connector {
     pub(super) guard: Guard,
@@ -45,11 +49,12 @@ impl Connector {
         origin: &Origin,
         lookups: &Lookups,
         permit: SocketPermit,
+        deadline: Instant,
     ) -> Result<Opened, Failure> {
         let addresses = self.addresses(origin, lookups).await?;
         let tcp = match *addresses {
             [only] => connect(only).await?,
-            _ => first_connected(addresses, || permit.beside(&self.sockets), connect).await?,
+            _ => first_connected(addresses, deadline, || permit.beside(&self.sockets), connect).await?,
         };
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
@@ -119,14 +124,19 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// Staggers that the tries under way have, where there is no place for another beside them.
-const STAGGERS_ALONE: u32 = 4;
+/// How long the tries under way have before they are given up for the next, if so much time is left and so many addresses wait: an
+/// equal part, or a stagger if that is more and leaves one for the next.
+fn patience(left: Duration, waiting: usize) -> Duration {
+    let parts = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
+    (left / parts).max(STAGGER.min(left / 2)).min(ALONE_MAX)
+}
 
 /// A connection to the address that answers first. The next one is tried when one has failed, or takes long. The first has the
 /// place of the connection to come. Each beside it takes another, of the lane and among all sockets; where there is none, it
-/// waits a little longer, and then replaces those before it.
+/// waits a little longer, and then replaces those before it. Each has its turn before the deadline, if there is time.
 async fn first_connected<T, F, P>(
     addresses: Vec<SocketAddr>,
+    deadline: Instant,
     place_beside: impl Fn() -> Option<P>,
     connect: impl Fn(SocketAddr) -> F,
 ) -> Result<T, Failure>
@@ -135,14 +145,15 @@ where
     F: Future<Output = Result<T, Failure>> + Send + 'static,
     P: Send + 'static,
 {
-    let mut waiting = addresses.into_iter().peekable();
+    let mut waiting = addresses.into_iter();
     let mut trying = JoinSet::new();
     let mut failure = Failure::Request("there is no address to connect to".into());
-    let mut alone = 0;
+    // Not before then those under way are given up for the next.
+    let mut alone_until = now();
     loop {
-        let is_beside = waiting.peek().is_some() && !trying.is_empty();
+        let is_beside = waiting.len() > 0 && !trying.is_empty();
         let beside = if is_beside { place_beside() } else { None };
-        if is_beside && beside.is_none() && alone >= STAGGERS_ALONE {
+        if is_beside && beside.is_none() && alone_until <= now() {
             trying.shutdown().await;
         }
         if (beside.is_some() || trying.is_empty())
@@ -150,17 +161,14 @@ where
         {
             let trial = connect(address);
             trying.spawn(async move { (trial.await, beside) });
-            alone = 0;
+            alone_until = after(patience(deadline.saturating_duration_since(now()), waiting.len()));
         }
-        let tried = if waiting.peek().is_none() {
+        let tried = if waiting.len() == 0 {
             trying.join_next().await
         } else {
-            match timeout(STAGGER, trying.join_next()).await {
+            match timeout_at(alone_until.min(after(STAGGER)), trying.join_next()).await {
                 Ok(tried) => tried,
-                Err(_) => {
-                    alone += 1;
-                    continue;
-                }
+                Err(_) => continue,
             }
         };
         match tried {
@@ -218,7 +226,8 @@ mod tests {
                 Ok(address.port())
             }
         };
-        let connected = first_connected(addresses, || sockets.enter(), connect).await;
+        let deadline = after(Duration::from_secs(60));
+        let connected = first_connected(addresses, deadline, || sockets.enter(), connect).await;
         let open = sockets.open();
         drop(first);
         (connected, most.load(Ordering::SeqCst), open)
@@ -229,6 +238,40 @@ mod tests {
         assert_eq!(tried(3, 10).await, (Ok(3), 4, 1));
         assert_eq!(tried(3, 3).await, (Ok(3), 3, 1));
         assert_eq!(tried(1, 1).await, (Ok(1), 1, 1), "one is given up for the next");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_hangs_is_given_up_in_time_for_the_next() {
+        let addresses = [0, 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port))).into();
+        let connect = async |address: SocketAddr| match address.port() {
+            0 => std::future::pending().await,
+            port => Ok(port),
+        };
+        let looks = AtomicUsize::new(0);
+        let no_place = || {
+            looks.fetch_add(1, Ordering::SeqCst);
+            None::<()>
+        };
+        let deadline = after(Duration::from_millis(900));
+        assert_eq!(first_connected(addresses, deadline, no_place, connect).await, Ok(1));
+        // One look after a stagger, and one when half of the time is over. A fourth would come too late.
+        assert!(looks.load(Ordering::SeqCst) <= 2, "{looks:?}");
+    }
+
+    #[test]
+    fn the_tries_under_way_leave_time_for_those_that_wait() {
+        let millis = Duration::from_millis;
+        for (left, waiting, expected) in [
+            (60_000, 1, 1_000),
+            (900, 1, 450),
+            (900, 2, 300),
+            (900, 9, 250),
+            (400, 9, 200),
+            (10, 1, 5),
+            (0, 1, 0),
+        ] {
+            assert_eq!(patience(millis(left), waiting), millis(expected), "{left} ms, {waiting} wait");
+        }
     }
 
     #[test]
