@@ -76,6 +76,17 @@ pub enum StoreError {
         /// What the server said.
         detail: String,
     },
+    /// The server does not let its user in, or has no such database.
+    #[error(
+        "could not {doing}: the server does not let us in ({detail}); check the user, the password and the database that the address \
+         names"
+    )]
+    NotAdmitted {
+        /// What was being done.
+        doing: &'static str,
+        /// What the server said.
+        detail: String,
+    },
     /// The server has ended a statement that took too long, or was told to.
     #[error("could not {doing}: the server has ended the statement ({detail}); it will be tried again")]
     Cancelled {
@@ -165,6 +176,7 @@ impl StoreError {
                 | Self::ReadOnly { .. }
                 | Self::TakesNoWrites { .. }
                 | Self::Forbidden { .. }
+                | Self::NotAdmitted { .. }
                 | Self::Cancelled { .. }
                 | Self::Missing { .. }
         )

@@ -28,6 +28,8 @@ pub(in crate::store) fn failure(doing: &'static str, error: &tokio_postgres::Err
         "42501" => StoreError::Forbidden { doing, detail },
         "53100" => StoreError::Full { doing, detail },
         code => match code.get(..2) {
+            // The user, its password, or whence it comes; a database that is not there.
+            Some("28" | "3D") => StoreError::NotAdmitted { doing, detail },
             // The connection, the server's end, too many connections, a transaction that was ended while it waited for us.
             Some("08" | "57" | "53" | "25") => StoreError::Lost { doing, detail },
             // The database takes no connections for now.

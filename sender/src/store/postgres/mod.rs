@@ -64,6 +64,7 @@ mod record;
 mod recorded;
 mod room;
 mod rows;
+mod servers;
 mod settle;
 mod signs;
 mod stop;
