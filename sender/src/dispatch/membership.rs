@@ -111,7 +111,10 @@ impl Membership {
             draining: ourselves.map(|node| node.announced.draining),
             settled: living.iter().filter(|node| settles(node) <= now).map(|node| node.owner).collect(),
         };
-        let ends = living.iter().filter(|node| is_other(node)).map(|node| node.until);
+        // Leases may be reckoned by another clock than ours, which was at `read_at` when ours was where it was then.
+        let by_ours =
+            |until: StoreTime| StoreTime(self.nodes.at.0.saturating_add(until.0.saturating_sub(read_at.0)));
+        let ends = living.iter().filter(|node| is_other(node)).map(|node| by_ours(node.until));
         let end = ends.min().unwrap_or(StoreTime(u64::MAX));
         let moments = living.iter().map(|node| settles(node)).filter(|at| *at > now);
         let next_change = moments.min().unwrap_or(StoreTime(u64::MAX));
@@ -274,6 +277,9 @@ mod tests {
             membership.look(at(20_000));
             assert!(share(&membership, US) > 0 && share(&membership, 2) > 0, "at {clock}");
             assert_eq!(share(&membership, 3), 0, "at {clock}");
+            // When the second one's lease is over: a renewal is a commit that all others wait for.
+            assert!(!membership.asks(at(20_000)) && !membership.asks(at(23_499)), "at {clock}");
+            assert!(membership.asks(at(23_500)), "at {clock}");
         }
     }
 }

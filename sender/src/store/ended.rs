@@ -3,8 +3,11 @@
 use super::reply::Ended;
 use crate::engine::{Nanos, StoreTime};
 
-/// How much older than its commit a record may be, and an attempt than its end: a store in trouble commits late.
-pub(super) const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + 5 * Nanos::MINUTE.0);
+/// How much older than its commit a record may be: a store in trouble commits late.
+pub(super) const LATE_MAX: Nanos = Nanos(5 * Nanos::MINUTE.0);
+
+/// And how much older than its commit an attempt may have begun that it does not tell of.
+pub(super) const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + LATE_MAX.0);
 
 /// More ends than this count for no window cap.
 pub(super) const ENDS_MAX: u32 = crate::engine::contract::WINDOW_LIMIT_MAX;

@@ -16,7 +16,7 @@ use hookproof_sender::store::clock::Beginning;
 use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Purge, Shed, Sweep, Which};
 use hookproof_sender::store::lane::{Bounds, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
-use hookproof_sender::store::reply::{Claimed, Placed, Purged};
+use hookproof_sender::store::reply::{Claimed, Handover, Placed, Purged};
 use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, StoreError};
 use hookproof_sender::subscriber::RegionSecrets;
 
@@ -537,6 +537,17 @@ fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
     fits(&powerless, "grant what is missing", false);
     execute(&address, &format!("DROP OWNED BY {schema}; DROP ROLE {schema}"));
 
+    for (role, words) in [
+        (format!("CREATE ROLE {schema}_out NOLOGIN"), "permitted to log in"),
+        (String::new(), "does not exist"),
+    ] {
+        execute(&address, &role);
+        let refused = open(&address.replacen("//hookproof@", &format!("//{schema}_out@"), 1), false);
+        assert!(matches!(refused, StoreError::NotAdmitted { .. }) && refused.may_pass(), "{refused}");
+        fits(&refused, words, false);
+        execute(&address, &format!("DROP ROLE IF EXISTS {schema}_out"));
+    }
+
     let empty = open(&new_schema("a schema without tables").unwrap(), false);
     fits(&empty, "choose another database", false);
 
@@ -558,6 +569,23 @@ fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
         assert!(matches!(ended, StoreError::Cancelled { .. }) && ended.may_pass());
         fits(&ended, "ended the statement", true);
     });
+}
+
+/// Of several servers the first one's kernel takes connections, and it itself says nothing, as where it is frozen. That is found out
+/// once, and not by each connection anew.
+#[test]
+fn a_server_that_says_nothing_keeps_nobody_from_the_next_one() {
+    let Some(address) = new_schema("a_server_that_says_nothing") else { return };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let before = format!("@127.0.0.1:{},", silent.local_addr().unwrap().port());
+    let joint = if address.contains('?') { '&' } else { '?' };
+    let both = format!("{}{joint}connect_timeout=1", address.replacen('@', &before, 1));
+    let both: Address = both.parse().unwrap();
+    let options = Options { limits: Limits::default(), create: true, identity: 1 };
+    drop(PostgresStore::open(&both, &options).unwrap());
+    drop(PostgresReader::open(&both).unwrap());
+    silent.set_nonblocking(true).unwrap();
+    assert_eq!(silent.incoming().take_while(Result::is_ok).count(), 1, "the other connections knew better");
 }
 
 /// A stranger, with a transaction.
@@ -1005,6 +1033,18 @@ impl Watched {
         ))
     }
 
+    fn world(&self) -> World<Schema> {
+        World::over(Schema { address: self.schema.address.clone(), limits: Limits::default() })
+    }
+
+    /// How many rows of a table were looked at, in whatever way they were found.
+    fn rows_fetched(&self, table: &str) -> u64 {
+        self.heard(&format!(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
+             WHERE schemaname = current_schema() AND relname = '{table}'"
+        ))
+    }
+
     /// How many rows were read, one after the other or by their numbers.
     fn rows_read(&self, table: &str) -> u64 {
         self.heard(&format!(
@@ -1013,6 +1053,47 @@ impl Watched {
              WHERE t.schemaname = current_schema() AND i.indexrelname = '{table}_pkey'"
         ))
     }
+}
+
+/// All others wait for the lock of leases meanwhile.
+#[test]
+fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record() {
+    const OLD: u64 = 500;
+    let Some(watched) = Watched::new("whoever_seizes_a_lane_with_window_caps", 0) else { return };
+    let mut world = watched.world();
+    let lane = world.new_lane(WIDE);
+    watched.execute("UPDATE lanes SET capped = true");
+    world.pass(Nanos::DAY);
+    let term = world.own(ME, lane);
+    world.persist(lane, term, b"state", false);
+    let now = world.now;
+    drop(world);
+    // An attempt each second that took one, and two that took half an hour: one ended before the record, and one since.
+    let attempts = |delivery: &str, at: u64, latency: u64| {
+        watched.execute(&format!(
+            "INSERT INTO attempts SELECT {at} - number, {delivery}, {}, 1, {latency}, 0, 200, NULL, 1, NULL, true
+             FROM generate_series(1000000000, {OLD} * 1000000000::int8, 1000000000) number",
+            lane.0
+        ));
+    };
+    attempts("number", now.0 - Nanos::from_secs(600).0, Nanos::SECOND.0);
+    for (delivery, since) in [(1, 20), (2, 40)] {
+        watched.execute(&format!(
+            "INSERT INTO attempts VALUES ({}, {delivery}, {}, 1, {}, 0, 200, NULL, 1, NULL, true)",
+            now.0 - since * Nanos::MINUTE.0,
+            lane.0,
+            30 * Nanos::MINUTE.0
+        ));
+    }
+    let before = watched.rows_fetched("attempts");
+    let mut world = watched.world();
+    world.now = later(now, LEASE);
+    let taken = world.acquire(YOU, Which::These(vec![lane]));
+    let Handover::Seized { ended, .. } = &taken[0].handover else { panic!("{taken:?}") };
+    assert_eq!(ended.iter().map(|run| run.count).collect::<Vec<_>>(), [1]);
+    drop(world);
+    let read = watched.rows_fetched("attempts") - before;
+    assert!(read < 10, "{read} rows");
 }
 
 /// Makes the tables those of the first version.
@@ -1102,7 +1183,7 @@ fn a_commit_under_way_ends_before_the_tables_are_brought_up_to_date() {
         stranger.says("UPDATE deliveries SET at = at; COMMIT");
         migrated.join().unwrap();
     });
-    assert_eq!(query(&address, "SELECT version FROM hookproof_schema"), ["5"]);
+    assert_eq!(query(&address, "SELECT version FROM hookproof_schema"), ["6"]);
 }
 
 /// As long as a stranger's transaction is open, whatever a commit changes is kept as it was before.

@@ -4,14 +4,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hookproof_sender::engine::{Nanos, StoreTime};
 use hookproof_sender::store::clock::{BACK_MAX, Beginning, Fault, Start};
-use hookproof_sender::store::command::{Fate, Purge, Renew, Shed, Sweep, Which};
+use hookproof_sender::store::command::{Acquire, Fate, Persist, Purge, Renew, Shed, Sweep, Which};
 use hookproof_sender::store::lane::OwnerId;
-use hookproof_sender::store::reply::{Purged, Swept};
+use hookproof_sender::store::reply::{Handover, Placed, Purged, Swept};
 use hookproof_sender::store::{Command, Reply, Store};
 
 use crate::postgres::Schema;
 use crate::postgres_server::{execute, new_schema, query};
-use crate::world::{Backend, ME, WIDE, World, acquire, claim, later};
+use crate::world::{Backend, ME, WIDE, World, YOU, acquire, claim, later};
 
 /// By so much the server's clock was ahead.
 const AHEAD: Nanos = Nanos(25 * Nanos::HOUR.0);
@@ -139,4 +139,78 @@ fn whoever_begins_counts_by_the_right_clock_and_the_first_that_is_alone_hands_no
         assert!(is_near(clocked.latest(), if others_live { wrong } else { clocked.world.now }));
     }
     assert_eq!(clocked.another(AHEAD).1.fault, None);
+}
+
+/// One node counts by a time that is a day ahead, and one by the right one.
+struct TwoTimes {
+    clocked: Clocked,
+    right: Box<dyn Store>,
+    ahead: Box<dyn Store>,
+    now: StoreTime,
+}
+
+impl TwoTimes {
+    fn new(test: &str) -> Option<Self> {
+        let clocked = Clocked::new(test)?;
+        let ((right, start), (ahead, _)) = (clocked.another(Nanos::ZERO), clocked.another(Nanos::ZERO));
+        Some(Self { clocked, right, ahead, now: start.now })
+    }
+
+    fn by_right(&mut self, command: Command) -> Reply {
+        one(&mut *self.right, self.now, command)
+    }
+
+    fn by_ahead(&mut self, command: Command) -> Reply {
+        one(&mut *self.ahead, later(self.now, AHEAD), command)
+    }
+}
+
+/// Else a window cap would be exceeded by whoever counts by the other time.
+#[test]
+fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
+    let Some(mut two) = TwoTimes::new("what_ended_by_an_earlier_time") else { return };
+    let lane = two.clocked.world.new_lane(WIDE);
+    execute(&two.clocked.address, "UPDATE lanes SET capped = true");
+    let owned = |reply: Reply| match reply {
+        Reply::Acquired(mut taken) if taken.len() == 1 => taken.remove(0),
+        other => panic!("{other:?}"),
+    };
+    let brief =
+        |owner| Acquire { owner, lease: Nanos(1), which: Which::These(vec![lane]), homes: None, max: 1 };
+    // Its record is of the later time, and nothing that it sent.
+    let mine = owned(two.by_ahead(Command::Acquire(brief(ME))));
+    let record = Persist { lane, term: mine.term, record: b"state".to_vec().into(), hand_back: false };
+    two.by_ahead(Command::Persist(record));
+    two.now = later(two.now, Nanos::from_secs(4));
+    let yours = owned(two.by_right(Command::Acquire(brief(YOU))));
+    let delivery = two.clocked.world.emit_one(lane);
+    two.by_right(claim(lane, yours.term, 1));
+    let settlement = two.clocked.world.settlement(lane, yours.term, delivery, Fate::Delivered);
+    two.by_right(Command::Settle(vec![settlement]));
+    let Handover::Seized { ended, at, .. } = owned(two.by_ahead(Command::Acquire(brief(ME)))).handover else {
+        panic!("nobody had it")
+    };
+    assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1, "{ended:?}");
+    assert!(is_near(ended[0].at, at), "{ended:?}, {at:?}");
+    // And the other way round: the record is from the future.
+    let yours = owned(two.by_right(Command::Acquire(brief(YOU))));
+    let Handover::Seized { ended, .. } = yours.handover else { panic!("nobody had it") };
+    assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1, "{ended:?}");
+}
+
+#[test]
+fn an_event_that_was_received_by_an_earlier_time_is_known_by_a_later_one() {
+    let Some(mut two) = TwoTimes::new("an_event_that_was_received_by_an_earlier_time") else { return };
+    let lane = two.clocked.world.new_lane(WIDE);
+    let mut event = two.clocked.world.event(&[lane]);
+    event.targets[0].dedupe = Nanos::HOUR;
+    let placed = |reply: Reply| match reply {
+        Reply::Emitted(mut emitted) => emitted.targets.remove(0),
+        other => panic!("{other:?}"),
+    };
+    event.received = two.now;
+    assert!(matches!(placed(two.by_right(Command::Emit(event.clone()))), Placed::Waiting { .. }));
+    event.received = later(two.now, AHEAD);
+    let again = placed(two.by_ahead(Command::Emit(event)));
+    assert!(matches!(again, Placed::Duplicate), "{again:?}");
 }

@@ -147,7 +147,7 @@ fn a_node_of_the_version_before_works_the_same_lanes_as_one_of_today() {
     works_alone(&mut older, lanes, until, &mut account);
     let prepared = older.statements();
     let mut world = World::over(backend);
-    assert_eq!(query(&address, "SELECT version FROM hookproof_schema"), ["5"]);
+    assert_eq!(query(&address, "SELECT version FROM hookproof_schema"), ["6"]);
     for turn in 0..TURNS {
         take_a_turn(&mut world, &mut older, turn, lanes, &mut account);
         world.check_figures();

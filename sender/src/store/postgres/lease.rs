@@ -9,9 +9,16 @@ use super::{PostgresStore, Result, SPARED, Work, nodes};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::Command;
 use crate::store::command::{Acquire, Persist, Renew, Which};
-use crate::store::ended::{ENDS_MAX, MARGIN, RUNS_MAX};
+use crate::store::ended::{ENDS_MAX, LATE_MAX, RUNS_MAX};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Ended, Handover, Record, Refusal, Renewed, Reply, TakenLane};
+
+/// When an attempt ended, in the words of its index.
+macro_rules! ended {
+    () => {
+        "a.at + least(a.latency, 9223372036854775807 - a.at)"
+    };
+}
 
 /// Lanes that are none of these owners'. All lanes are looked at: whose each one is costs least where the owners are known.
 const WITH_WORK: &str =
@@ -28,16 +35,24 @@ const RECORDS: &str = "SELECT l.lane, l.record, l.record_at FROM unnest($1::int8
         ORDER BY l.era DESC LIMIT 1) l";
 
 /// The last attempts of lanes that ended since a moment of each, in as many runs at most, each with its last end
-/// ([`crate::store::ended::runs`]): a lane may have had a million.
-const ENDED: &str = "SELECT lane, max(ended), count(*) FROM (
+/// ([`crate::store::ended::runs`]): a lane may have had a million. They are found by an index of when they ended.
+const ENDED: &str = concat!(
+    "SELECT lane, max(ended), count(*) FROM (
         SELECT lane, ended, (row_number() OVER (PARTITION BY lane ORDER BY ended) - 1)
             / ((count(*) OVER (PARTITION BY lane) + $4 - 1) / $4) AS run
         FROM (SELECT u.lane, a.ended FROM unnest($1::int8[], $2::int8[]) u (lane, since)
-            CROSS JOIN LATERAL (SELECT a.at + a.latency AS ended FROM attempts a
-                WHERE a.capped AND a.lane = u.lane AND a.at >= u.since AND a.outcome <> 2
-                ORDER BY a.at DESC LIMIT $3) a) e) r
-    GROUP BY lane, run ORDER BY lane, run";
-/// Of so many lanes it is asked at once: each may take a while, and the server works on no statement for long.
+            CROSS JOIN LATERAL (SELECT ",
+    ended!(),
+    " AS ended FROM attempts a
+                WHERE a.capped AND a.lane = u.lane AND ",
+    ended!(),
+    " >= u.since AND a.outcome <> 2
+                ORDER BY ",
+    ended!(),
+    " DESC LIMIT $3) a) e) r
+    GROUP BY lane, run ORDER BY lane, run"
+);
+/// Of so many lanes it is asked at once: the server works on no statement for long. A record follows each 1,024 of them.
 const CAPPED_AT_ONCE: usize = 100;
 
 /// Deletes owners of whom nothing is left, and whose leases are over by that moment, or by the server's clock if none is given.
@@ -170,19 +185,28 @@ impl Work<'_> {
         Ok(records)
     }
 
-    /// What ended on each lane that is seized and has window caps, since its record was written, and up to [`MARGIN`] before.
+    /// What ended on each lane that is seized and has window caps, since its record was taken. Where nodes count by two times, each end
+    /// is told as if it were of the later one. A record from the future was taken by a clock that was ahead: nobody knows since when.
     fn ended_since(&self, records: &BTreeMap<LaneId, Record>) -> Result<BTreeMap<LaneId, Vec<Ended>>> {
-        let mut capped = Vec::new();
+        let grace = self.ledger.grace(self.now);
+        let (mut since_then, mut ever) = (Vec::new(), Vec::new());
         for (lane, record) in records {
-            if self.ledger.lane(*lane)?.is_some_and(|lane| lane.capped && lane.owner.is_some()) {
-                capped.push((*lane, StoreTime(record.at.0.saturating_sub(MARGIN.0))));
+            if self.ledger.lane(*lane)?.is_none_or(|lane| !lane.capped || lane.owner.is_none()) {
+                continue;
+            }
+            if record.at > self.now {
+                ever.push((*lane, StoreTime(0)));
+            } else {
+                since_then.push((*lane, StoreTime(record.at.0.saturating_sub(LATE_MAX.0 + grace.0))));
             }
         }
         let mut ended: BTreeMap<LaneId, Vec<Ended>> = BTreeMap::new();
-        for capped in capped.chunks(CAPPED_AT_ONCE) {
-            let (lanes, since): (Vec<LaneId>, Vec<StoreTime>) = capped.iter().copied().unzip();
+        // Whatever a lane has had is much for one statement.
+        for lanes in since_then.chunks(CAPPED_AT_ONCE).chain(ever.chunks(1)) {
+            let (lanes, since): (Vec<LaneId>, Vec<StoreTime>) = lanes.iter().copied().unzip();
             for row in self.sql.query(ENDED, &[&lanes, &since, &i64::from(ENDS_MAX), &int(size(RUNS_MAX))])? {
-                let at = row.try_get::<_, StoreTime>(1)?.min(self.now);
+                let at = row.try_get::<_, StoreTime>(1)?;
+                let at = StoreTime(at.0.saturating_add(grace.0)).min(self.now);
                 let count = u32::try_from(row.try_get::<_, i64>(2)?).unwrap_or(u32::MAX);
                 ended.entry(row.try_get(0)?).or_default().push(Ended { at, count });
             }

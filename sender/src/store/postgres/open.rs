@@ -11,11 +11,12 @@ use crate::store::StoreError;
 
 /// The first step makes this version, each further one the next. Released ones never change.
 const FIRST: i64 = 2;
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 
 const OPENING: &str = "open the store";

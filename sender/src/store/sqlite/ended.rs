@@ -31,14 +31,15 @@ impl Work<'_> {
     /// What ended on a lane since a moment, and up to [`MARGIN`] before, in runs that are told as if all of a run had ended
     /// with its last one.
     pub(super) fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
-        let since = StoreTime(record_at.0.saturating_sub(MARGIN.0));
+        // A record from the future was taken by a clock that was ahead: nobody knows since when.
+        let since = if record_at > self.now { 0 } else { record_at.0.saturating_sub(MARGIN.0) };
         let ends: Vec<StoreTime> = self
             .sql
             .prepare_cached(
                 "SELECT at + latency FROM attempts INDEXED BY attempts_capped
                  WHERE capped = 1 AND lane = ?1 AND at >= ?2 AND outcome <> 2 ORDER BY at DESC LIMIT ?3",
             )?
-            .query_map(params![lane, since, ENDS_MAX], |row| row.get(0))?
+            .query_map(params![lane, StoreTime(since), ENDS_MAX], |row| row.get(0))?
             .collect::<Result<_>>()?;
         Ok(runs(ends, self.now))
     }

@@ -60,8 +60,10 @@ impl Arrivals {
         for number in numbers {
             if settled + 1 < *number {
                 let known = was_missing.filter(|missing| missing.number == settled + 1);
-                let missing =
+                let mut missing =
                     known.unwrap_or(Missing { number: settled + 1, began_before: None, since: now });
+                // The clock may have been set back.
+                missing.since = missing.since.min(now);
                 let has_ended = missing.began_before.is_some_and(|next| ended_before >= next);
                 if !has_ended && now.since(missing.since) < WAITED_FOR {
                     self.missing = Some(missing);
@@ -163,5 +165,21 @@ mod tests {
         }
         look_at(&mut arrivals, &[3], (5, 9), StoreTime(begun.0 + WAITED_FOR.0));
         assert_eq!(arrivals.settled(), 3);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nobody_wait_for_longer_than_another_minute() {
+        let mut arrivals = Arrivals::default();
+        arrivals.begin(0);
+        let begun = StoreTime::from_secs(1_000);
+        look_at(&mut arrivals, &[3], (5, 9), later(begun, Nanos::HOUR));
+        for (passed, settled) in [(Nanos::ZERO, 0), (WAITED_FOR, 3)] {
+            look_at(&mut arrivals, &[3], (5, 9), later(begun, passed));
+            assert_eq!(arrivals.settled(), settled, "after {passed:?}");
+        }
+    }
+
+    fn later(moment: StoreTime, by: Nanos) -> StoreTime {
+        StoreTime(moment.0 + by.0)
     }
 }
