@@ -28,7 +28,7 @@ mod moment;
 mod offset;
 mod problems;
 mod process;
-mod processes;
+pub(crate) mod processes;
 mod reading;
 mod redactor;
 mod sign;

@@ -323,4 +323,4 @@ fn note(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status:
 
 #[cfg(target_os = "linux")]
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

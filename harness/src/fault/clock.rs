@@ -74,6 +74,12 @@ impl WallClock {
         Ok(clocks)
     }
 
+    /// One that a file sets for nobody.
+    #[cfg(test)]
+    pub(crate) const fn unread(file: PathBuf) -> Self {
+        Self { library: PathBuf::new(), file, skews: Vec::new() }
+    }
+
     /// What a process has to be started with.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
@@ -153,7 +159,7 @@ mod tests {
     use super::*;
 
     fn wall_clock(folder: &Path) -> WallClock {
-        WallClock { library: PathBuf::new(), file: folder.join("clock"), skews: Vec::new() }
+        WallClock::unread(folder.join("clock"))
     }
 
     #[test]

@@ -209,8 +209,8 @@ impl Conductor<'_> {
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
         self.links.iter().for_each(Link::open_again);
-        let clocks = self.clocks.values_mut().try_for_each(WallClock::put_right);
-        if let Err(error) = clocks.and_then(|()| self.processes.relieve()) {
+        let clocks = self.clocks.values_mut().map(WallClock::put_right).fold(Ok(()), Result::and);
+        if let Err(error) = clocks.and(self.processes.relieve()) {
             self.view.say(&format!("a fault could not be ended: {error}"));
         }
     }

@@ -37,7 +37,14 @@ impl Processes {
     pub fn fill_disk(&mut self, worker: Option<usize>, fault: u32, until: u64) -> io::Result<()> {
         let concerned = self.concerned(worker);
         concerned.clone().try_for_each(|number| self.bury(number))?;
-        let is_back = |number: usize| self.workers[number].again_at.is_some_and(|at| at < until);
+        let now = self.clock.now();
+        let is_back = |number: usize| {
+            let worker = &self.workers[number];
+            // Of one that was struck just now it is still to be shown that it is gone.
+            let after = worker.again_after.filter(|_| worker.strike.is_some());
+            let at = worker.again_at.or(after.map(|after| now.saturating_add(after)));
+            at.is_some_and(|at| at < until)
+        };
         let there = self.members(concerned.clone());
         if there.is_empty() && !concerned.clone().any(is_back) {
             return Err(self.not_ours(concerned.start));
@@ -54,22 +61,24 @@ impl Processes {
     /// Ends a fault: whom it stopped goes on, and whom it kept from writing writes again, unless another fault lasts.
     ///
     /// # Errors
-    /// When a process can't be told.
+    /// The first process that can't be told, once all were tried.
     pub fn end_fault(&mut self, fault: u32) -> io::Result<()> {
-        (0..self.workers.len()).try_for_each(|number| self.thaw(number, fault))?;
-        let Some(worker) = self.full.remove(&fault) else { return Ok(()) };
+        let numbers = 0..self.workers.len();
+        let thawed = numbers.map(|number| self.thaw(number, fault)).fold(Ok(()), Result::and);
+        let Some(worker) = self.full.remove(&fault) else { return thawed };
         let free = self.concerned(worker).filter(|number| !self.is_full(*number));
-        self.members(free).into_iter().try_for_each(|pid| limit_files(pid, Room::Free))
+        let members = self.members(free).into_iter();
+        members.map(|pid| limit_files(pid, Room::Free)).fold(thawed, Result::and)
     }
 
     /// Ends every fault that lasts.
     ///
     /// # Errors
-    /// When a process can't be told.
+    /// The first process that can't be told, once all were tried.
     pub fn relieve(&mut self) -> io::Result<()> {
         let stopped_by = self.workers.iter().flat_map(|worker| &worker.stopped_by);
         let all: BTreeSet<u32> = self.full.keys().chain(stopped_by).copied().collect();
-        all.into_iter().try_for_each(|fault| self.end_fault(fault))
+        all.into_iter().map(|fault| self.end_fault(fault)).fold(Ok(()), Result::and)
     }
 
     /// Lets a process go on that only this fault stops.

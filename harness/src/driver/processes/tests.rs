@@ -28,6 +28,13 @@ fn started_by(folder: &std::path::Path, command: &str, more: &str) -> (Processes
     (processes, records)
 }
 
+/// The same, started.
+pub(crate) fn running(folder: &std::path::Path) -> (Processes, Records) {
+    let (mut processes, records) = one(folder);
+    processes.begin(0).unwrap();
+    (processes, records)
+}
+
 /// The scenario's fifth fault.
 fn blow(kills: bool) -> Blow {
     Blow { kills, plan: Some(4) }
@@ -69,7 +76,7 @@ fn may_write(pid: Pid) -> bool {
     line.split_ascii_whitespace().next() != Some("0")
 }
 
-fn events(records: &Records) -> Vec<ProcessEvent> {
+pub(crate) fn events(records: &Records) -> Vec<ProcessEvent> {
     let event = |record| if let Record::Process(line) = record { Some(line.event) } else { None };
     records.take().into_iter().filter_map(event).collect()
 }
@@ -118,6 +125,23 @@ async fn a_full_disk_waits_for_a_process_that_is_started_again_before_its_end() 
     assert!(!may_write(next), "what was not done has no end");
     processes.end_fault(1).unwrap();
     assert!(may_write(next));
+}
+
+#[tokio::test]
+async fn a_full_disk_waits_for_a_process_that_was_killed_just_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, _records) = running(folder.path());
+    let again_after = 3_600_000_000_000;
+    processes.strike(0, blow(true), again_after).unwrap();
+    while pid(&processes).is_some() {
+        processes.bury(0).unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(processes.workers[0].strike.is_some(), "nobody knows yet that the sender is gone");
+    processes.fill_disk(Some(0), 0, again_after).unwrap_err();
+    processes.fill_disk(Some(0), 1, u64::MAX).expect("it is done to the one that comes");
+    gone(&mut processes).await;
+    assert!(!may_write(start_again(&mut processes)));
 }
 
 #[tokio::test]

@@ -36,10 +36,11 @@ impl Conductor<'_> {
     }
 
     /// Ends what a fault began that lasts, whomever it was done to. Of one that was not done, nothing is known by its place.
-    fn end(&mut self, place: u32) -> std::io::Result<()> {
+    /// One that can't be told keeps no other from being told.
+    pub(super) fn end(&mut self, place: u32) -> std::io::Result<()> {
         self.links.iter().for_each(|link| link.unbar(place));
-        self.clocks.values_mut().try_for_each(|clock| clock.end(place))?;
-        self.processes.end_fault(place)
+        let clocks = self.clocks.values_mut().map(|clock| clock.end(place)).fold(Ok(()), Result::and);
+        clocks.and(self.processes.end_fault(place))
     }
 
     fn begin(&mut self, fault: &FaultPlan) {

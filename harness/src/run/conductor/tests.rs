@@ -50,6 +50,30 @@ const TWO_CHANGES: &str = "name = \"x\"\nlinger = \"10ms\"\n[[traffic]]\nshape =
     [[subscriber]]\nname = \"a\"\n[[fault]]\nat = \"0s\"\ndo = \"limit\"\nlimit = { rate = \"9/s\" }\n\
     times = 2\nevery = \"20ms\"\n";
 
+/// Conducts a run with a clock and a recorder of its own.
+fn conductor<'a>(
+    scenario: &'a Scenario,
+    api: &'a Api,
+    processes: &'a mut Processes,
+    clocks: &'a mut BTreeMap<usize, WallClock>,
+) -> Conductor<'a> {
+    Conductor {
+        scenario,
+        api,
+        processes,
+        server: None,
+        links: &[],
+        clocks,
+        keys: Keys::default(),
+        schemes: vec![Profile::Github.into()],
+        clock: Clock::begun(),
+        recorder: Recorder::new(1_000).0,
+        traffic_end: 0,
+        view: View::new("x", 0, false, None),
+        errands: JoinSet::new(),
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_hangs_holds_up_nothing_else() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -73,21 +97,9 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
     };
     let emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
     recorder.account(crate::trace::ledger::Ledger::default());
-    let mut conductor = Conductor {
-        scenario: &scenario,
-        api: &api,
-        processes: &mut processes,
-        server: None,
-        links: &[],
-        clocks: &mut BTreeMap::new(),
-        keys: Keys::default(),
-        schemes: vec![Profile::Github.into()],
-        clock,
-        recorder,
-        traffic_end: 0,
-        view: View::new("x", 0, false, None),
-        errands: JoinSet::new(),
-    };
+    let mut clocks = BTreeMap::new();
+    let mut conductor =
+        Conductor { clock, recorder, ..conductor(&scenario, &api, &mut processes, &mut clocks) };
     let (_tell, interrupt) = watch::channel(false);
     let ended = conductor.conduct(emitting, &AtomicBool::new(false), interrupt).await;
     assert!(matches!(ended, Ok((Ended::Done, _))), "{ended:?}");
@@ -95,4 +107,30 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
     let mut done: Vec<u32> = records.take().into_iter().filter_map(fault).collect();
     done.sort_unstable();
     assert_eq!(done, [0, 1], "both limits were changed");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_goes_on_though_a_clock_cannot_be_put_right() {
+    use crate::driver::processes::tests::{events, running};
+    use crate::trace::ProcessEvent::{Continued, Started, Stopped};
+
+    let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
+    let file = format!("name = \"x\"\nsubscribe = {call}\nemit = {call}\n");
+    let api = Api::new(DriverFile::parse(&file, "x.toml").unwrap(), &[1], Variables::new()).unwrap();
+    let scenario = Scenario::from_text(TWO_CHANGES, "x.toml").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, records) = running(folder.path());
+    let shown = folder.path().join("shown");
+    std::fs::create_dir(&shown).unwrap();
+    let mut clock = WallClock::unread(shown.join("clock"));
+    clock.begin(0, 1).unwrap();
+    std::fs::remove_dir_all(shown).unwrap();
+    let mut clocks = BTreeMap::from([(0, clock)]);
+    let mut conductor = conductor(&scenario, &api, &mut processes, &mut clocks);
+    conductor.processes.freeze(0, 0).unwrap();
+    conductor.end(0).unwrap_err();
+    conductor.processes.freeze(0, 1).unwrap();
+    conductor.relieve().await;
+    assert_eq!(events(&records), [Started, Stopped, Continued, Stopped, Continued]);
 }
