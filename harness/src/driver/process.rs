@@ -3,7 +3,6 @@
 //! (see [`hold`]). What they have started ends with them, as it is of their group; but for a `SIGKILL` to the harness, after
 //! which nobody is left to tell a group.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -184,48 +183,40 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program).args(arguments).exec()
 }
 
-/// A port on loopback that nobody uses at the moment, and that was not chosen before; where there is room for that, none of those
-/// that the system gives to connections: else one of these could take it before the sender does, or while the sender is down
-/// between a kill and its next start.
+/// A port on loopback that nobody uses at the moment, and that was not chosen before while there is another; where there is room for
+/// that, none of those that the system gives to connections: else one of these could take it before the sender does, or while the
+/// sender is down between a kill and its next start.
 pub fn free_port() -> io::Result<u16> {
-    static CHOSEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    static LAST: Mutex<Option<u16>> = Mutex::new(None);
     // Whoever panicked left nothing half done.
-    let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
-    choose_port(not_given(given_to_connections()), &mut chosen)
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    choose_port(&not_given(given_to_connections()), &mut last)
 }
 
-/// A port that nobody uses at the moment: one of these, or, where there are none, one that the system gives.
-fn choose_port(ports: Option<Range<u16>>, chosen: &mut BTreeSet<u16>) -> io::Result<u16> {
+/// The next of these ports, after the last one that was chosen, that nobody uses at the moment: each has its turn before one is
+/// chosen again.
+fn choose_port(ports: &Range<u16>, last: &mut Option<u16>) -> io::Result<u16> {
     /// How far apart two processes begin to look, so that those that run beside one another don't meet.
     const APART: usize = 97;
-    /// How often the system is asked for a port that was not chosen before.
-    const TRIES: usize = 1_000;
 
-    let bind = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port))?.local_addr();
-    let port = match ports {
-        Some(ports) => {
-            let begin = usize::try_from(std::process::id()).unwrap_or_default().wrapping_mul(APART);
-            let in_turn = ports.clone().cycle().skip(begin % ports.len()).take(ports.len());
-            { in_turn }.find(|port| !chosen.contains(port) && bind(*port).is_ok())
-        }
-        None => {
-            let given = (0..TRIES).map_while(|_| bind(0).ok());
-            { given }.map(|address| address.port()).find(|port| !chosen.contains(port))
-        }
+    let begin = match *last {
+        Some(last) => usize::from(last.saturating_sub(ports.start)) + 1,
+        None => usize::try_from(std::process::id()).unwrap_or_default().wrapping_mul(APART),
     };
-    let port = port.ok_or_else(|| io::Error::other("no port on loopback is free"))?;
-    chosen.insert(port);
+    let mut in_turn = ports.clone().cycle().skip(begin % ports.len()).take(ports.len());
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = in_turn.find(is_free).ok_or_else(|| io::Error::other("no port on loopback is free"))?;
+    *last = Some(port);
     Ok(port)
 }
 
-/// The ports below those that the system gives to connections by itself, or else those above them; none where there are few of
-/// both.
-fn not_given(given: RangeInclusive<u16>) -> Option<Range<u16>> {
+/// The ports below those that the system gives to connections by itself, or else those above them; where there are few of both, all.
+fn not_given(given: RangeInclusive<u16>) -> Range<u16> {
     const FIRST: u16 = 10_000;
     /// More than any run has processes, and some for those that run beside it.
     const ENOUGH: usize = 500;
     let (below, above) = (FIRST..*given.start(), given.end().saturating_add(1)..u16::MAX);
-    [below, above].into_iter().find(|ports| ports.len() >= ENOUGH)
+    [below, above].into_iter().find(|ports| ports.len() >= ENOUGH).unwrap_or(FIRST..u16::MAX)
 }
 
 /// The ports that the system gives to connections by itself.
@@ -245,6 +236,8 @@ pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[cfg(target_os = "linux")]
@@ -276,25 +269,34 @@ mod tests {
 
     #[test]
     fn ports_differ_and_are_not_those_that_the_system_gives_away() {
-        let below = Some(10_000..32_768);
-        let above = Some(61_000..u16::MAX);
+        let below = 10_000..32_768;
+        let above = 61_000..u16::MAX;
+        let all = 10_000..u16::MAX;
         for (given, expected) in [
             (32_768..=60_999, below.clone()),
             (32_768..=u16::MAX, below),
             (1_024..=60_999, above.clone()),
             (10_000..=60_999, above.clone()),
             (10_100..=60_999, above),
-            (1_024..=u16::MAX, None),
-            (10_100..=65_400, None),
+            (1_024..=u16::MAX, all.clone()),
+            (10_100..=65_400, all),
         ] {
             let ports = not_given(given.clone());
             assert_eq!(ports, expected, "{given:?}");
-            let mut chosen = BTreeSet::new();
-            for _ in 0..50 {
-                let port = choose_port(ports.clone(), &mut chosen).expect("a port");
-                assert!(expected.as_ref().is_none_or(|ports| ports.contains(&port)), "{port} of {given:?}");
-            }
+            let mut last = None;
+            let chosen = (0..50).map(|_| choose_port(&ports, &mut last).expect("a port"));
+            let chosen: BTreeSet<u16> = chosen.collect();
+            assert!(chosen.iter().all(|port| ports.contains(port)), "{given:?}: {chosen:?}");
             assert_eq!(chosen.len(), 50, "{given:?}: {chosen:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_chosen_again_once_all_others_were() {
+        let port = free_port().expect("a port");
+        let mut last = None;
+        for _ in 0..2 {
+            assert_eq!(choose_port(&(port..port + 1), &mut last).ok(), Some(port));
         }
     }
 
