@@ -230,7 +230,7 @@ impl Behaviour {
     }
 
     /// Whether there is a moment at which both hold.
-    fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|one| one.until().unwrap_or(u64::MAX));
         self.at.max(other.at).0 < own.min(others)
     }

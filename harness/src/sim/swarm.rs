@@ -233,7 +233,12 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
             let (at, lasts) = (Duration(at), Some(Duration(lasts)));
             let (share, attempts, latency, serves) = (Millionths::ONE, None, None, None);
             let stall = Behaviour { at, lasts, answer: Answer::Stall, share, attempts, latency, serves };
-            subscriber.behaviours.insert(0, stall);
+            // Nothing comes before a port that is shut.
+            let is_first = |one: &Behaviour| one.shuts_the_port() && one.overlaps(&stall);
+            let (mut all, rest): (Vec<_>, Vec<_>) = subscriber.behaviours.drain(..).partition(is_first);
+            all.push(stall);
+            all.extend(rest);
+            subscriber.behaviours = all;
         }
     }
     // What was sent into a silence may be in doubt for a minute after it was given up.
@@ -314,6 +319,22 @@ mod tests {
         {
             assert_eq!(Swept { played, judged, failure: None }.is_thin(), thin, "{judged} of {played}");
         }
+    }
+
+    #[test]
+    fn a_port_that_is_shut_is_shut_before_a_stall() {
+        let text = "name = \"x\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"1min\"\n\
+                    [[subscriber]]\nname = \"a\"\n[[subscriber.behaviour]]\nat = \"20s\"\nlasts = \"20s\"\nanswer = \"refuse\"\n";
+        let scenario = Scenario::from_text(text, "x.toml").unwrap();
+        let options = Options { stalls: Duration::from_secs(30), ..Options::default() };
+        let mut met = 0;
+        for seed in 0..100 {
+            let behaviours = &disturbed(&scenario, &options, seed, None).subscribers[0].behaviours;
+            let [first, second] = behaviours.as_slice() else { continue };
+            met += u32::from(first.overlaps(second));
+            assert!(!second.shuts_the_port() || !first.overlaps(second), "{seed}: {behaviours:?}");
+        }
+        assert!(met > 10, "{met} of them met");
     }
 
     #[test]
