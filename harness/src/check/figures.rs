@@ -240,7 +240,11 @@ fn per_second(times: &[u64]) -> Option<u64> {
 pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
     let lags = lags(evidence);
     let unoffered = evidence.trace.unoffered.len() as u64;
-    let Some(most) = lags.last() else { return Finding::unseen("nothing was offered") };
+    let Some(most) = lags.last() else {
+        let why = evidence.trace.unoffered.first().map(|one| &one.why);
+        let told = why.map(|why| format!("none of {unoffered} events was offered: {why}"));
+        return Finding::unseen(told.unwrap_or_else(|| "nothing was offered".to_owned()));
+    };
     let (p50, p99) = (percentile(&lags, 500), percentile(&lags, 990));
     let (late, dropped) =
         evidence.trace.trailer.as_ref().map_or((0, 0), |trailer| (trailer.late, trailer.dropped));

@@ -42,7 +42,7 @@ impl Forms {
     }
 
     /// Finds out before anything is done whether each file can be written, and changes none. What is in a folder below `made`
-    /// that is not there yet is taken for granted: the command makes such folders itself.
+    /// that is not there yet is taken for granted: such folders are made.
     pub(crate) fn can_be_written(&self, made: Option<&Path>) -> Result<(), String> {
         let made = made.and_then(|made| std::path::absolute(made).ok());
         let is_made_later = |path: &Path| {
@@ -141,14 +141,19 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
     reports.map_err(|error| format!("{} is no report: {error}", path.display()))
 }
 
-/// Writes a file, and names it where that fails.
+/// Writes a file, in a folder that may not be there yet, and names it where that fails.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|error| named("writing", path, &error))
+    make_folder(path).and_then(|()| fs::write(path, text)).map_err(|error| named("writing", path, &error))
 }
 
-/// Writes a file of JSON piece by piece, as a report may be large.
+/// Makes the folder that a file is to be in.
+fn make_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+/// The same with JSON, piece by piece, as a report may be large.
 pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
-    let written = fs::File::create(path).and_then(|file| {
+    let written = make_folder(path).and_then(|()| fs::File::create(path)).and_then(|file| {
         let mut file = BufWriter::new(file);
         serde_json::to_writer_pretty(&mut file, value)?;
         file.flush()
@@ -223,12 +228,13 @@ mod tests {
     fn a_form_that_cannot_be_written_takes_no_other_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| Some(folder.path().join(name));
-        let (json, junit) = (at("none/r.json"), at("junit.xml"));
-        let (markdown, html) = (at("none/r.md"), at("page.html"));
+        fs::write(folder.path().join("file"), "").unwrap();
+        let (json, junit) = (at("file/r.json"), at("junit.xml"));
+        let (markdown, html) = (at("file/r.md"), at("page.html"));
         let forms = Forms { json, junit, markdown, html, picture: None };
         let unjudged = Unjudged { subject: "x".to_owned(), why: "y".to_owned() };
         let error = forms.write(&[], &[unjudged], &Regressions::new(), &[]).unwrap_err();
-        assert!(error.to_string().contains("none/r.json"), "{error}");
+        assert!(error.to_string().contains("file/r.json"), "{error}");
         assert!(folder.path().join("junit.xml").exists() && folder.path().join("page.html").exists());
     }
 }

@@ -183,25 +183,55 @@ fn a_sender_that_dies_for_good_still_gets_its_report() {
     assert!(reported);
 }
 
-/// A driver that tells the sender each event's key as a number, which that of half of the events is not.
-#[test]
-fn events_that_the_harness_cannot_hand_over_are_not_offered_and_the_run_is_inconclusive() {
+/// A run with fifty events of each key, by a driver that tells the sender the key as a number.
+fn numbered(keys: &[&str]) -> (Option<i32>, String, Trace) {
     let driver = tempfile::NamedTempFile::new().unwrap();
     let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
     let counting = ours.replace("\"key\": {{ key | tojson }}", "\"key\": \"{{ key | u32 }}\"");
     assert_ne!(ours, counting);
     std::fs::write(driver.path(), counting).unwrap();
     let phase = "[[traffic]]\nshape = \"steady\"\nrate = \"50/s\"\nlasts = \"1s\"\nkey =";
-    let traffic = format!("{phase} \"7\"\n{phase} \"seven\"\n[[subscriber]]");
+    let traffic: String = keys.iter().map(|key| format!("{phase} {key:?}\n")).collect();
     let (head, rest) = QUIET.split_once("[[traffic]]").unwrap();
     let (_, subscriber) = rest.split_once("[[subscriber]]").unwrap();
-    let scenario = [head, &traffic, subscriber].concat();
+    let scenario = [head, &traffic, "[[subscriber]]", subscriber].concat();
     let (code, said, trace, _) =
         start("quiet", &scenario, &["--driver", driver.path().to_str().unwrap()]).end();
+    (code, said, trace.unwrap())
+}
+
+#[test]
+fn events_that_the_harness_cannot_hand_over_are_not_offered_and_the_run_is_inconclusive() {
+    let (code, said, trace) = numbered(&["7", "seven"]);
     assert!(code == Some(2) && said.contains("not offered"), "{code:?}: {said}");
-    let trace = trace.unwrap();
     assert!(trace.unoffered.len() >= 50 && trace.offers.len() + trace.unoffered.len() == 100, "{said}");
     assert_eq!(trace.offers.len(), trace.accepted.len(), "{said}");
+}
+
+#[test]
+fn a_run_in_which_no_event_could_be_handed_over_says_why() {
+    let (code, said, trace) = numbered(&["seven"]);
+    assert!(code == Some(2) && trace.offers.is_empty(), "{code:?}: {said}");
+    let line = said.lines().find(|line| line.contains("harness.schedule")).unwrap();
+    assert!(line.contains("none of 50 events was offered: {{ key | u32 }} is \"seven\""), "{said}");
+}
+
+#[test]
+fn a_report_may_go_where_nothing_is_yet_below_the_runs_own_folder() {
+    let brief = QUIET.replace("3s", "100ms");
+    for (scenario, file, expected) in
+        [(brief.as_str(), "out/reports/r.json", 0), ("no scenario", "out/r.json", 64)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.toml"), scenario).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+        command
+            .args(["run", "x.toml", "--out", "out", "--only", "loss", "--skip", "harness", "--json", file]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{said}");
+        assert!(folder.path().join(file).exists(), "{said}");
+    }
 }
 
 #[test]
