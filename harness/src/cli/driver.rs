@@ -28,7 +28,7 @@ Examples:
   ACME_TOKEN=… hookproof driver check acme.toml --json
 
 Exit codes: 0 it works, 1 deliveries or signatures are not right, 4 the sender could not be started or refused a call,
-64 the file has mistakes, 130 somebody ended it.")]
+64 the file has mistakes or needs a variable that is not set, 70 the harness itself failed, 130 somebody ended it.")]
 pub(super) struct Check {
     /// The driver file
     #[arg(value_name = "FILE")]
@@ -75,7 +75,7 @@ fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
         let interrupts = interrupts().map_err(|error| text(&error))?;
         tokio::select! {
             rehearsal = rehearse(file, options, interrupts.first) => rehearsal.map_err(|error| {
-                (if error.is_askers() { USAGE } else { HARNESS }, error.to_string())
+                (error.code(), error.to_string())
             }),
             _ = interrupts.second => Err((INTERRUPTED, "interrupted".to_owned())),
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::compare::Allowances;
-use super::exit::{self, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
+use super::exit::{self, HARNESS, INTERRUPTED, USAGE};
 use super::forms::{self, Forms};
 use super::gate::Gate;
 use super::interrupt::{Interrupts, interrupts};
@@ -19,7 +19,7 @@ use super::reach::ReachArgs;
 use crate::catalogue::Selection;
 use crate::report::compare::compare_all;
 use crate::report::{self, Regressions, Report, Unjudged};
-use crate::run::{Clock, Interrupt, Judging, Live, Options, PageServer, Played, RunError, play};
+use crate::run::{Clock, Interrupt, Judging, Live, Options, PageServer, Played, play};
 use crate::scenario::{Duration, Scenario};
 use crate::trace::{Ended, Trace};
 
@@ -239,7 +239,7 @@ impl Run {
             reach: self.reach.reach(),
         };
         let played = play(scenario, &options, shared.interrupt.clone()).await;
-        let played = played.map_err(|error| Failure { code: exit_code(&error), why: error.to_string() })?;
+        let played = played.map_err(|error| Failure { code: error.code(), why: error.to_string() })?;
         let trace = Trace::open(&played.trace);
         let trace = trace.map_err(|error| ours("the run cannot be judged", io::Error::other(error)))?;
         let judgement = self.gate.judge(&shared.selection, scenario, &trace);
@@ -357,14 +357,4 @@ fn read(path: &Path, changes: &[String]) -> Result<Scenario, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
         .map_err(|problems| problems.iter().map(|problem| format!("\n  {problem}")).collect())
-}
-
-fn exit_code(error: &RunError) -> u8 {
-    if error.is_senders() {
-        UNREACHABLE
-    } else if error.is_askers() {
-        USAGE
-    } else {
-        HARNESS
-    }
 }

@@ -35,6 +35,8 @@ pub enum EmitResult {
     },
     /// The harness could not offer it: its template can't be filled, or no connection can be made for want of its own files.
     Unoffered {
+        /// Whether it is for want of the harness's own.
+        ours: bool,
         /// Why not.
         why: String,
     },
@@ -77,12 +79,6 @@ pub struct Listed {
     pub attempts: Option<u32>,
     /// All that the sender says of it, for the token in it.
     pub text: String,
-}
-
-impl EmitResult {
-    pub(super) const fn failed(why: String) -> Self {
-        Self::Unoffered { why }
-    }
 }
 
 /// Whether a status is a right one.

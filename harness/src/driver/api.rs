@@ -292,7 +292,7 @@ impl Api {
         for one in &mut taken {
             if let EmitResult::Refused { why, .. }
             | EmitResult::Silent { why, .. }
-            | EmitResult::Unoffered { why } = one
+            | EmitResult::Unoffered { why, .. } = one
             {
                 *why = self.0.redactor.hide(why);
             }
@@ -311,18 +311,19 @@ impl Api {
         } else {
             Content::fill(emit.body.as_ref(), &emit.form, &words)
         };
+        let unoffered = |ours, why| vec![EmitResult::Unoffered { ours, why }; events.len()];
         let content = match content {
             Ok(content) => content,
-            Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
+            Err(error) => return unoffered(false, error.to_string()),
         };
         let call = assemble("emit", &emit.request, &emit.headers, content, &words);
         let reply = match call {
             Ok(call) => self.call(call).await,
-            Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
+            Err(error) => return unoffered(false, error.to_string()),
         };
         match reply {
             Ok(reply) => answers::taken(emit, &reply, events.len(), &self.0.redactor),
-            Err(error) if error.ours => vec![EmitResult::failed(error.to_string()); events.len()],
+            Err(error) if error.ours => unoffered(true, error.to_string()),
             Err(error) => {
                 vec![EmitResult::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
             }

@@ -13,7 +13,7 @@ use crate::driver::{
     Subscription, log_path,
 };
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::exit::{INTERRUPTED, UNREACHABLE, worse};
+use crate::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use crate::run::{Interrupt, RunError, here, scheme};
 use crate::scenario::{Durability, SECOND, Scenario};
 use crate::trace::Recorder;
@@ -82,7 +82,7 @@ pub async fn rehearse(
     let api = match api(file, options, tokens, (scenario.sender.durability, trust)) {
         Ok(api) => api,
         Err(error) => {
-            rehearsal.failed("connect", error.to_string(), None, true);
+            rehearsal.failed("connect", error.to_string(), None, error.code());
             return Ok(rehearsal);
         }
     };
@@ -94,7 +94,8 @@ pub async fn rehearse(
     let mut processes = match Processes::new(&api, 1, &config, &clock, &stage.recorder) {
         Ok(processes) => processes,
         Err(error) => {
-            rehearsal.failed("start", error.to_string(), None, true);
+            let error = RunError::from(error);
+            rehearsal.failed("start", error.to_string(), None, error.code());
             return Ok(rehearsal);
         }
     };
@@ -124,8 +125,7 @@ pub async fn rehearse(
     };
     drop(stand);
     if let Some((why, code)) = broken_off {
-        rehearsal.failed("end", why.to_owned(), api.last(), true);
-        rehearsal.code = worse(rehearsal.code, code);
+        rehearsal.failed("end", why.to_owned(), api.last(), code);
     }
     take_back(&api, &mut processes, &mut rehearsal).await;
     endpoints.close().await;
@@ -137,8 +137,8 @@ fn api(
     options: Options<'_>,
     tokens: Tokens,
     (durability, trust): (Durability, &Path),
-) -> Result<Api, ApiError> {
-    let port = crate::driver::free_port().unwrap_or_default();
+) -> Result<Api, RunError> {
+    let port = crate::driver::free_port().map_err(RunError::Port)?;
     let variables = [
         ("hookproof", options.program.display().to_string()),
         ("here", here(Some(options.driver))),
@@ -149,7 +149,7 @@ fn api(
         ("ca", trust.display().to_string()),
     ];
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Api::watched(file.clone(), &[port], variables)
+    Ok(Api::watched(file.clone(), &[port], variables)?)
 }
 
 /// Everything that the steps work with.
@@ -191,8 +191,9 @@ impl Stand<'_> {
                 let lines: Vec<&str> = log.lines().collect();
                 let got = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
                 let last = Exchange { sent: "(nothing; its log ends with)".to_owned(), got };
+                let error = RunError::from(error);
                 let why = self.api.hide(&error.to_string());
-                self.rehearsal.failed("start", why, Some(last), true);
+                self.rehearsal.failed("start", why, Some(last), error.code());
                 return false;
             }
         }
@@ -204,7 +205,7 @@ impl Stand<'_> {
         match self.api.set_up().await {
             Ok(()) if count == 0 => self.rehearsal.skipped("setup", "the driver file has no [[setup]]"),
             Ok(()) => self.rehearsal.passed("setup", format!("{count} calls")),
-            Err(error) => return self.refused("setup", &error),
+            Err(error) => return self.refused("setup", error),
         }
         true
     }
@@ -219,13 +220,13 @@ impl Stand<'_> {
         let one = Subscription { subscriber, types: &types, url: &url, secret: &secret };
         let key = match self.api.subscribe(&one).await {
             Ok(key) => key,
-            Err(error) => return self.refused("subscribe", &error),
+            Err(error) => return self.refused("subscribe", error),
         };
         if scheme.is_signed() {
             match scheme.key(&key) {
                 Ok(key) => self.endpoints.learn(0, vec![key]),
                 Err(error) => {
-                    self.rehearsal.failed("subscribe", error.to_string(), self.api.last(), true);
+                    self.rehearsal.failed("subscribe", error.to_string(), self.api.last(), UNREACHABLE);
                     return false;
                 }
             }
@@ -262,10 +263,12 @@ impl Stand<'_> {
                 match result {
                     EmitResult::Accepted { .. } => accepted += 1,
                     EmitResult::Refused { status, why, .. } => {
-                        return self.not_emitted(format!("an event was answered {status}: {why}"));
+                        let why = format!("an event was answered {status}: {why}");
+                        return self.not_emitted(why, UNREACHABLE);
                     }
-                    EmitResult::Silent { why, .. } | EmitResult::Unoffered { why } => {
-                        return self.not_emitted(why);
+                    EmitResult::Silent { why, .. } => return self.not_emitted(why, UNREACHABLE),
+                    EmitResult::Unoffered { ours, why } => {
+                        return self.not_emitted(why, if ours { HARNESS } else { USAGE });
                     }
                 }
             }
@@ -275,8 +278,8 @@ impl Stand<'_> {
         true
     }
 
-    fn not_emitted(&mut self, why: String) -> bool {
-        self.rehearsal.failed("emit", why, self.api.last(), true);
+    fn not_emitted(&mut self, why: String, code: u8) -> bool {
+        self.rehearsal.failed("emit", why, self.api.last(), code);
         false
     }
 
@@ -299,14 +302,14 @@ impl Stand<'_> {
             if let Some(stray) = self.arrivals.stray() {
                 what.push_str(&format!("; {}", self.api.hide(&stray)));
             }
-            self.rehearsal.failed("deliver", what, None, false);
+            self.rehearsal.failed("deliver", what, None, FAILED);
         } else {
             self.rehearsal.passed("deliver", format!("{came} events arrived: {}", self.arrivals.shape()));
         }
         match self.arrivals.signatures() {
             Ok(what) => self.rehearsal.passed("verify", what),
             Err(Outcome::Skipped(why)) => self.rehearsal.skipped("verify", &why),
-            Err(Outcome::Failed(why)) => self.rehearsal.failed("verify", why, None, false),
+            Err(Outcome::Failed(why)) => self.rehearsal.failed("verify", why, None, FAILED),
             Err(Outcome::Passed) => {}
         }
     }
@@ -320,22 +323,23 @@ impl Stand<'_> {
                 Some(waiting) => self.rehearsal.passed("depth", format!("{waiting} deliveries wait")),
                 None => {
                     let what = format!("there is no number at {:?} in the answer", depth.pointer);
-                    self.rehearsal.failed("depth", what, self.api.last(), false);
+                    self.rehearsal.failed("depth", what, self.api.last(), FAILED);
                 }
             },
-            (Some(_), Err(error)) => drop(self.refused("depth", &error)),
+            (Some(_), Err(error)) => drop(self.refused("depth", error)),
         }
         match (&file.dead, self.api.dead(1_000_000).await) {
             (None, _) => self.rehearsal.skipped("dead", "the driver file has no [dead]"),
             (Some(_), Ok(letters)) => {
                 self.rehearsal.passed("dead", format!("{} dead letters", letters.len()));
             }
-            (Some(_), Err(error)) => drop(self.refused("dead", &error)),
+            (Some(_), Err(error)) => drop(self.refused("dead", error)),
         }
     }
 
-    fn refused(&mut self, step: &'static str, error: &ApiError) -> bool {
-        self.rehearsal.failed(step, self.api.hide(&error.to_string()), self.api.last(), true);
+    fn refused(&mut self, step: &'static str, error: ApiError) -> bool {
+        let error = RunError::from(error);
+        self.rehearsal.failed(step, self.api.hide(&error.to_string()), self.api.last(), error.code());
         false
     }
 }
@@ -345,7 +349,7 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
     let (unsubscribes, tears_down) = (!api.file().unsubscribe.is_empty(), !api.file().teardown.is_empty());
     let failed = api.tear_down().await;
     if !failed.is_empty() {
-        rehearsal.failed("unsubscribe", failed.join("; "), api.last(), true);
+        rehearsal.failed("unsubscribe", failed.join("; "), api.last(), UNREACHABLE);
     } else if unsubscribes || tears_down {
         rehearsal.passed("unsubscribe", "what was begun is taken back".to_owned());
     } else {
@@ -359,9 +363,9 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
     match stopped {
         Ok(()) if !left.is_empty() => {
             let why: Vec<String> = left.into_iter().map(|undone| undone.why).collect();
-            rehearsal.failed("stop", why.join("; "), None, false);
+            rehearsal.failed("stop", why.join("; "), None, FAILED);
         }
         Ok(()) => rehearsal.passed("stop", "the sender is gone".to_owned()),
-        Err(error) => rehearsal.failed("stop", error.to_string(), None, false),
+        Err(error) => rehearsal.failed("stop", error.to_string(), None, FAILED),
     }
 }

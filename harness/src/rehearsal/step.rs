@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::driver::Exchange;
-use crate::exit::{FAILED, UNREACHABLE};
 
 /// What came of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +56,9 @@ impl Rehearsal {
         self.steps.push(Step { step, status: "skipped", what: why.to_owned(), sent: None, got: None });
     }
 
-    /// `is_call` says that the sender could not be started or did not do as it was asked.
-    pub(super) fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, is_call: bool) {
-        self.code = crate::exit::worse(self.code, if is_call { UNREACHABLE } else { FAILED });
+    /// `code` is the exit code that says it.
+    pub(super) fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, code: u8) {
+        self.code = crate::exit::worse(self.code, code);
         let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
         self.steps.push(Step { step, status: "failed", what: why, sent, got });
     }
@@ -103,7 +102,7 @@ mod tests {
         let said = "no\n::error ::a\r::error ::b\r\n  ::error ::c";
         let mut rehearsal = Rehearsal::new("x");
         let last = Exchange { sent: said.to_owned(), got: said.to_owned() };
-        rehearsal.failed("emit", said.to_owned(), Some(last), true);
+        rehearsal.failed("emit", said.to_owned(), Some(last), crate::exit::UNREACHABLE);
         let text = rehearsal.text();
         assert_eq!(text.matches("::error").count(), 9, "{text}");
         let obeyed = |line: &&str| line.trim_start().starts_with("::");

@@ -257,7 +257,7 @@ impl Emission {
 fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
     let (token, intended) = (released.due.token, released.intended);
     match taken {
-        EmitResult::Unoffered { why } => Record::Unoffered(Unoffered { t, intended, token, why }),
+        EmitResult::Unoffered { why, .. } => Record::Unoffered(Unoffered { t, intended, token, why }),
         EmitResult::Accepted { status, matched } => Record::Accepted(Accepted { t, token, status, matched }),
         EmitResult::Refused { status, retry_after, why } => {
             Record::Refused(Refused { t, token, status: Some(status), retry_after, unknown: false, why })

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use crate::database::DatabaseError;
 use crate::driver::{ApiError, CallError, FileError, StartError};
 use crate::endpoint::{ListenError, ReachError, TlsError};
+use crate::exit::{HARNESS, UNREACHABLE, USAGE};
 use crate::traffic::ScheduleError;
 
 /// A run that left no trace, or not a whole one.
@@ -114,6 +115,15 @@ pub enum RunError {
     /// The endpoints cannot be opened.
     #[error("the endpoints cannot be opened: {0}{more}", more = more_files(.0))]
     Endpoints(std::io::Error),
+    /// The endpoints have no thread of their own.
+    #[error("the endpoints cannot have a thread of their own: {0}")]
+    Thread(std::io::Error),
+    /// The machine could not be measured.
+    #[error("what the machine can do cannot be measured: {0}{more}", more = more_files(.0))]
+    Ceiling(std::io::Error),
+    /// There is no port for the sender.
+    #[error("the sender cannot be given a port: {0}")]
+    Port(std::io::Error),
     /// There are more endpoints than open files allow.
     #[error(
         "{subscribers} subscribers need about {needed} open files, and the limit is {limit}; expected fewer subscribers, or a \
@@ -139,6 +149,18 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// The exit code that says it.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        if self.is_senders() {
+            UNREACHABLE
+        } else if self.is_askers() {
+            USAGE
+        } else {
+            HARNESS
+        }
+    }
+
     /// Whether it is the sender under test that could not be started or reached.
     #[must_use]
     pub const fn is_senders(&self) -> bool {
@@ -261,6 +283,6 @@ mod tests {
             let (method, url, why) = ("POST".to_owned(), "http://127.0.0.1/".to_owned(), String::new());
             RunError::from(ApiError::Silent(CallError { method, url, why, unknown: false, ours }))
         };
-        assert_eq!([silent(false), silent(true)].map(|error| error.is_senders()), [true, false]);
+        assert_eq!([silent(false), silent(true)].map(|error| error.code()), [UNREACHABLE, HARNESS]);
     }
 }

@@ -149,7 +149,7 @@ impl Staged<'_> {
         if self.scenario.expect.efficiency_min.is_some() {
             self.measure_ceiling().await?;
         }
-        let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Endpoints)?;
+        let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Thread)?;
         let identity = self.identity()?;
         let api = self.api(identity.as_ref())?;
         let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
@@ -287,7 +287,7 @@ impl Staged<'_> {
         let first = self.schedule.due().first();
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
         let measuring = ceiling(self.specs()?, body.as_bytes(), self.header());
-        let per_second = measuring.await.map_err(RunError::Endpoints)?;
+        let per_second = measuring.await.map_err(RunError::Ceiling)?;
         self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
     }
@@ -295,7 +295,7 @@ impl Staged<'_> {
     fn api(&self, identity: Option<&Identity>) -> Result<Api, RunError> {
         let count = if self.file.start.is_some() { self.scenario.sender.workers } else { 1 };
         let ports = (0..count).map(|_| crate::driver::free_port()).collect::<Result<Vec<_>, _>>();
-        let ports = ports.map_err(RunError::Endpoints)?;
+        let ports = ports.map_err(RunError::Port)?;
         let variables = [
             ("hookproof", self.options.program.display().to_string()),
             ("here", here(self.options.driver.as_deref())),

@@ -80,6 +80,30 @@ fn a_sender_that_cannot_be_started_or_reached_is_told_apart_from_one_that_is_wro
 }
 
 #[test]
+fn a_variable_that_is_not_set_is_the_askers_mistake_in_every_section() {
+    let unset = "{{ env.HOOKPROOF_UNSET }}";
+    let instead = |from: &str, to: &str| {
+        let text = ours().replacen(from, &to.replace("UNSET", unset), 1);
+        assert_ne!(text, ours(), "{from}");
+        text
+    };
+    let rows = [
+        ("connect", instead("[start]", "base = \"http://127.0.0.1:{{ port }}UNSET\"\n[start]")),
+        ("connect", instead("[start]", "[connect]\nca = \"UNSET\"\n[start]")),
+        ("start", instead("--allow-private-targets", "UNSET")),
+        ("setup", instead("[subscribe]", "[[setup]]\nrequest = \"GET {{ base }}/UNSET\"\n[subscribe]")),
+        ("subscribe", instead("POST {{ base }}/v1/subscribers", "POST {{ base }}/UNSET")),
+        ("emit", instead("\"atomic\": true", "\"atomic\": UNSET")),
+        ("emit", instead("POST {{ base }}/v1/events", "POST {{ base }}/UNSET")),
+        ("depth", instead("GET {{ base }}/v1/status?limit=50", "GET {{ base }}/UNSET")),
+        ("dead", instead("GET {{ base }}/v1/dead?limit=1000", "GET {{ base }}/UNSET")),
+    ];
+    for (section, text) in rows {
+        check(&text, 64, &[&format!("failed   {section}"), "HOOKPROOF_UNSET is not set"]);
+    }
+}
+
+#[test]
 fn mistakes_have_their_line_and_the_nearest_right_word() {
     let with = |from: &str, to: &str| {
         let text = ours().replacen(from, to, 1);
