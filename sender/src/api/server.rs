@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,17 +15,18 @@ use hyper::body::{Buf, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::Token;
 
 /// Connections at a time. For the next one, the oldest at rest is closed, or else the oldest whose answer is not read to its
-/// end; if all have a request under way, it waits for the first that comes to rest.
+/// end; if all have a request under way, it waits for the first that comes to rest. A request that has begun is answered all the
+/// same, and then its connection is closed.
 const CONNECTIONS_MAX: usize = 1_024;
 /// The longest head of a request, in bytes, and the most headers in it.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -109,7 +110,7 @@ async fn answer_all(
     open: &Arc<Open>,
 ) -> bool {
     let connections = Arc::new(Semaphore::new(connections_max));
-    let graceful = GracefulShutdown::new();
+    let (stopping, stops) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
     let server = bounded_server();
     let mut failing = false;
@@ -142,6 +143,7 @@ async fn answer_all(
         let answer = service_fn(move |request| {
             let under_way = Counted::begin(&state, |state| &state.under_way);
             let writing = Counted::begin(&state, |state| &state.unwritten);
+            state.begun.fetch_add(1, Ordering::Release);
             let response = router.call(request);
             async move {
                 let response = response.await;
@@ -149,20 +151,46 @@ async fn answer_all(
                 response.map(|response| response.map(|body| Answer { body, writing: Arc::new(writing) }))
             }
         });
-        let connection = graceful.watch(server.serve_connection(TokioIo::new(stream), answer));
+        let connection = server.serve_connection(TokioIo::new(stream), answer);
+        let stops = stops.clone();
         tokio::spawn(async move {
-            tokio::select! {
-                ended = connection => if let Err(error) = ended {
-                    debug!(%error, "a connection ended early");
-                },
-                () = entry.state.close.notified() => debug!("a connection at rest, or unread, was closed"),
-            }
+            answer_one(connection, &entry.state, stops).await;
             drop((entry, permit));
         });
     }
-    drop(listener);
+    drop((listener, stops));
     open.is_stopping.store(true, Ordering::Relaxed);
-    timeout(within, graceful.shutdown()).await.is_ok()
+    stopping.send_replace(());
+    timeout(within, stopping.closed()).await.is_ok()
+}
+
+/// Answers on one connection until it ends. Once it was told to close, or the server stops, it takes no further request.
+async fn answer_one(
+    connection: impl GracefulConnection<Error = hyper::Error>,
+    state: &State,
+    mut stops: watch::Receiver<()>,
+) {
+    let mut connection = std::pin::pin!(connection);
+    let mut is_last = false;
+    loop {
+        tokio::select! {
+            // First what has come, so that a request is not thrown away unread.
+            biased;
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            () = state.close.notified() => if state.closes_at_once() {
+                debug!("a connection at rest, or unread, was closed");
+                return;
+            },
+            _ = stops.changed(), if !is_last => {}
+        }
+        is_last = true;
+        connection.as_mut().graceful_shutdown();
+    }
 }
 
 fn bounded_server() -> http1::Builder {
@@ -184,7 +212,9 @@ struct Open {
 
 #[derive(Default)]
 struct State {
-    /// Requests whose head has come and that are not answered.
+    /// Requests whose head has come.
+    begun: AtomicU64,
+    /// Those of them that are not answered.
     under_way: AtomicU32,
     /// The same, to the last byte of the answer.
     unwritten: AtomicU32,
@@ -192,16 +222,19 @@ struct State {
     pieces: AtomicU32,
     /// Looks in a row in which none of them made any progress.
     looks: AtomicU32,
+    /// Whether it was told to close, and how many requests had begun before.
     is_told: AtomicBool,
+    begun_before: AtomicU64,
     close: Notify,
-    /// The server's: it has come to rest.
+    /// The server's: it has come to rest, or does not close as it was told.
     rested: Arc<Notify>,
 }
 
 impl State {
-    /// Whether it has no request, and its answers are written to their end.
-    fn is_at_rest(&self) -> bool {
-        self.under_way.load(Ordering::Relaxed) == 0 && self.unwritten.load(Ordering::Relaxed) == 0
+    /// Whether it has no request, and its answers are written to their end, but for what is unread if it is `or_unread`.
+    fn is_at_rest(&self, or_unread: bool) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0
+            && (or_unread || self.unwritten.load(Ordering::Acquire) == 0)
     }
 
     /// Looks at the answer that is being written. True if it made no progress for so many looks.
@@ -210,9 +243,27 @@ impl State {
         waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
     }
 
-    fn tell_to_close(&self) {
-        self.is_told.store(true, Ordering::Relaxed);
-        self.close.notify_one();
+    /// Tells it to close if it is at rest. Whether it was told.
+    fn tell_to_close(&self, or_unread: bool) -> bool {
+        // Counted first: a request that begins from here on is not counted, and it is found out before it closes.
+        let begun = self.begun.load(Ordering::Acquire);
+        let is_told = self.is_at_rest(or_unread);
+        if is_told {
+            self.begun_before.store(begun, Ordering::Release);
+            self.is_told.store(true, Ordering::Release);
+            self.close.notify_one();
+        }
+        is_told
+    }
+
+    /// Whether it closes at once, as it was told. If a request has begun since then, another one has to make room.
+    fn closes_at_once(&self) -> bool {
+        let at_once = self.begun_before.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire);
+        if !at_once {
+            self.is_told.store(false, Ordering::Release);
+            self.rested.notify_one();
+        }
+        at_once
     }
 }
 
@@ -240,7 +291,7 @@ impl Open {
         if let Ok(permit) = Arc::clone(connections).try_acquire_owned() {
             return Some(permit);
         }
-        let mut is_one_told = self.close_the_oldest_idle(true);
+        self.close_the_oldest_idle(true);
         let mut permit = std::pin::pin!(Arc::clone(connections).acquire_owned());
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -251,23 +302,22 @@ impl Open {
                 biased;
                 // Never closed, so there is always a permit in the end.
                 permit = &mut permit => return permit.ok(),
-                _ = looks.tick(), if !is_one_told => is_one_told = self.close_the_oldest_idle(true),
-                () = self.rested.notified(), if !is_one_told => is_one_told = self.close_the_oldest_idle(false),
+                _ = looks.tick() => self.close_the_oldest_idle(true),
+                () = self.rested.notified() => self.close_the_oldest_idle(false),
             }
         }
     }
 
     /// Heads that never end, or come byte by byte, must not keep others out: health least of all. Nor must whoever does not read,
-    /// if it is `or_unread`. Whether one was told to close.
-    fn close_the_oldest_idle(&self, or_unread: bool) -> bool {
+    /// if it is `or_unread`. Does nothing while one is about to close.
+    fn close_the_oldest_idle(&self, or_unread: bool) {
         let open = self.lock();
-        let is_idle = |state: &&Arc<State>| {
-            state.under_way.load(Ordering::Relaxed) == 0 && !state.is_told.load(Ordering::Relaxed)
-        };
-        let mut idle = open.1.values().filter(is_idle);
-        let at_rest = idle.clone().find(|state| state.is_at_rest());
-        let oldest = at_rest.or_else(|| idle.next().filter(|_| or_unread));
-        oldest.inspect(|oldest| oldest.tell_to_close()).is_some()
+        let mut states = open.1.values();
+        let is_one_told = states.clone().any(|state| state.is_told.load(Ordering::Acquire))
+            || states.clone().any(|state| state.tell_to_close(false));
+        if or_unread && !is_one_told {
+            states.any(|state| state.tell_to_close(true));
+        }
     }
 
     /// Closes connections of which nobody reads the answer: they would be kept for ever, and hold up the end.
@@ -280,7 +330,7 @@ impl Open {
             let looks_max = if is_stopping { LOOKS_MAX_AT_STOP } else { LOOKS_MAX };
             for state in self.lock().1.values() {
                 if state.is_unread(looks_max) {
-                    state.tell_to_close();
+                    state.tell_to_close(true);
                 }
             }
         }
@@ -313,7 +363,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         (self.1)(&self.0).fetch_sub(1, Ordering::Relaxed);
-        if self.0.is_at_rest() {
+        if self.0.is_at_rest(false) {
             self.0.rested.notify_one();
         }
     }
@@ -512,6 +562,45 @@ mod tests {
             is_answered = ask_again(&mut late) => assert!(is_answered),
             () = goes_on => panic!("a thousand answers to one, and none to the other"),
         }
+        server.abort();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn at_the_bound_every_request_that_has_begun_is_answered() {
+        const ROUNDS: usize = 1_000;
+        let begun = Arc::new(AtomicU32::new(0));
+        let counts = Arc::clone(&begun);
+        let counted = async move || {
+            counts.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            "well"
+        };
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(counted));
+        let never = std::future::pending();
+        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 1, LOOK_EVERY));
+        let is_over = AtomicBool::new(false);
+        let goes_on = async {
+            let mut answered = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                while !is_over.load(Ordering::Relaxed) && ask_again(&mut stream).await {
+                    answered += 1;
+                }
+            }
+            answered
+        };
+        let others = async {
+            let mut answered = 0;
+            for _ in 0..ROUNDS {
+                answered += u32::from(ask_again(&mut TcpStream::connect(address).await.unwrap()).await);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            answered
+        };
+        let (one, other) = tokio::join!(goes_on, others);
+        assert_eq!(begun.load(Ordering::Relaxed), one + other);
         server.abort();
     }
 
