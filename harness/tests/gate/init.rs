@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::said;
+use crate::{accuses_nobody, said, succeeds};
 
 fn init(folder: &std::path::Path) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_hookproof")).arg("init").arg(folder).output().unwrap()
@@ -30,12 +30,16 @@ fn what_init_writes_judges_a_sender_once_three_values_are_filled_in() {
         text.replace(from, to)
     });
     fs::write(&driver, filled).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_hookproof"))
-        .args(["run", "hookproof/first.toml", "--driver", "hookproof/driver.toml"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    let hookproof = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+        command.args(arguments).current_dir(folder.path());
+        command
+    };
+    succeeds(&mut hookproof(&["driver", "check", "hookproof/driver.toml"]));
+    succeeds(&mut hookproof(&["sim", "hookproof/first.toml"]));
+    let asked = ["run", "hookproof/first.toml", "--driver", "hookproof/driver.toml", "--json", "report.json"];
+    let output = hookproof(&asked).output().unwrap();
+    accuses_nobody(&output, &folder.path().join("report.json"));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod init;
 mod pages;
 mod units;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -35,6 +36,31 @@ fn there_is(program: &str, test: &str) -> bool {
         eprintln!("{test}: skipped: no {program} on the PATH");
     }
     found
+}
+
+/// The verdicts of a run's report, by their checks.
+fn verdicts(report: &Path) -> BTreeMap<String, String> {
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let verdicts = report["judgement"]["verdicts"].as_array().unwrap();
+    let text = |verdict: &serde_json::Value, key: &str| verdict[key].as_str().unwrap().to_owned();
+    verdicts.iter().map(|verdict| (text(verdict, "id"), text(verdict, "status"))).collect()
+}
+
+/// Asserts that a run of what `init` writes accuses a right sender of nothing, by its report. How busy the machine was decides
+/// whether it proves all that it could: where it did not, it says that the harness itself was late.
+#[track_caller]
+fn accuses_nobody(output: &Output, report: &Path) {
+    let (code, said, verdicts) = (output.status.code(), said(output), verdicts(report));
+    assert!(!verdicts.values().any(|status| status == "fail"), "{said}");
+    for id in ["loss.none", "identity.body"] {
+        assert_eq!(verdicts[id], "pass", "{id}: {said}");
+    }
+    assert!(code == Some(0) || matches!(code, Some(2 | 3)) && was_late(&verdicts), "{code:?}: {said}");
+}
+
+/// Whether the harness itself was late in a run with these verdicts.
+fn was_late(verdicts: &BTreeMap<String, String>) -> bool {
+    verdicts.iter().any(|(id, status)| id.starts_with("harness.") && status == "inconclusive")
 }
 
 /// What a command said, stdout first.

@@ -5,31 +5,42 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{archive, path, root, said, succeeds, there_is};
+use crate::{accuses_nobody, archive, path, root, said, succeeds, there_is, verdicts, was_late};
 
-/// The blocks of a page in that language, one after another.
-fn blocks(page: &str, language: &str) -> String {
+/// The blocks of a page in that language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
-    let mut found = String::new();
+    let mut found = Vec::new();
     let mut inside = false;
     for line in text.lines() {
         if let Some(fence) = line.strip_prefix("```") {
             inside = !inside && fence == language;
-        } else if inside {
-            found.push_str(line);
-            found.push('\n');
+            found.extend(inside.then(String::new));
+        } else if let Some(block) = found.last_mut().filter(|_| inside) {
+            *block += &format!("{line}\n");
         }
     }
     assert!(!found.is_empty(), "docs/{page} has no block of {language}");
     found
 }
 
-/// Runs commands as a person would who reads the page; each must succeed.
-#[track_caller]
-fn run(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
+/// The commands of a block, one by one.
+fn commands(block: &str) -> Vec<String> {
+    let whole = block.replace("\\\n", "");
+    whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+/// Commands, as a person would run them who reads the page; the first that fails is the last.
+fn shell(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> Command {
     let mut shell = Command::new("bash");
     shell.args(["-euc", commands]).current_dir(folder).env("PATH", path()).envs(variables.iter().copied());
-    succeeds(&mut shell)
+    shell
+}
+
+/// Runs them; each must succeed.
+#[track_caller]
+fn run(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
+    succeeds(&mut shell(commands, folder, variables))
 }
 
 /// A port that nobody listens on.
@@ -40,9 +51,21 @@ fn port() -> String {
 #[test]
 fn the_page_on_ci_works_in_any_shell() {
     let folder = tempfile::tempdir().unwrap();
-    run(&blocks("ci.md", "sh"), folder.path(), &[]);
+    let report = folder.path().join("reports/runs/first/report.json");
+    for command in commands(&blocks("ci.md", "sh").concat()) {
+        let output = shell(&command, folder.path(), &[]).output().unwrap();
+        match command.split(' ').nth(1).unwrap() {
+            "run" => accuses_nobody(&output, &report),
+            // Of two runs one may have been late, and then it is worse than the other.
+            "compare" if was_late(&verdicts(&report)) => {
+                assert!(said(&output).contains(" worse, "), "{}", said(&output));
+            }
+            _ => assert!(output.status.success(), "{command}: {}", said(&output)),
+        }
+    }
     let summary = fs::read_to_string(folder.path().join("summary.md")).unwrap();
-    assert!(summary.starts_with("## first: pass"), "{summary}");
+    let expected = if was_late(&verdicts(&report)) { "## first: inconclusive" } else { "## first: pass" };
+    assert!(summary.starts_with(expected), "{summary}");
 }
 
 #[test]
@@ -57,40 +80,78 @@ fn the_page_on_ci_works_in_gitlab() {
     let work = folder.path().join("work");
     succeeds(Command::new(env!("CARGO_BIN_EXE_hookproof")).arg("init").arg(&work));
 
-    let job = blocks("ci.md", "yaml");
+    let job = blocks("ci.md", "yaml").concat();
     let script =
         job.split_once("  script:\n").unwrap().1.lines().map_while(|line| line.strip_prefix("    - "));
     let script: Vec<&str> = script.collect();
     assert!(script.len() >= 3, "{job}");
+    let (judging, before) = script.split_last().unwrap();
     let releases = format!("file://{}", folder.path().join("releases").display());
-    run(&script.join("\n"), &work, &[("RELEASES", &releases)]);
+    let variables = [("RELEASES", releases.as_str())];
+    run(&before.join("\n"), &work, &variables);
+    accuses_nobody(&shell(judging, &work, &variables).output().unwrap(), &work.join("report.json"));
     let junit = fs::read_to_string(work.join("junit.xml")).unwrap();
     assert!(junit.contains("failures=\"0\""), "{junit}");
+}
+
+/// A receiver that a page starts. Nothing of it may be left behind, also where a command fails.
+struct Receiver<'a>(&'a Path);
+
+impl Drop for Receiver<'_> {
+    fn drop(&mut self) {
+        let kill = "[ ! -e pid ] || kill -9 \"$(cat pid)\" 2>/dev/null || true";
+        let _ = shell(kill, self.0, &[]).status();
+    }
 }
 
 #[test]
 fn the_page_for_partners_judges_a_receiver() {
     let folder = tempfile::tempdir().unwrap();
-    let commands = blocks("partner.md", "sh").replace("127.0.0.1:9000", &format!("127.0.0.1:{}", port()));
-    let commands = commands.replace("127.0.0.1:9001", &format!("127.0.0.1:{}", port()));
-    // Also where a command fails: nothing may be left behind.
-    let ended = format!("trap '[ ! -e pid ] || kill -9 \"$(cat pid)\" 2>/dev/null || true' EXIT\n{commands}");
-    run(&ended, folder.path(), &[]);
+    let [inbox, effects] = [port(), port()];
+    let blocks = blocks("partner.md", "sh");
+    let [start, judge, load] = blocks.as_slice() else { panic!("{blocks:?}") };
+    let elsewhere = |text: &str| text.replace("127.0.0.1:9000", &format!("127.0.0.1:{inbox}"));
+    let elsewhere = |text: &str| elsewhere(text).replace("127.0.0.1:9001", &format!("127.0.0.1:{effects}"));
+    // What is exported holds for all that comes after it in a shell.
+    let exported = |line: &str| Some(line.strip_prefix("export ")?.split_once('=')?.1.to_owned());
+    let secret = start.lines().find_map(exported).unwrap();
+    let variables = [("HOOK_SECRET", secret.as_str())];
+    let _receiver = Receiver(folder.path());
+    run(&elsewhere(start), folder.path(), &variables);
+
+    let [judge, explain] = commands(&elsewhere(judge)).try_into().unwrap();
+    let output = shell(&format!("{judge} --json=report.json"), folder.path(), &variables).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{}", said(&output));
+    let report = fs::read(folder.path().join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["counts"]["fail"], 0, "{}", said(&output));
+    for case in ["sig.base64-junk", "replay.after-restart", "replay.after-failure"] {
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["id"] == case).unwrap();
+        assert_eq!(row["verdict"], "pass", "{case}: {}", said(&output));
+    }
     assert!(folder.path().join("report/receiver.html").exists());
+    assert!(run(&explain, folder.path(), &[]).contains("sig.base64-junk"));
+
+    let [load, end] = commands(&elsewhere(load)).try_into().unwrap();
+    let output = shell(&load, folder.path(), &variables).output().unwrap();
+    let (code, told) = (output.status.code(), said(&output));
+    // How busy the machine is decides how late the generator is, and nothing of the receiver.
+    assert!(code == Some(0) || code == Some(2) && told.contains("\ngenerator-limited: "), "{code:?}: {told}");
+    let all = ["100 due, 0 missed, 0 unanswered\n", "answers    100 × 204\n"];
+    assert!(all.iter().all(|part| told.contains(part)), "{told}");
+    run(&end, folder.path(), &[]);
 }
 
 #[test]
 fn the_page_for_planners_plans_a_launch() {
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&blocks("planner.md", "sh"), folder.path(), &[]);
+    let said = run(&blocks("planner.md", "sh").concat(), folder.path(), &[]);
     assert!(said.contains("× this traffic"), "{said}");
 }
 
 #[test]
 fn a_command_of_a_page_that_fails_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut shell = Command::new("bash");
-    shell.args(["-euc", "hookproof run no-such.toml\ntrue"]).current_dir(folder.path()).env("PATH", path());
-    let output = shell.output().unwrap();
+    let output = shell("hookproof run no-such.toml\ntrue", folder.path(), &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(64), "{}", said(&output));
 }
