@@ -3,7 +3,7 @@
 //! Here a delivery gets all that it will ever have: its bytes, its time to live, and, where the profile has one, its
 //! signature. From then on nobody looks at the event again. Subscribers that may see the same share one body.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::{LaneId, StoreTime};
@@ -13,14 +13,15 @@ use crate::sign::{Attempt, Headers, Tag};
 use crate::store::command::{Body, Coalesce, Emit, Target};
 use crate::store::reply::ClaimedRow;
 
-/// Bytes of data that are shaped for one event, at most: what two commits take. A thousand subscribers that each have pseudonyms of
-/// their own are sent an event of the 20 kB that receivers must take.
+/// Bytes of data in all bodies that are shaped of one event, at most: what two commits take. A thousand subscribers that each have
+/// pseudonyms of their own are sent an event of the 20 kB that receivers must take.
 pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 
 /// What an event becomes: a delivery for each subscriber that wants its type.
 ///
 /// Whoever's shape makes it too long is left out, and the event is taken in part; [`left_out`] tells. That is a bound on memory and
-/// on work: nothing is shaped any further once it is too long, and nothing at all once `SHAPED_BYTES_MAX` were.
+/// on work: nothing is shaped any further once it is too long, and all bodies that are shaped have `SHAPED_BYTES_MAX` together. Each
+/// has an equal part of these for sure.
 ///
 /// `id` is the event's own, or one made for it, that no store has ever recorded. It is due at once; coalescing holds it back in the store. `now` is the
 /// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old
@@ -29,12 +30,12 @@ pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
     let matching = roster.matching(&offer.event_type);
-    let mut bodies = Bodies::new(offer, id, wall);
+    let bodies = Bodies::of(offer, id, wall, matching.iter().map(|(_, ready)| &ready.agreement().shaping));
     let (mut slot_name, mut withheld) = (None, false);
     let mut targets = Vec::with_capacity(matching.len());
     for (lane, ready) in matching {
         let agreement = ready.agreement();
-        let Some(body) = bodies.place(&agreement.shaping) else {
+        let Some(&body) = bodies.places.get(&agreement.shaping.id()) else {
             withheld = true;
             continue;
         };
@@ -77,49 +78,58 @@ pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> 
     lanes.filter(|lane| targets.next_if_eq(lane).is_none()).collect()
 }
 
-/// The distinct bodies of one event, made as they are needed.
+/// The distinct bodies of one event.
 struct Bodies<'a> {
     offer: &'a Offer<'a>,
     id: &'a PublicId,
     wall: StoreTime,
-    /// Where the body of each shape is; nothing if there is none.
-    places: BTreeMap<ShapeId, Option<usize>>,
+    /// Where the body of each shape is, if it has one.
+    places: BTreeMap<ShapeId, usize>,
     made: Vec<Body>,
-    /// How long the data may be in one body.
-    data_bytes_max: usize,
     /// Bytes that may still be shaped.
     left: usize,
 }
 
 impl<'a> Bodies<'a> {
-    fn new(offer: &'a Offer<'a>, id: &'a PublicId, wall: StoreTime) -> Self {
+    fn of<'s>(
+        offer: &'a Offer<'a>,
+        id: &'a PublicId,
+        wall: StoreTime,
+        shapings: impl Iterator<Item = &'s Shaping>,
+    ) -> Self {
+        let (places, made, left) = (BTreeMap::new(), Vec::new(), SHAPED_BYTES_MAX);
+        let mut bodies = Self { offer, id, wall, places, made, left };
+        let mut seen = BTreeSet::new();
+        let distinct: Vec<_> = shapings.filter(|shaping| seen.insert(shaping.id())).collect();
         let longest = offer.data.text().len().max(Limits::EVENT_BYTES);
         let data_bytes_max = longest.saturating_add(Shaping::GROWTH_BYTES_MAX);
-        let (places, made, left) = (BTreeMap::new(), Vec::new(), SHAPED_BYTES_MAX);
-        Self { offer, id, wall, places, made, data_bytes_max, left }
-    }
-
-    /// Where the body is that this shaping makes; nothing if it would be too long.
-    fn place(&mut self, shaping: &Shaping) -> Option<usize> {
-        if let Some(place) = self.places.get(&shaping.id()) {
-            return *place;
+        let part = data_bytes_max.min(SHAPED_BYTES_MAX / distinct.len().max(1));
+        let larger: Vec<_> = distinct.into_iter().filter(|shaping| !bodies.make(shaping, part)).collect();
+        // What is left of the parts goes to those who need more, in the order of their lanes. What turns out too long was work as
+        // well, which has a bound of its own.
+        let mut in_vain = SHAPED_BYTES_MAX;
+        for shaping in larger {
+            let bytes_max = data_bytes_max.min(bodies.left).min(in_vain);
+            if bytes_max <= part {
+                break;
+            }
+            if !bodies.make(shaping, bytes_max) {
+                in_vain -= bytes_max;
+            }
         }
-        let place = self.make(shaping);
-        self.places.insert(shaping.id(), place);
-        place
+        bodies
     }
 
-    fn make(&mut self, shaping: &Shaping) -> Option<usize> {
-        let bytes_max = self.data_bytes_max.min(self.left);
-        let shaped = shaping.apply(self.offer.data, bytes_max);
+    /// Makes the body of a shape, unless its data would be longer than that.
+    fn make(&mut self, shaping: &Shaping, bytes_max: usize) -> bool {
+        let Some(shaped) = shaping.apply(self.offer.data, bytes_max) else { return false };
         if shaping.id() != ShapeId::VERBATIM {
-            // What became too long was work as well.
-            let bytes = shaped.as_ref().map_or(bytes_max, |shaped| shaped.json().text().len());
-            self.left = self.left.saturating_sub(bytes);
+            self.left = self.left.saturating_sub(shaped.json().text().len());
         }
-        let body = event::Body::build(self.id, &self.offer.event_type, self.wall, shaped?.json());
+        let body = event::Body::build(self.id, &self.offer.event_type, self.wall, shaped.json());
+        self.places.insert(shaping.id(), self.made.len());
         self.made.push(Body { bytes: body.into_bytes().into() });
-        Some(self.made.len() - 1)
+        true
     }
 }
 

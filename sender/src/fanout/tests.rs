@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use hmac::{Hmac, KeyInit, Mac};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -172,6 +170,22 @@ fn the_longest_event_fits_with_its_pseudonyms_and_what_is_shaped_for_one_event_i
     assert_eq!((emit.bodies.len(), emit.withheld), (fit + 1, true));
     let (emit, targets, _) = lanes(&many, &offer(1_000));
     assert_eq!((targets.len(), emit.withheld), (51, false));
+}
+
+#[test]
+fn whoever_gets_little_of_an_event_gets_it_however_much_it_is_for_others() {
+    let short = json!({ "shape": { "allow": ["a"] } });
+    let others = |ids: usize, text: usize| {
+        let (zeros, text) = (vec!["0"; ids].join(","), "x".repeat(text));
+        let data = format!(r#"{{"creator":{{"id":[{zeros}]}},"text":"{text}","a":1}}"#);
+        let roster = roster(&[vec![pseudonymous(); 40], vec![short.clone()]].concat());
+        lanes(&roster, &format!(r#"{{"type":"video.trending","data":{data}}}"#))
+    };
+    let (_, targets, left_out) = others(500_000, 0);
+    assert_eq!((targets, left_out.len()), (vec![41], 40), "it is too long for all others");
+    let (_, targets, left_out) = others(1, 1_000_000);
+    assert_eq!((targets.last(), targets.len() + left_out.len()), (Some(&41), 41));
+    assert!(targets.len() > 30 && !left_out.is_empty(), "{} are too many", targets.len());
 }
 
 #[test]
