@@ -6,7 +6,7 @@
 //!              time       time
 //! ```
 //!
-//! - [`server`]: where to listen, and under which limits; [`token`]: who may ask.
+//! - [`server`]: where to listen, and under which limits; `connection`: what is known of each; [`token`]: who may ask.
 //! - `gate`: what every request passes; `routes`: all there is, in one table; `openapi.json`: the same for machines.
 //! - `problem`: what every refusal looks like; `input`: reading paths, queries and bodies.
 //! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`, `health`: the nouns; `console`: a page that
@@ -17,6 +17,7 @@
 //! holds a secret.
 
 mod audit;
+mod connection;
 mod console;
 mod dead;
 mod deliveries;

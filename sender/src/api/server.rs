@@ -3,15 +3,11 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use hyper::body::{Buf, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::Token;
+use super::connection::State;
 
 /// Connections at a time. For the next one, the oldest at rest is closed, or else the oldest whose answer is not read to its
 /// end; if all have a request under way, it waits for the first that comes to rest. A request that has begun is answered all the
@@ -140,17 +137,7 @@ async fn answer_all(
         }
         let entry = open.enter();
         let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));
-        let answer = service_fn(move |request| {
-            let under_way = Counted::begin(&state, |state| &state.under_way);
-            let writing = Counted::begin(&state, |state| &state.unwritten);
-            state.begun.fetch_add(1, Ordering::Release);
-            let response = router.call(request);
-            async move {
-                let response = response.await;
-                drop(under_way);
-                response.map(|response| response.map(|body| Answer { body, writing: Arc::new(writing) }))
-            }
-        });
+        let answer = service_fn(move |request| state.answer(router.call(request)));
         let connection = server.serve_connection(TokioIo::new(stream), answer);
         let stops = stops.clone();
         tokio::spawn(async move {
@@ -182,7 +169,7 @@ async fn answer_one(
                 }
                 return;
             }
-            () = state.close.notified() => if state.closes_at_once() {
+            () = state.told() => if state.closes_at_once() {
                 debug!("a connection at rest, or unread, was closed");
                 return;
             },
@@ -210,63 +197,6 @@ struct Open {
     rested: Arc<Notify>,
 }
 
-#[derive(Default)]
-struct State {
-    /// Requests whose head has come.
-    begun: AtomicU64,
-    /// Those of them that are not answered.
-    under_way: AtomicU32,
-    /// The same, to the last byte of the answer.
-    unwritten: AtomicU32,
-    /// Pieces of answers that wait until somebody reads on.
-    pieces: AtomicU32,
-    /// Looks in a row in which none of them made any progress.
-    looks: AtomicU32,
-    /// Whether it was told to close, and how many requests had begun before.
-    is_told: AtomicBool,
-    begun_before: AtomicU64,
-    close: Notify,
-    /// The server's: it has come to rest, or does not close as it was told.
-    rested: Arc<Notify>,
-}
-
-impl State {
-    /// Whether it has no request, and its answers are written to their end, but for what is unread if it is `or_unread`.
-    fn is_at_rest(&self, or_unread: bool) -> bool {
-        self.under_way.load(Ordering::Acquire) == 0
-            && (or_unread || self.unwritten.load(Ordering::Acquire) == 0)
-    }
-
-    /// Looks at the answer that is being written. True if it made no progress for so many looks.
-    fn is_unread(&self, looks_max: u32) -> bool {
-        let waits = self.pieces.load(Ordering::Relaxed) > 0 && self.under_way.load(Ordering::Relaxed) == 0;
-        waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
-    }
-
-    /// Tells it to close if it is at rest. Whether it was told.
-    fn tell_to_close(&self, or_unread: bool) -> bool {
-        // Counted first: a request that begins from here on is not counted, and it is found out before it closes.
-        let begun = self.begun.load(Ordering::Acquire);
-        let is_told = self.is_at_rest(or_unread);
-        if is_told {
-            self.begun_before.store(begun, Ordering::Release);
-            self.is_told.store(true, Ordering::Release);
-            self.close.notify_one();
-        }
-        is_told
-    }
-
-    /// Whether it closes at once, as it was told. If a request has begun since then, another one has to make room.
-    fn closes_at_once(&self) -> bool {
-        let at_once = self.begun_before.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire);
-        if !at_once {
-            self.is_told.store(false, Ordering::Release);
-            self.rested.notify_one();
-        }
-        at_once
-    }
-}
-
 impl Open {
     fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Arc<State>>)> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
@@ -276,7 +206,7 @@ impl Open {
         let mut open = self.lock();
         open.0 += 1;
         let number = open.0;
-        let state = Arc::new(State { rested: Arc::clone(&self.rested), ..State::default() });
+        let state = State::new(Arc::clone(&self.rested));
         open.1.insert(number, Arc::clone(&state));
         Entry { open: Arc::clone(self), number, state }
     }
@@ -313,7 +243,7 @@ impl Open {
     fn close_the_oldest_idle(&self, or_unread: bool) {
         let open = self.lock();
         let mut states = open.1.values();
-        let is_one_told = states.clone().any(|state| state.is_told.load(Ordering::Acquire))
+        let is_one_told = states.clone().any(|state| state.is_told())
             || states.clone().any(|state| state.tell_to_close(false));
         if or_unread && !is_one_told {
             states.any(|state| state.tell_to_close(true));
@@ -350,84 +280,6 @@ impl Drop for Entry {
     }
 }
 
-/// One request more in a count, as long as this lives.
-struct Counted(Arc<State>, fn(&State) -> &AtomicU32);
-
-impl Counted {
-    fn begin(state: &Arc<State>, count: fn(&State) -> &AtomicU32) -> Self {
-        count(state).fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(state), count)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        (self.1)(&self.0).fetch_sub(1, Ordering::Relaxed);
-        if self.0.is_at_rest(false) {
-            self.0.rested.notify_one();
-        }
-    }
-}
-
-/// The body of an answer, and that it is not written to its end.
-struct Answer {
-    body: Body,
-    writing: Arc<Counted>,
-}
-
-/// A piece of it, for as long as a byte of it is not written.
-struct Piece {
-    bytes: Bytes,
-    waits: Counted,
-    _writing: Arc<Counted>,
-}
-
-impl Piece {
-    fn new(bytes: Bytes, writing: &Arc<Counted>) -> Self {
-        let state = &writing.0;
-        state.looks.store(0, Ordering::Relaxed);
-        let waits = Counted::begin(state, |state| &state.pieces);
-        Self { bytes, waits, _writing: Arc::clone(writing) }
-    }
-}
-
-impl Buf for Piece {
-    fn remaining(&self) -> usize {
-        self.bytes.remaining()
-    }
-
-    fn chunk(&self) -> &[u8] {
-        self.bytes.chunk()
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
-        self.waits.0.looks.store(0, Ordering::Relaxed);
-    }
-}
-
-impl hyper::body::Body for Answer {
-    type Data = Piece;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let piece = |bytes| Piece::new(bytes, &self.writing);
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 async fn pause(length: Duration) {
     let mut ticks = interval(length);
     // The first tick is at once.
@@ -437,6 +289,9 @@ async fn pause(length: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use axum::body::Bytes;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
