@@ -99,7 +99,9 @@ impl Forms {
         regressions: &Regressions,
         baseline: &[Report],
     ) -> io::Result<()> {
-        let [json, junit, markdown, html, picture] = self.files().map(|(_, path)| path);
+        let files = self.files().map(|(_, path)| path);
+        let folders: Vec<_> = files.iter().flatten().map(|path| make_folder(path)).collect();
+        let [json, junit, markdown, html, picture] = files;
         let all = [
             json.map_or(Ok(()), |path| match reports {
                 [one] => write_json(path, one),
@@ -121,7 +123,7 @@ impl Forms {
                 None => undrawn(path),
             }),
         ];
-        all.into_iter().collect()
+        folders.into_iter().chain(all).collect()
     }
 
     /// Whether the JSON is what stdout is for.
@@ -141,19 +143,19 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
     reports.map_err(|error| format!("{} is no report: {error}", path.display()))
 }
 
-/// Writes a file, in a folder that may not be there yet, and names it where that fails.
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    make_folder(path).and_then(|()| fs::write(path, text)).map_err(|error| named("writing", path, &error))
-}
-
 /// Makes the folder that a file is to be in.
 fn make_folder(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
+    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| named("writing", path, &error))
 }
 
-/// The same with JSON, piece by piece, as a report may be large.
+/// Writes a file, and names it where that fails.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|error| named("writing", path, &error))
+}
+
+/// Writes a file of JSON piece by piece, as a report may be large.
 pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
-    let written = make_folder(path).and_then(|()| fs::File::create(path)).and_then(|file| {
+    let written = fs::File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
         serde_json::to_writer_pretty(&mut file, value)?;
         file.flush()

@@ -141,7 +141,7 @@ fn a_sender_behind_a_proxy_that_asks_for_a_certificate_is_spoken_to() {
     let (code, said) = check(&CONNECT.replace("ca = \"ca.pem\"\n", ""));
     assert!(code == Some(4) && said.contains("UnknownIssuer"), "{code:?}: {said}");
     let (code, said) = check(&CONNECT.replace("ca.pem", "no-such.pem"));
-    assert!(code == Some(4) && said.contains("no-such.pem cannot be used"), "{code:?}: {said}");
+    assert!(code == Some(64) && said.contains("no-such.pem cannot be used"), "{code:?}: {said}");
 }
 
 #[test]
