@@ -155,8 +155,7 @@ fn a_token_of_the_environment_is_in_nothing_that_a_run_leaves_behind() {
     std::fs::write(&scenario, SCENARIO).unwrap();
     let run = |driver: String| {
         std::fs::write(&driver_file, driver).unwrap();
-        let arguments =
-            ["run", &scenario, "--driver", &driver_file, "--out", &out, "--only", "loss,format,harness"];
+        let arguments = ["run", &scenario, "--driver", &driver_file, "--out", &out, "--only", "loss,format"];
         let (code, said) = hookproof(&arguments, &environment(&front));
         assert!(!said.contains(TOKEN), "{said}");
         (code, said)
