@@ -20,6 +20,7 @@ mod options;
 mod view;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -98,7 +99,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
     let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
     let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
-    let sink = TraceFile::create(&trace).map_err(|error| cannot_write(&trace, error))?;
+    let sink = TraceFile::reserve(&trace).map_err(|error| cannot_write(&trace, error))?;
     let (recorder, writer) = Recorder::writing(sink).map_err(|error| cannot_write(&trace, error))?;
     let stage = Stage { clock, recorder, tokens, seed };
     let staged = Staged {
@@ -164,7 +165,7 @@ impl Staged<'_> {
         let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
         let lasts = emission.schedule.lasts();
         clock.begin();
-        self.begin(&emission.recorder, &api);
+        self.begin(&emission.recorder, &api)?;
         let stop = Arc::new(AtomicBool::new(false));
         let emitting =
             emission.start(self.scenario, clock.now(), Arc::clone(&stop)).map_err(|_| RunError::Generator)?;
@@ -230,8 +231,14 @@ impl Staged<'_> {
         ready.map(|()| tell_differences(api, 0))
     }
 
-    /// Begins the trace, and the account of what a sender owes that can't be asked.
-    fn begin(&self, recorder: &Recorder, api: &Api) {
+    /// Begins the trace, and the account of what a sender owes that can't be asked. Up to here the trace of the run before is there.
+    fn begin(&self, recorder: &Recorder, api: &Api) -> Result<(), RunError> {
+        let trace = self.options.trace();
+        File::options()
+            .write(true)
+            .truncate(true)
+            .open(&trace)
+            .map_err(|error| cannot_write(&trace, error))?;
         recorder.begin(self.header());
         let declared = Declared { told: api.told(), ..self.file.declared() };
         if self.file.depth.is_none() {
@@ -242,6 +249,7 @@ impl Staged<'_> {
             let (url, path) = (public.to_string(), public.path().to_owned());
             recorder.keep(Record::Public(Public { url, path }));
         }
+        Ok(())
     }
 
     /// What the endpoints show for themselves; says how they are reached, where that is not on loopback alone.

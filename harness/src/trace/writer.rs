@@ -108,7 +108,19 @@ impl TraceFile {
     /// # Errors
     /// When it can't be made.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        Self::over(File::create(path)?, path)
+    }
+
+    /// Makes the file, or opens one that is there with what is in it: whoever begins to write empties it before.
+    ///
+    /// # Errors
+    /// When it can't be made, or not be written.
+    pub(crate) fn reserve(path: &Path) -> io::Result<Self> {
+        Self::over(File::options().write(true).create(true).truncate(false).open(path)?, path)
+    }
+
+    fn over(file: File, path: &Path) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(1 << 16, file);
         if path.extension().is_some_and(|extension| extension == "zst") {
             zstd::Encoder::new(file, ZSTD_LEVEL).map(Self::Zstd)
         } else {

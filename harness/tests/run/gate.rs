@@ -202,6 +202,9 @@ fn what_was_never_asked_of_a_sender_is_the_askers() {
     let unset = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/{{ env.HOOKPROOF_NO_SUCH_VARIABLE }}\" }\n\
                  emit = { request = \"POST {{ base }}/\", body = \"\" }\n";
     std::fs::write(&driver, unset).unwrap();
+    let trace = folder.path().join("out/x/trace.jsonl");
+    std::fs::create_dir_all(trace.parent().unwrap()).unwrap();
+    std::fs::write(&trace, "of a run before").unwrap();
     let rows: [(&[&str], &str); 2] = [
         (&["--driver", &driver], "the environment variable HOOKPROOF_NO_SUCH_VARIABLE is not set"),
         // An address for documentation alone (RFC 5737).
@@ -210,6 +213,7 @@ fn what_was_never_asked_of_a_sender_is_the_askers() {
     for (more, why) in rows {
         let (code, said) = hookproof(&[&["run", &scenario, "--out", &out], more].concat());
         assert!(code == Some(64) && said.contains(why) && !said.contains("open files"), "{code:?}: {said}");
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), "of a run before", "{more:?}");
     }
 }
 
