@@ -20,7 +20,6 @@ mod options;
 mod view;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -234,11 +233,7 @@ impl Staged<'_> {
     /// Begins the trace, and the account of what a sender owes that can't be asked. Up to here the trace of the run before is there.
     fn begin(&self, recorder: &Recorder, api: &Api) -> Result<(), RunError> {
         let trace = self.options.trace();
-        File::options()
-            .write(true)
-            .truncate(true)
-            .open(&trace)
-            .map_err(|error| cannot_write(&trace, error))?;
+        TraceFile::empty(&trace).map_err(|error| cannot_write(&trace, error))?;
         recorder.begin(self.header());
         let declared = Declared { told: api.told(), ..self.file.declared() };
         if self.file.depth.is_none() {
@@ -287,7 +282,20 @@ impl Staged<'_> {
     }
 
     fn header(&self) -> Header {
-        header(self.scenario, &self.schedule, self.stage.seed, &self.file, &self.stage.clock)
+        let (scenario, clock) = (self.scenario, &self.stage.clock);
+        Header {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario: scenario.name.clone(),
+            scenario_sha256: sha256_hex(scenario.text.as_bytes()),
+            schedule_sha256: self.schedule.sha256(),
+            seed: self.stage.seed,
+            driver: self.file.name.clone(),
+            clock: ClockKind::Real,
+            clock_resolution_ns: clock.resolution_ns(),
+            began_unix_ns: clock.unix_ns(0),
+            scenario_toml: scenario.text.clone(),
+        }
     }
 
     /// Measures what the machine can do, with the body of the first event, and keeps it.
@@ -382,22 +390,6 @@ async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Opt
 pub(crate) fn here(driver: Option<&Path>) -> String {
     let folder = driver.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string())
-}
-
-fn header(scenario: &Scenario, schedule: &Schedule, seed: u64, file: &DriverFile, clock: &Clock) -> Header {
-    Header {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        scenario: scenario.name.clone(),
-        scenario_sha256: sha256_hex(scenario.text.as_bytes()),
-        schedule_sha256: schedule.sha256(),
-        seed,
-        driver: file.name.clone(),
-        clock: ClockKind::Real,
-        clock_resolution_ns: clock.resolution_ns(),
-        began_unix_ns: clock.unix_ns(0),
-        scenario_toml: scenario.text.clone(),
-    }
 }
 
 fn cannot_write(path: &Path, error: std::io::Error) -> RunError {

@@ -111,12 +111,20 @@ impl TraceFile {
         Self::over(File::create(path)?, path)
     }
 
-    /// Makes the file, or opens one that is there with what is in it: whoever begins to write empties it before.
+    /// Makes the file, or opens one that is there with what is in it: whoever begins to write empties it before, by [`Self::empty`].
     ///
     /// # Errors
     /// When it can't be made, or not be written.
     pub(crate) fn reserve(path: &Path) -> io::Result<Self> {
         Self::over(File::options().write(true).create(true).truncate(false).open(path)?, path)
+    }
+
+    /// Empties a file to which nothing was written yet.
+    ///
+    /// # Errors
+    /// When it is gone, or can't be written.
+    pub(crate) fn empty(path: &Path) -> io::Result<()> {
+        File::options().write(true).truncate(true).open(path).map(drop)
     }
 
     fn over(file: File, path: &Path) -> io::Result<Self> {
