@@ -10,7 +10,7 @@ use super::input::{Query, bad};
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::contract::Contract;
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::operate::audit::{self, Limit};
 use crate::store::read::AuditSecond;
 
@@ -65,15 +65,4 @@ fn limit_of(contract: &Contract) -> Limit {
     let (rate, burst) = (contract.bucket().rate(), contract.bucket().burst());
     let caps = contract.windows().iter().map(|window| (u64::from(window.limit()), window.length()));
     Limit { count: rate.count(), per: rate.per(), burst, caps: caps.collect() }
-}
-
-/// The share of answers that were 429, of each lane that made attempts, in percent.
-pub(super) fn share_429(seconds: &[AuditSecond]) -> Vec<(LaneId, u64, u64)> {
-    let mut lanes = std::collections::BTreeMap::new();
-    for second in seconds {
-        let (attempts, limited) = lanes.entry(second.lane).or_insert((0, 0));
-        *attempts += second.attempts;
-        *limited += second.limited;
-    }
-    lanes.into_iter().map(|(lane, (attempts, limited))| (lane, attempts, limited)).collect()
 }

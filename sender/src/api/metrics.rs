@@ -8,22 +8,20 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
-use super::audit::share_429;
 use super::exposition::{Exposition, Family, Type, Value};
 use super::problem::Problem;
 use crate::engine::{LaneId, LaneView, Nanos, StoreTime, UnderWay};
 use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
 use crate::store::latency::{Histogram, Measured};
-use crate::store::read::{AuditSecond, LaneStatus, Over, ReadError, Reader, Status};
+use crate::store::read::{LaneStatus, Limited, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// Lanes read at a time, and such pages at most: beyond 100,000 subscribers the last ones have no figures of their own.
 const PAGE: u32 = 1_000;
 const PAGES_MAX: u32 = 100;
-/// Over which time the share of 429 is told, and how many seconds of lanes that may be.
+/// Over which time the share of 429 is told.
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
-const SHARE_SECONDS_MAX: u32 = 20_000;
 
 /// The bounds of latency's buckets, as Prometheus reads them and in milliseconds: what alerts ask for (0.5 s, 2 s) is among
 /// them, so that they compare counts and no estimate; up to the longest timeout that is common.
@@ -66,8 +64,26 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
 struct Figures {
     status: Status,
     lanes: Vec<LaneStatus>,
-    seconds: Vec<AuditSecond>,
-    latencies: BTreeMap<LaneId, Measured>,
+    limited: Vec<Limited>,
+    /// In the order of lanes, by [`LENGTHS`].
+    lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
+}
+
+/// What is told of a histogram, which itself takes several times the room: with thousands of lanes, most of what a process has.
+struct Lengths {
+    within: [u64; LATENCY_BOUNDS.len()],
+    samples: u64,
+    sum_us: u64,
+}
+
+impl Lengths {
+    fn of(counted: &Histogram) -> Self {
+        Self {
+            within: LATENCY_BOUNDS.map(|(_, millis)| counted.at_most(Nanos::from_millis(millis))),
+            samples: counted.samples(),
+            sum_us: counted.sum_us(),
+        }
+    }
 }
 
 impl Figures {
@@ -84,10 +100,15 @@ impl Figures {
         }
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
-        let seconds = reader.audit(None, since, now, SHARE_SECONDS_MAX)?;
-        let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
-        let latencies = reader.latencies(&ids, Over::Ever)?.into_iter().collect();
-        Ok(Self { status, lanes, seconds, latencies })
+        let limited = reader.limited(since, now)?;
+        let mut lengths = Vec::with_capacity(lanes.len());
+        for lanes in lanes.chunks(PAGE as usize) {
+            let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
+            for (lane, measured) in reader.latencies(&ids, Over::Ever)? {
+                lengths.push((lane, LENGTHS.map(|(_, _, measure)| Lengths::of(measure(&measured)))));
+            }
+        }
+        Ok(Self { status, lanes, limited, lengths })
     }
 }
 
@@ -175,8 +196,8 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
         Some(Value::Millionths(due.map_or(0, |due| now.since(due).0 / 1_000)))
     })
     .await;
-    for (name, help, measure) in LENGTHS {
-        lengths(text.family(name, Type::Histogram, help), figures, measure).await;
+    for (place, (name, help, _)) in LENGTHS.into_iter().enumerate() {
+        lengths(text.family(name, Type::Histogram, help), figures, place).await;
     }
 }
 
@@ -200,17 +221,19 @@ const LENGTHS: [(&str, &str, Measure); 3] = [
     ),
 ];
 
-async fn lengths(mut family: Family<'_>, figures: &Figures, measure: Measure) {
+/// The family at that place of [`LENGTHS`].
+async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     for lane in &figures.lanes {
-        let Some(counted) = figures.latencies.get(&lane.lane).map(measure) else { continue };
+        let Ok(found) = figures.lengths.binary_search_by_key(&lane.lane, |(lane, _)| *lane) else { continue };
+        let Lengths { within, samples, sum_us } = &figures.lengths[found].1[place];
         let labels = |le| [("subscriber", &*lane.id), ("name", &*lane.name), ("le", le)];
-        for (le, millis) in LATENCY_BOUNDS {
-            family.with_suffix("_bucket", &labels(le), counted.at_most(Nanos::from_millis(millis)));
+        for ((le, _), within) in LATENCY_BOUNDS.into_iter().zip(within) {
+            family.with_suffix("_bucket", &labels(le), *within);
         }
-        family.with_suffix("_bucket", &labels("+Inf"), counted.samples());
+        family.with_suffix("_bucket", &labels("+Inf"), *samples);
         let [subscriber, name, _] = labels("");
-        family.with_suffix("_sum", &[subscriber, name], Value::Millionths(counted.sum_us()));
-        family.with_suffix("_count", &[subscriber, name], counted.samples());
+        family.with_suffix("_sum", &[subscriber, name], Value::Millionths(*sum_us));
+        family.with_suffix("_count", &[subscriber, name], *samples);
         family.pause().await;
     }
 }
@@ -270,9 +293,9 @@ async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app
     let names: BTreeMap<LaneId, &LaneStatus> = figures.lanes.iter().map(|lane| (lane.lane, lane)).collect();
     let help = "The share of attempts that were answered 429 in the last 15 s, from 0 to 1.";
     let mut family = text.family("hookproof_answered_429_share", Type::Gauge, help);
-    for (lane, attempts, limited) in share_429(&figures.seconds) {
-        if let Some(lane) = names.get(&lane) {
-            let share = limited.saturating_mul(1_000_000) / attempts.max(1);
+    for Limited { lane, attempts, limited } in &figures.limited {
+        if let Some(lane) = names.get(lane) {
+            let share = limited.saturating_mul(1_000_000) / (*attempts).max(1);
             family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], Value::Millionths(share));
             family.pause().await;
         }

@@ -108,6 +108,9 @@ pub trait Reader: Notices + Send {
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError>;
 
+    /// How many attempts began in `[from, until)`, and how many of these were answered 429, by lane; lanes without any are left out.
+    fn limited(&self, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>, StoreError>;
+
     /// How long the attempts took that began before `until`, in the order of time. Looks at no more than `max` attempts, from
     /// the moment and the delivery given on; go on from [`TimesPage::next`]. An attempt whose delivery is forgotten is told
     /// without the times that count from its event.
@@ -362,6 +365,17 @@ pub struct AuditSecond {
     pub lane: LaneId,
     /// The second, since 1970.
     pub second: u64,
+    /// Attempts begun.
+    pub attempts: u64,
+    /// Of these, the ones answered 429.
+    pub limited: u64,
+}
+
+/// How often a lane was told that it sends too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The lane.
+    pub lane: LaneId,
     /// Attempts begun.
     pub attempts: u64,
     /// Of these, the ones answered 429.

@@ -15,7 +15,7 @@ use super::connect::{Connector, Opened};
 use super::failure::{Cause, Failure};
 use super::http1::Http1;
 use super::http2::Place;
-use super::lane::{Found, Lane, Lanes, Want};
+use super::lane::{AtHand, Found, Lane, Lanes, Want};
 use super::limit::SocketPermit;
 use super::request::Request;
 use super::route::Route;
@@ -83,19 +83,16 @@ enum Ended {
 
 /// Something to send over.
 enum Connection {
-    Http1(Http1),
+    Http1(Box<Http1>),
     Http2(Place),
 }
 
 impl Attempt<'_> {
     async fn over(&self, want: Want) -> Ended {
-        let cancelled = self.request.permit.cancelled.cancelled();
-        let found = tokio::select! {
-            // A connection that is there already costs no look at what may be cancelled.
-            biased;
-            found = self.connection(want) => found,
-            () = cancelled => Err(Failure::Withdrawn),
-            () = self.out_of_time() => Err(Failure::Withdrawn),
+        let found = match self.at_hand(want) {
+            Some(connection) => Ok((connection, false)),
+            // On the heap: an attempt is as large as its largest part, and most of them find a connection at hand.
+            None => Box::pin(self.search(want)).await,
         };
         let (connection, is_new) = match found {
             Ok(found) => found,
@@ -161,6 +158,32 @@ impl Attempt<'_> {
         self.request.permit.is_revoked(self.shared.clock.now())
     }
 
+    /// A connection that is there already, and asks for no closer look.
+    fn at_hand(&self, want: Want) -> Option<Connection> {
+        while want == Want::Any && !self.lane.is_wary() {
+            match self.lane.at_hand(self.request.connections_max.get(), self.shared.idle_max)? {
+                AtHand::Shared(place) => return Some(Connection::Http2(place)),
+                AtHand::Idle(mut connection) => {
+                    if self.is_ready(&mut connection) {
+                        return Some(Connection::Http1(connection));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A connection, and whether it is new, as long as the attempt may be made.
+    async fn search(&self, want: Want) -> Result<(Connection, bool), Failure> {
+        tokio::select! {
+            // A connection that is there already costs no look at what may be cancelled.
+            biased;
+            found = self.connection(want) => found,
+            () = self.request.permit.cancelled.cancelled() => Err(Failure::Withdrawn),
+            () = self.out_of_time() => Err(Failure::Withdrawn),
+        }
+    }
+
     /// A connection, and whether it is new. Nothing of the request is written here.
     async fn connection(&self, want: Want) -> Result<(Connection, bool), Failure> {
         let Request { connections_max, deadline: within, .. } = *self.request;
@@ -168,28 +191,27 @@ impl Attempt<'_> {
         loop {
             let found = self.lane.find(want, connections_max, self.shared.idle_max, self.deadline).await;
             match found.ok_or(Failure::Full { within, connections_max })? {
-                Found::Shared(place) => return Ok((Connection::Http2(place), false)),
-                Found::Idle(mut connection) => {
+                Found::AtHand(AtHand::Shared(place)) => return Ok((Connection::Http2(place), false)),
+                Found::AtHand(AtHand::Idle(mut connection)) => {
                     if self.is_alive(&mut connection).await {
                         return Ok((Connection::Http1(connection), false));
                     }
                 }
-                // On the heap: an attempt is as large as its largest part, and most of them find a connection idle.
-                Found::Room(permit) => return Box::pin(self.connect(permit)).await,
+                Found::Room(permit) => return self.connect(permit).await,
             }
         }
     }
 
     /// Whether a kept connection can take a request, as far as can be known.
     async fn is_alive(&self, connection: &mut Http1) -> bool {
-        if !self.lane.is_wary() {
+        if !self.lane.looks_closer() {
             return self.is_ready(connection);
         }
         if !connection.has_unread() {
             return true;
         }
         self.lane.be_wary();
-        Box::pin(timeout_at(self.deadline, connection.outlives_unread())).await == Ok(true)
+        timeout_at(self.deadline, connection.outlives_unread()).await == Ok(true)
     }
 
     /// Whether a connection can take another request, as far as has been seen.
@@ -226,7 +248,7 @@ impl Attempt<'_> {
     }
 
     /// The answer, and whether a byte of the request may have left.
-    async fn over_http1(&self, mut connection: Http1) -> (Result<Answered, Failure>, bool) {
+    async fn over_http1(&self, mut connection: Box<Http1>) -> (Result<Answered, Failure>, bool) {
         let tracker = self.tracker();
         let result = {
             let write = |head: &mut Vec<u8>| self.write_head(head);

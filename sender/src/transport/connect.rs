@@ -39,7 +39,7 @@ pub(super) struct Connector {
 
 /// A new connection, by what the two ends agreed to speak.
 pub(super) enum Opened {
-    Http1(Http1),
+    Http1(Box<Http1>),
     Http2(Arc<Http2>),
 }
 
@@ -58,7 +58,7 @@ impl Connector {
         };
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
-            return Ok(Opened::Http1(Http1::over(wire)));
+            return Ok(Opened::Http1(Box::new(Http1::over(wire))));
         };
         let failed = |error| Failure::Tls { host: origin.shown(), cause: Cause::of(&error) };
         let tls = self.tls.connect(name.clone(), tcp).await.map_err(failed)?;
@@ -68,7 +68,7 @@ impl Connector {
             let wire = Wire::new(stream, Speaks::http2(), permit);
             Opened::Http2(Http2::over(wire, Arc::clone(&self.sockets)).await?)
         } else {
-            Opened::Http1(Http1::over(Wire::new(stream, Speaks::Http1, permit)))
+            Opened::Http1(Box::new(Http1::over(Wire::new(stream, Speaks::Http1, permit))))
         })
     }
 

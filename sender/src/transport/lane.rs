@@ -48,7 +48,8 @@ struct Kept {
 }
 
 struct Idle {
-    connection: Http1,
+    /// On the heap: it is moved from hand to hand, and is part of each attempt.
+    connection: Box<Http1>,
     since: Instant,
 }
 
@@ -59,10 +60,15 @@ const LANES_AT_ONCE: usize = 256;
 
 /// What an attempt may use.
 pub(super) enum Found {
-    Idle(Http1),
-    Shared(Place),
+    AtHand(AtHand),
     /// Room for another connection.
     Room(SocketPermit),
+}
+
+/// A connection that is there already.
+pub(super) enum AtHand {
+    Idle(Box<Http1>),
+    Shared(Place),
 }
 
 /// Which connections will do.
@@ -150,9 +156,14 @@ impl Lane {
         self.wary.store(WARY_FOR, Ordering::Relaxed);
     }
 
-    /// Whether to look closer at a kept connection.
+    /// Whether it looks closer at kept connections.
     pub(super) fn is_wary(&self) -> bool {
         self.wary.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether to look closer at a kept connection, of which one more is about to be used.
+    pub(super) fn looks_closer(&self) -> bool {
+        self.is_wary()
             && self
                 .wary
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
@@ -197,9 +208,6 @@ impl Lane {
         deadline: Instant,
     ) -> Option<Found> {
         self.limit.set_max(connections_max);
-        if let Some(found) = self.take(want, idle_max) {
-            return Some(found);
-        }
         loop {
             let mut freed = pin!(self.limit.freed.notified());
             // From here on nothing that becomes free is missed.
@@ -211,7 +219,18 @@ impl Lane {
         }
     }
 
+    /// A connection that is there already.
+    pub(super) fn at_hand(&self, connections_max: u32, idle_max: Duration) -> Option<AtHand> {
+        self.limit.set_max(connections_max);
+        self.kept(Want::Any, idle_max)
+    }
+
     fn take(&self, want: Want, idle_max: Duration) -> Option<Found> {
+        let kept = self.kept(want, idle_max).map(Found::AtHand);
+        kept.or_else(|| self.limit.enter().map(Found::Room))
+    }
+
+    fn kept(&self, want: Want, idle_max: Duration) -> Option<AtHand> {
         let mut kept = lock(&self.kept);
         if want == Want::New {
             kept.idle.clear();
@@ -220,21 +239,20 @@ impl Lane {
         kept.idle.drain(..excess);
         kept.shared.retain(|shared| !shared.is_over());
         if let Some(place) = kept.shared.iter().find_map(|shared| shared.enter(&self.limit)) {
-            return Some(Found::Shared(place));
+            return Some(AtHand::Shared(place));
         }
         if let Some(Idle { connection, since }) = kept.idle.pop() {
             if now().duration_since(since) <= idle_max {
-                return Some(Found::Idle(connection));
+                return Some(AtHand::Idle(connection));
             }
             // The others are older still.
             kept.idle.clear();
         }
-        drop(kept);
-        self.limit.enter().map(Found::Room)
+        None
     }
 
     /// Keeps a connection for the next attempt, if it is still of use.
-    pub(super) fn keep(&self, connection: Http1, origin: &Origin) {
+    pub(super) fn keep(&self, connection: Box<Http1>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {
             // A list begins with room for four, and a lane may never have more than one.

@@ -32,6 +32,15 @@ async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
     (endpoint, given)
 }
 
+/// There is one for each lane in a flood of thousands.
+#[tokio::test]
+async fn an_attempt_under_way_takes_less_than_a_kibibyte() {
+    let (transport, post) = (transport(), post("http://127.0.0.1:9"));
+    let request = post.request(permit(LONG));
+    let taken = size_of_val(&transport.attempt(&request));
+    assert!(taken < 1_024, "{taken}");
+}
+
 #[tokio::test]
 async fn attempts_beyond_the_bound_wait_for_a_connection_of_their_lane() {
     let (endpoint, mut held) = holding().await;

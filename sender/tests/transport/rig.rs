@@ -89,7 +89,11 @@ impl Post {
     }
 
     pub(crate) async fn with_permit(&self, transport: &Transport, permit: SendPermit) -> AttemptResult {
-        let request = Request {
+        transport.attempt(&self.request(permit)).await
+    }
+
+    pub(crate) fn request(&self, permit: SendPermit) -> Request<'_> {
+        Request {
             lane: self.lane,
             target: &self.target,
             headers: &self.headers,
@@ -98,8 +102,7 @@ impl Post {
             permit,
             connect_deadline: self.connect_deadline,
             connections_max: NonZeroU32::new(self.connections_max).unwrap(),
-        };
-        transport.attempt(&request).await
+        }
     }
 }
 

@@ -36,7 +36,8 @@ const LOG_BYTES_KEPT: u32 = 64 << 20;
 /// Pages that a connection keeps in memory, in KiB. More would cost more than it saves: SQLite looks through all of the
 /// writer's at the end of each commit in which a tree was balanced, and the system keeps the file's pages too.
 const WRITER_CACHE_KIB: u32 = 8 * 1024;
-const READER_CACHE_KIB: u32 = 4 * 1024;
+/// Each of half a dozen readers has one. With 4 MiB they kept 15 MiB more of ten thousand subscribers, and were no faster.
+const READER_CACHE_KIB: u32 = 512;
 
 /// As many statements as the store has, with room to spare.
 const STATEMENTS_CACHED: usize = 128;

@@ -17,7 +17,7 @@ use crate::store::clock::{Beginning, FileClock, Start};
 use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
     LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status,
     Subscriber, TimesPage, Whom, Work,
 };
@@ -261,6 +261,10 @@ impl Reader for SqliteReader {
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError> {
         self.moment("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+    }
+
+    fn limited(&self, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>, StoreError> {
+        self.moment("count attempts", |sql| figures::limited(sql, from, until))
     }
 
     fn attempt_times(

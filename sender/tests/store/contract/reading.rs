@@ -180,6 +180,14 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
     assert_eq!(audit(Some(other), 0, 3, 10), [(other, 0, 1, 0)]);
     assert_eq!(audit(None, 0, 2, 10).len(), 2, "the end is not in the span");
     assert_eq!(audit(None, 0, 3, 1).len(), 1);
+    let limited = |from: u64, until: u64| {
+        let at = |seconds| later(start, Nanos::from_secs(seconds));
+        let found = world.reader.limited(at(from), at(until)).unwrap();
+        found.iter().map(|it| (it.lane, it.attempts, it.limited)).collect::<Vec<_>>()
+    };
+    assert_eq!(limited(0, 3), [(one, 3, 1), (other, 1, 0)]);
+    assert_eq!(limited(2, 3), [(one, 1, 0)]);
+    assert_eq!(limited(0, 2), [(one, 2, 1), (other, 1, 0)], "the end is not in the span");
 }
 
 pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {

@@ -10,7 +10,7 @@ use crate::store::postgres::ledger::{counts, read_bounds, read_counts};
 use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Count, int};
 use crate::store::postgres::wanted::summed;
-use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
+use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
     let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM newest_totals"), &[])?)?;
@@ -143,6 +143,16 @@ pub(super) fn audit(
         Ok(AuditSecond { lane: row.try_get(0)?, second: count(1)?, attempts: count(2)?, limited: count(3)? })
     };
     sql.query(query, &[&from, &until, &i64::from(max), &lane, &Nanos::SECOND])?.iter().map(second).collect()
+}
+
+pub(super) fn limited(sql: &Link, from: StoreTime, until: StoreTime) -> Read<Vec<Limited>> {
+    let query = "SELECT lane, count(*), count(*) FILTER (WHERE status = 429) FROM attempts
+        WHERE at >= $1 AND at < $2 GROUP BY lane ORDER BY lane";
+    let of_lane = |row: &Row| {
+        let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+        Ok(Limited { lane: row.try_get(0)?, attempts: count(1)?, limited: count(2)? })
+    };
+    sql.query(query, &[&from, &until])?.iter().map(of_lane).collect()
 }
 
 /// The attempts of all lanes are looked at, since that is their order.

@@ -1,12 +1,14 @@
 //! Figures: for everything, for each lane, for dead letters and attempts over a span of time.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::super::ledger::{counts, totals};
 use super::super::values::int;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::{Bounds, LaneState};
-use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
+use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 
 /// So many deliveries that no sweep has looked at yet are looked at for a status.
 const NOT_SWEPT_MAX: u32 = 500_000;
@@ -161,18 +163,60 @@ pub(super) fn audit(
     (from, until): (StoreTime, StoreTime),
     max: u32,
 ) -> Result<Vec<AuditSecond>> {
-    let query = "SELECT lane, at / ?5 AS second, count(*), sum(status IS 429) FROM attempts
-         WHERE at >= ?1 AND at < ?2 AND (?4 IS NULL OR lane = ?4) GROUP BY second, lane ORDER BY second, lane LIMIT ?3";
-    sql.prepare_cached(query)?
-        .query_map(params![from, until, max, lane, Nanos::SECOND], |row| {
-            Ok(AuditSecond {
-                lane: row.get(0)?,
-                second: row.get(1)?,
-                attempts: row.get(2)?,
-                limited: row.get(3)?,
-            })
-        })?
-        .collect()
+    let mut seconds: Vec<AuditSecond> = Vec::new();
+    // In the order of time, so that only the present second has to be gathered: sorted by SQLite, all of a flood would be.
+    let (mut second, mut lanes) = (0, ByLane::new());
+    let mut close = |second, lanes: &mut ByLane| {
+        let of_lane = |(lane, Began { attempts, limited })| AuditSecond { lane, second, attempts, limited };
+        seconds.extend(std::mem::take(lanes).into_iter().map(of_lane));
+        seconds.len() < max as usize
+    };
+    let mut query = sql.prepare_cached(ATTEMPTS_BEGUN)?;
+    let mut rows = query.query(params![from, until, lane])?;
+    while let Some(row) = rows.next()? {
+        let at: StoreTime = row.get(0)?;
+        if at.0 / Nanos::SECOND.0 != second {
+            if !close(second, &mut lanes) {
+                break;
+            }
+            second = at.0 / Nanos::SECOND.0;
+        }
+        lanes.entry(row.get(1)?).or_default().count(row.get(2)?);
+    }
+    close(second, &mut lanes);
+    seconds.truncate(max as usize);
+    Ok(seconds)
+}
+
+pub(super) fn limited(sql: &Connection, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>> {
+    let mut lanes = ByLane::new();
+    let mut query = sql.prepare_cached(ATTEMPTS_BEGUN)?;
+    let mut rows = query.query(params![from, until, None::<LaneId>])?;
+    while let Some(row) = rows.next()? {
+        lanes.entry(row.get(1)?).or_default().count(row.get(2)?);
+    }
+    let of_lane = |(lane, Began { attempts, limited })| Limited { lane, attempts, limited };
+    Ok(lanes.into_iter().map(of_lane).collect())
+}
+
+/// The attempts of a span, in the order of time, and whether each was answered 429.
+const ATTEMPTS_BEGUN: &str = "SELECT at, lane, status IS 429 FROM attempts
+    WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR lane = ?3) ORDER BY at, delivery";
+
+/// Attempts that began, by their lanes.
+type ByLane = BTreeMap<LaneId, Began>;
+
+#[derive(Default)]
+struct Began {
+    attempts: u64,
+    limited: u64,
+}
+
+impl Began {
+    fn count(&mut self, is_limited: bool) {
+        self.attempts += 1;
+        self.limited += u64::from(is_limited);
+    }
 }
 
 /// The attempts of all lanes are looked at, since that is their order.
