@@ -9,5 +9,7 @@ COPY --chmod=755 ${PROGRAM} /hookproof
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080
+# What is freed goes back to the system after 10 ms, not after a second.
+ENV MIMALLOC_PURGE_DELAY=10
 ENTRYPOINT ["/hookproof"]
 CMD ["sender", "serve", "--db", "/data/sender.db", "--listen", "0.0.0.0:8080", "--token-env", "SENDER_TOKEN"]

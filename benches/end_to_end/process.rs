@@ -18,6 +18,9 @@ pub(crate) const SENDER: &str = "as-sender";
 /// The first argument that makes it the bare client.
 pub(crate) const BARE: &str = "as-bare-client";
 
+/// Whose environment the sender has, but for what is set already.
+const UNIT: &str = include_str!("../../packaging/systemd/hookproof-sender.service");
+
 /// The sender as a process.
 pub(crate) struct Sender {
     child: Child,
@@ -58,6 +61,7 @@ impl Sender {
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"])
             .args(database.durability.iter().flat_map(|durability| ["--durability", durability]))
             .args(options)
+            .envs(environment())
             .stderr(Stdio::piped())
             .spawn()?;
         let address = listening(&mut child)?;
@@ -148,6 +152,11 @@ impl Sender {
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(Failure::Says(format!("the sender ended with {status}"))) }
     }
+}
+
+fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let set = UNIT.lines().filter_map(|line| line.strip_prefix("Environment=")?.split_once('='));
+    set.filter(|(name, _)| std::env::var_os(name).is_none())
 }
 
 impl Place {

@@ -21,13 +21,13 @@ use super::write_tracker::{SocketState, WriteTracker};
 
 /// How much of an answer is read at once: all of most.
 const READ_BYTES: usize = 2048;
+/// How long most heads are at most.
+const HEAD_BYTES: usize = 512;
 
 /// A connection, idle or serving one request.
 pub(super) struct Http1 {
     wire: Wire,
     socket: Arc<SocketState>,
-    /// The head of the request under way; between two, room for the next.
-    head: Vec<u8>,
     /// Whether another request may follow.
     is_open: bool,
     /// Whether the endpoint said more than was asked, as far as that has been seen.
@@ -37,7 +37,7 @@ pub(super) struct Http1 {
 impl Http1 {
     pub(super) fn over(wire: Wire) -> Self {
         let socket = wire.state();
-        Self { wire, socket, head: Vec::new(), is_open: true, has_surplus: false }
+        Self { wire, socket, is_open: true, has_surplus: false }
     }
 
     /// Whether it is worth keeping: neither has the endpoint ended it, nor said more than was asked, as far as that has been seen.
@@ -76,11 +76,11 @@ impl Http1 {
         body: &[u8],
         tracker: Arc<WriteTracker>,
     ) -> Result<Answered, Failure> {
-        self.head.clear();
-        write(&mut self.head)?;
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        write(&mut head)?;
         self.socket.begin(tracker);
         self.is_open = false;
-        let mut request = Outgoing { head: &self.head, body, wrote: false, is_flushed: false };
+        let mut request = Outgoing { head: &head, body, wrote: false, is_flushed: false };
         let mut answer = AnswerReader::new();
         let wire = &mut self.wire;
         let read = poll_fn(|cx| exchange(wire, cx, &mut request, &mut answer)).await?;

@@ -35,8 +35,8 @@ const LOG_BYTES_KEPT: u32 = 64 << 20;
 
 /// Pages that a connection keeps in memory, in KiB. More would cost more than it saves: SQLite looks through all of the
 /// writer's at the end of each commit in which a tree was balanced, and the system keeps the file's pages too.
-const WRITER_CACHE_KIB: u32 = 8 * 1024;
-/// Each of half a dozen readers has one. With 4 MiB they kept 15 MiB more of ten thousand subscribers, and were no faster.
+const WRITER_CACHE_KIB: u32 = 4 * 1024;
+/// The same for each of half a dozen connections that read: what they read most is new, and in none of them.
 const READER_CACHE_KIB: u32 = 512;
 
 /// As many statements as the store has, with room to spare.
