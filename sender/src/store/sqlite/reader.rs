@@ -22,7 +22,7 @@ use crate::store::read::{
     Subscriber, TimesPage, Whom, Work,
 };
 
-mod figures;
+pub(super) mod figures;
 mod listing;
 mod outside;
 

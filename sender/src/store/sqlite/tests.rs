@@ -84,6 +84,11 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
         &[&1, &2],
         "SEARCH e USING INDEX events_id (id=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     );
+    check(
+        reader::figures::ATTEMPTS_BEGUN,
+        &[&1, &2, &3],
+        "SEARCH attempts USING PRIMARY KEY (at>? AND at<?)",
+    );
 }
 
 /// Statements that SQLite compiles anew for each value cost ten times as much as the rest of a claim.

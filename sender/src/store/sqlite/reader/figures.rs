@@ -200,7 +200,7 @@ pub(super) fn limited(sql: &Connection, from: StoreTime, until: StoreTime) -> Re
 }
 
 /// The attempts of a span, in the order of time, and whether each was answered 429.
-const ATTEMPTS_BEGUN: &str = "SELECT at, lane, status IS 429 FROM attempts
+pub(in crate::store::sqlite) const ATTEMPTS_BEGUN: &str = "SELECT at, lane, status IS 429 FROM attempts
     WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR lane = ?3) ORDER BY at, delivery";
 
 /// Attempts that began, by their lanes.
