@@ -5,7 +5,8 @@
 //! seconds in each half as `HOOKPROOF_SECONDS` says, and with `-- steady beside` the second half alone; with `-- nodes`, what
 //! several nodes do on it, and a lane beside as many waiting deliveries as for `-- scale`.
 //!
-//! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
+//! The sender is a process of its own, started from this very program with the environment of its unit for systemd; so is the bare
+//! client that measures the ceiling, without that.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
 //! after, as these machines are shared: a ratio between things that ran at the same time means the most.
 

@@ -69,7 +69,7 @@ struct Figures {
     lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
 }
 
-/// What is told of a histogram, which itself takes several times the room: with thousands of lanes, most of what a process has.
+/// What is told of a histogram. One that counts many different lengths takes several times the room.
 struct Lengths {
     within: [u64; LATENCY_BOUNDS.len()],
     samples: u64,
@@ -101,13 +101,14 @@ impl Figures {
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
         let limited = reader.limited(since, now)?;
-        let mut lengths = Vec::with_capacity(lanes.len());
+        let mut lengths = Vec::new();
         for lanes in lanes.chunks(PAGE as usize) {
             let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
             for (lane, measured) in reader.latencies(&ids, Over::Ever)? {
                 lengths.push((lane, LENGTHS.map(|(_, _, measure)| Lengths::of(measure(&measured)))));
             }
         }
+        debug_assert!(lengths.is_sorted_by_key(|(lane, _)| *lane), "they are looked up by their lanes");
         Ok(Self { status, lanes, limited, lengths })
     }
 }

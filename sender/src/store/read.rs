@@ -57,8 +57,8 @@ pub trait Reader: Notices + Send {
     /// The figures of one lane, removed or not.
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError>;
 
-    /// What was measured of lanes; those without any are left out. The last second or so may be missing, of each process
-    /// that delivers.
+    /// What was measured of lanes, in the order asked for; those without any are left out. The last second or so may be missing, of
+    /// each process that delivers.
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError>;
 
     /// What became of the attempts of lanes in the last hour, in the order of the lanes: roughly, for it is cheap.

@@ -160,8 +160,15 @@ impl Attempt<'_> {
 
     /// A connection that is there already, and asks for no closer look.
     fn at_hand(&self, want: Want) -> Option<Connection> {
-        while want == Want::Any && !self.lane.is_wary() {
-            match self.lane.at_hand(self.request.connections_max.get(), self.shared.idle_max)? {
+        if want == Want::New {
+            return None;
+        }
+        let connections_max = self.request.connections_max.get();
+        loop {
+            if self.lane.is_wary() {
+                return self.lane.shared(connections_max).map(Connection::Http2);
+            }
+            match self.lane.at_hand(connections_max, self.shared.idle_max)? {
                 AtHand::Shared(place) => return Some(Connection::Http2(place)),
                 AtHand::Idle(mut connection) => {
                     if self.is_ready(&mut connection) {
@@ -170,7 +177,6 @@ impl Attempt<'_> {
                 }
             }
         }
-        None
     }
 
     /// A connection, and whether it is new, as long as the attempt may be made.

@@ -225,6 +225,12 @@ impl Lane {
         self.kept(Want::Any, idle_max)
     }
 
+    /// The same, if it needs no closer look.
+    pub(super) fn shared(&self, connections_max: u32) -> Option<Place> {
+        self.limit.set_max(connections_max);
+        lock(&self.kept).enter(&self.limit)
+    }
+
     fn take(&self, want: Want, idle_max: Duration) -> Option<Found> {
         let kept = self.kept(want, idle_max).map(Found::AtHand);
         kept.or_else(|| self.limit.enter().map(Found::Room))
@@ -237,8 +243,7 @@ impl Lane {
         }
         let excess = self.limit.excess().min(kept.idle.len());
         kept.idle.drain(..excess);
-        kept.shared.retain(|shared| !shared.is_over());
-        if let Some(place) = kept.shared.iter().find_map(|shared| shared.enter(&self.limit)) {
+        if let Some(place) = kept.enter(&self.limit) {
             return Some(AtHand::Shared(place));
         }
         if let Some(Idle { connection, since }) = kept.idle.pop() {
@@ -289,6 +294,12 @@ impl Lane {
 }
 
 impl Kept {
+    /// A place on a shared connection.
+    fn enter(&mut self, limit: &Arc<SocketLimit>) -> Option<Place> {
+        self.shared.retain(|shared| !shared.is_over());
+        self.shared.iter().find_map(|shared| shared.enter(limit))
+    }
+
     fn leads_to(&self, origin: &Origin) -> bool {
         self.route.as_ref().is_some_and(|route| route.origin == *origin)
     }

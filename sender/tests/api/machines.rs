@@ -58,6 +58,33 @@ async fn each_figure_that_an_alert_or_the_dashboard_names_is_among_the_metrics()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_lane_has_its_own_lengths_and_one_that_sent_nothing_has_none() {
+    let world = World::new().await;
+    let mut endpoint = Endpoint::answering(204).await;
+    for (name, events) in [("first", "x"), ("quiet", "y"), ("last", "x")] {
+        world.subscribe(name, &endpoint.url, json!({ "events": [events] })).await;
+    }
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    for _ in 0..2 {
+        endpoint.next().await;
+    }
+    let counted = |status: &serde_json::Value| {
+        let lanes = status["lanes"]["items"].as_array().unwrap();
+        lanes.iter().filter(|lane| lane["latency_last_day"]["samples"] == 1).count()
+    };
+    world.until("/v1/status", |status| counted(status) == 2).await;
+    let text = world.get("/metrics").await.text;
+    for family in ["latency", "first_attempt", "delivery"] {
+        let family = format!("hookproof_{family}_seconds_count{{");
+        let counts: Vec<&str> = text.lines().filter(|line| line.starts_with(&family)).collect();
+        let of =
+            |name: &str| counts.iter().filter(|line| line.contains(&format!("name=\"{name}\"}} 1"))).count();
+        assert_eq!((counts.len(), of("first"), of("last")), (2, 1, 1), "{counts:?}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_family_is_declared_once_and_its_samples_follow_at_once() {
     let world = World::new().await;
     world.subscribe("a \"quoted\" name", "http://127.0.0.1:9/", json!({})).await;

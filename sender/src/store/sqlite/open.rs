@@ -36,7 +36,9 @@ const LOG_BYTES_KEPT: u32 = 64 << 20;
 /// Pages that a connection keeps in memory, in KiB. More would cost more than it saves: SQLite looks through all of the
 /// writer's at the end of each commit in which a tree was balanced, and the system keeps the file's pages too.
 const WRITER_CACHE_KIB: u32 = 4 * 1024;
-/// The same for each of half a dozen connections that read: what they read most is new, and in none of them.
+/// A commit may change so much before it writes pages to the log that it may change again.
+const WRITER_SPILLS_KIB: u32 = 8 * 1024;
+/// Each of half a dozen connections has one: SQLite empties it at the first reading after somebody else's commit.
 const READER_CACHE_KIB: u32 = 512;
 
 /// As many statements as the store has, with room to spare.
@@ -61,7 +63,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
     };
     let settings = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
-         PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+         PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA cache_spill = -{WRITER_SPILLS_KIB}; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     sql.execute_batch(&settings).doing(OPENING)?;
     if version < known() {

@@ -166,9 +166,9 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
             attempt: Some(attempt),
         }]);
     };
-    attempt_at(one, one_term, 0, 503);
+    attempt_at(other, other_term, 0, 503);
+    attempt_at(one, one_term, 1, 503);
     attempt_at(one, one_term, 999, 429);
-    attempt_at(other, other_term, 500, 503);
     attempt_at(one, one_term, 2_000, 503);
     let second = start.0 / Nanos::SECOND.0;
     let audit = |lane, from: u64, until: u64, max| {
@@ -179,7 +179,9 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
     assert_eq!(audit(None, 0, 3, 10), [(one, 0, 2, 1), (other, 0, 1, 0), (one, 2, 1, 0)]);
     assert_eq!(audit(Some(other), 0, 3, 10), [(other, 0, 1, 0)]);
     assert_eq!(audit(None, 0, 2, 10).len(), 2, "the end is not in the span");
-    assert_eq!(audit(None, 0, 3, 1).len(), 1);
+    assert_eq!(audit(None, 0, 3, 0), []);
+    assert_eq!(audit(None, 0, 3, 1), [(one, 0, 2, 1)], "by lanes within a second, whichever began first");
+    assert_eq!(audit(None, 0, 3, 2), [(one, 0, 2, 1), (other, 0, 1, 0)]);
     let limited = |from: u64, until: u64| {
         let at = |seconds| later(start, Nanos::from_secs(seconds));
         let found = world.reader.limited(at(from), at(until)).unwrap();
