@@ -8,7 +8,7 @@ use crate::source::{Source, line};
 use crate::{Rule, Violation};
 
 const FUNCTION_LINES: usize = 70;
-const FILE_LINES: usize = 400;
+const FILE_LINES: usize = 700;
 const STRUCT_FIELDS: usize = 15;
 
 /// A function, from its `fn` to its closing brace, has fewer than [`FUNCTION_LINES`] lines; in tests and in macros too.
@@ -22,19 +22,21 @@ pub(crate) fn functions_are_short(source: &Source) -> Vec<Violation> {
     too_large(source, sizes, FUNCTION_LINES, "lines", "make its steps functions of their own")
 }
 
-/// A file has fewer than [`FILE_LINES`] lines before the tests at its end. Files of tests alone may be longer.
+/// A file has fewer than [`FILE_LINES`] lines of code before the tests at its end. Lines that are blank or hold only a
+/// comment do not count. Files of tests alone may be longer.
 pub(crate) fn files_are_short(source: &Source) -> Vec<Violation> {
     if source.path.split('/').any(|part| part == "tests" || part == "tests.rs") {
         return Vec::new();
     }
-    let lines = match source.syntax.items.last() {
+    let end = match source.syntax.items.last() {
         Some(Item::Mod(module)) if module.ident == "tests" && module.attrs.iter().any(is_cfg_test) => {
-            line(module.attrs[0].pound_token.span) - 1
+            line(module.attrs[0].pound_token.span)
         }
-        _ => source.lines,
+        _ => usize::MAX,
     };
+    let lines = source.code_lines.partition_point(|line| *line < end);
     let advice = "give one of the things that it does a file of its own";
-    too_large(source, [(1, "file".to_owned(), lines)], FILE_LINES, "lines before its tests", advice)
+    too_large(source, [(1, "file".to_owned(), lines)], FILE_LINES, "lines of code before its tests", advice)
 }
 
 /// A struct, or a variant of an enum, has fewer than [`STRUCT_FIELDS`] fields.
@@ -172,23 +174,31 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_399_lines_is_short_and_one_of_400_is_not() {
-        check(FILES, &"\n".repeat(399), &[]);
-        check(FILES, &"\n".repeat(400), &["file"]);
+    fn a_file_of_699_lines_of_code_is_short_and_one_of_700_is_not() {
+        check(FILES, &"const A: u8 = 0;\n".repeat(699), &[]);
+        check(FILES, &"const A: u8 = 0;\n".repeat(700), &["file"]);
+    }
+
+    #[test]
+    fn blank_lines_and_comments_are_no_code() {
+        let code = "const A: u8 = 0; // Code.\n".repeat(699);
+        check(FILES, &format!("//! Docs.\n\n/// Docs.\n{code}\n  // Comment.\n"), &[]);
+        check(FILES, &format!("//! Docs.\n\n/// Docs.\n{code}\n  // Comment.\nfn f() {{}}"), &["file"]);
     }
 
     #[test]
     fn tests_at_the_end_of_a_file_are_not_counted() {
-        let (head, tests) = ("\n".repeat(399), function("mod tests", 400));
+        let code = |lines: usize| "const A: u8 = 0;\n".repeat(lines);
+        let (head, tests) = (code(699), format!("mod tests {{\n{}}}", code(700)));
         check(FILES, &format!("{head}#[cfg(test)]\n{tests}"), &[]);
         check(FILES, &format!("{head}{tests}"), &["file"]);
         check(FILES, &format!("{head}#[cfg(test)]\n{tests}\nfn f() {{}}"), &["file"]);
-        check(FILES, &format!("\n{head}#[cfg(test)]\n{tests}"), &["file"]);
+        check(FILES, &format!("{}#[cfg(test)]\n{tests}", code(700)), &["file"]);
     }
 
     #[test]
     fn files_of_tests_may_be_longer() {
-        let long = "\n".repeat(1_000);
+        let long = "const A: u8 = 0;\n".repeat(1_000);
         crate::check(FILES, "sender/tests/recovery.rs", &long, &[]);
         crate::check(FILES, "sender/src/engine/tests/lanes.rs", &long, &[]);
         crate::check(FILES, "sender/src/engine/tests.rs", &long, &[]);

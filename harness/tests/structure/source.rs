@@ -13,7 +13,8 @@ const MEMBERS: [&str; 4] = ["sender", "receiver", "harness", "benches"];
 pub(crate) struct Source {
     /// From the workspace's root, with `/` between folders.
     pub(crate) path: String,
-    pub(crate) lines: usize,
+    /// The lines that hold more than a comment, from 1.
+    pub(crate) code_lines: Vec<usize>,
     pub(crate) syntax: syn::File,
     tokens: TokenStream,
 }
@@ -30,7 +31,9 @@ impl Source {
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
         let syntax =
             syn::parse2(tokens.clone()).unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
-        Self { path: path.to_owned(), lines: text.lines().count(), syntax, tokens }
+        let lines = text.lines().map(str::trim_start).zip(1..);
+        let code = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with("//"));
+        Self { path: path.to_owned(), code_lines: code.map(|(_, line)| line).collect(), syntax, tokens }
     }
 
     /// The tokens, as one list for each pair of brackets and one for what is outside all. What macros are given is
