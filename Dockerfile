@@ -1,9 +1,9 @@
 # One static program and nothing else. Build it first:
-#   cargo build --release --locked -p hookproof --target x86_64-unknown-linux-musl
-#   docker build --build-arg PROGRAM=target/x86_64-unknown-linux-musl/release/hookproof -t hookproof .
+#   cargo build --profile dist --locked -p hookproof --target x86_64-unknown-linux-musl
+#   docker build --build-arg PROGRAM=target/x86_64-unknown-linux-musl/dist/hookproof -t hookproof .
 #   docker run -v hookproof:/data -p 8080:8080 -e SENDER_TOKEN hookproof
 FROM scratch
-ARG PROGRAM=target/x86_64-unknown-linux-musl/release/hookproof
+ARG PROGRAM=target/x86_64-unknown-linux-musl/dist/hookproof
 COPY --chmod=755 ${PROGRAM} /hookproof
 # Where the database is.
 WORKDIR /data
