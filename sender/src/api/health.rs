@@ -75,7 +75,7 @@ mod tests {
 
     /// The status and the text of an answer to whether the process is ready.
     async fn ask(router: &Router) -> (StatusCode, String) {
-        let request = Request::get("/readyz").body(Body::empty()).unwrap();
+        let request = Request::get("/readyz").header("host", "localhost").body(Body::empty()).unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

@@ -92,10 +92,13 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_token_a_web_page_is_not_answered() {
     let world = World::new().await;
-    for (header, value) in [("origin", "https://evil.example"), ("host", "evil.example")] {
+    for (header, value, status, code) in [
+        ("origin", "https://evil.example", 403, "foreign_origin"),
+        ("host", "evil.example", 421, "foreign_host"),
+    ] {
         let request = Request::post("/v1/dead/purge").header(header, value);
         let answer = world.send(request.body(Body::from("{\"all\":true}")).unwrap()).await;
-        answer.refuses(403, "foreign_origin", Some(header));
+        answer.refuses(status, code, Some(header));
     }
     world.stop().await;
 }

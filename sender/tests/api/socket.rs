@@ -1,5 +1,7 @@
 //! What only a real connection shows.
 
+use std::net::SocketAddr;
+
 use hookproof_sender::api::{BindError, Token, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -8,9 +10,11 @@ use tokio::time::timeout;
 
 use crate::world::{FOREVER, World, listen};
 
+const TOKEN: &str = "a-token-that-nobody-guesses";
+
 #[tokio::test]
 async fn without_a_token_nobody_listens_where_others_can_reach() {
-    let token = Token::new("a-token-that-nobody-guesses").unwrap();
+    let token = Token::new(TOKEN).unwrap();
     for (address, open) in [("0.0.0.0:0", true), ("[::]:0", true), ("127.0.0.1:0", false)] {
         let address = address.parse().unwrap();
         let refused = matches!(bind(address, None).await, Err(BindError::Open { .. }));
@@ -22,7 +26,9 @@ async fn without_a_token_nobody_listens_where_others_can_reach() {
 async fn exchange(stream: &mut TcpStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    timeout(FOREVER, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    // A refusal whose body was not read may end in a reset.
+    let ended = timeout(FOREVER, stream.read_to_end(&mut answer)).await.unwrap();
+    assert!(ended.is_ok() || answer.starts_with(b"HTTP/1.1 "), "{ended:?}");
     String::from_utf8(answer).unwrap()
 }
 
@@ -80,5 +86,98 @@ async fn a_server_that_is_told_to_stop_ends_idle_connections_and_takes_no_more()
     tell.send(()).unwrap();
     assert!(timeout(FOREVER, server).await.unwrap().unwrap(), "in order");
     assert!(TcpStream::connect(address).await.is_err());
+    world.stop().await;
+}
+
+/// The status and the text of the answer to a request for `/v1/status` with this request line's target and these header lines.
+async fn ask(address: SocketAddr, line: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let answer = exchange(&mut stream, &format!("{line}\r\n{headers}connection: close\r\n\r\n")).await;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_names_no_host_or_another_one_is_refused() {
+    let world = World::new().await;
+    let address = listen(world.router.clone(), std::future::pending()).await;
+    let plain = "GET /v1/status HTTP/1.1";
+    let rows: [(&str, &str, u16, &str); 22] = [
+        (plain, "host: localhost\r\n", 200, ""),
+        (plain, "host: LocalHost:7411\r\n", 200, ""),
+        (plain, "host: [::1]:7411\r\n", 200, ""),
+        (plain, "host: 127.0.0.1\r\norigin: http://127.0.0.1\r\n", 200, ""),
+        ("GET /v1/status HTTP/1.0", "", 200, ""),
+        (plain, "", 400, "bad_host"),
+        (plain, "host: \r\n", 400, "bad_host"),
+        (plain, "host: localhost\r\nhost: localhost\r\n", 400, "bad_host"),
+        (plain, "host: localhost\r\nhost: evil.example\r\n", 400, "bad_host"),
+        (plain, "host: evil.example\r\nhost: localhost\r\n", 400, "bad_host"),
+        (plain, "host: ev\u{ef}l.example\r\n", 400, "bad_host"),
+        (plain, "host: evil.example@localhost\r\n", 400, "bad_host"),
+        (plain, "host: localhost:evil\r\n", 400, "bad_host"),
+        (plain, "host: local host\r\n", 400, "bad_host"),
+        (plain, "host: evil.example\r\n", 421, "foreign_host"),
+        ("GET /v1/status HTTP/1.0", "host: evil.example\r\n", 421, "foreign_host"),
+        // RFC 9112, 3.2.2: the target's authority takes the place of the header.
+        ("GET http://evil.example/v1/status HTTP/1.1", "host: localhost\r\n", 421, "foreign_host"),
+        ("GET http://a@localhost/v1/status HTTP/1.1", "host: localhost\r\n", 400, "bad_host"),
+        ("GET http://localhost/v1/status HTTP/1.1", "host: evil.example\r\n", 200, ""),
+        (plain, "host: localhost\r\norigin: http://ev\u{ef}l.example\r\n", 403, "foreign_origin"),
+        (plain, "host: a\r\norigin: http://a\r\n", 421, "foreign_host"),
+        (
+            plain,
+            "host: localhost\r\norigin: http://localhost\r\norigin: http://evil.example\r\n",
+            403,
+            "foreign_origin",
+        ),
+    ];
+    for (line, headers, status, code) in rows {
+        let (found, answer) = ask(address, line, headers).await;
+        assert!(found == status && answer.contains(code), "{line} {headers:?}: {answer}");
+    }
+    // With a token any host will do, but one there must be.
+    let world_with_token = World::with(Some(Token::new(TOKEN).unwrap()), |_| {}).await;
+    let address = listen(world_with_token.router.clone(), std::future::pending()).await;
+    let token = format!("authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(ask(address, plain, &format!("host: sender.internal\r\n{token}")).await.0, 200);
+    assert_eq!(ask(address, plain, &token).await.0, 400);
+    assert_eq!(ask(address, plain, &format!("host: a\r\nhost: a\r\n{token}")).await.0, 400);
+    world.stop().await;
+    world_with_token.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_in_a_coding_is_refused_and_the_answer_says_which_is_taken() {
+    let world = World::new().await;
+    let address = listen(world.router.clone(), std::future::pending()).await;
+    let post = "POST /v1/events HTTP/1.1";
+    let plain = "host: localhost\r\ncontent-type: application/json\r\n";
+    let body = r#"{"type":"x","data":1}"#;
+    let rows: [(&str, u16); 8] = [
+        ("", 202),
+        ("content-encoding: identity\r\n", 202),
+        ("content-encoding: Identity\r\n", 202),
+        ("content-encoding: gzip\r\n", 415),
+        ("content-encoding: identity, gzip\r\n", 415),
+        ("content-encoding: identity\r\ncontent-encoding: br\r\n", 415),
+        ("content-encoding: \r\n", 415),
+        ("content-encoding: gz\u{ef}p\r\n", 415),
+    ];
+    for (coding, status) in rows {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!(
+            "{post}\r\n{plain}{coding}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = exchange(&mut stream, &request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{coding:?}: {answer}");
+        let says = answer.contains("accept-encoding: identity\r\n") && answer.contains("content-encoding");
+        assert_eq!(says, status == 415, "{coding:?}: {answer}");
+    }
+    let transfer = format!("{plain}transfer-encoding: gzip, chunked\r\nconnection: close\r\n\r\n0\r\n\r\n");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let answer = exchange(&mut stream, &format!("{post}\r\n{transfer}")).await;
+    assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
     world.stop().await;
 }

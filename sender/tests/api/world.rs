@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hookproof_sender::api::{Config, Token, bind, router, serve};
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::event;
@@ -97,7 +98,9 @@ impl World {
         Some(Self::with(None, |options| options.database = server(&address)).await)
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+    /// Sends a request, to this host unless it names another.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
+        request.headers_mut().entry(HOST).or_insert(HeaderValue::from_static("localhost"));
         let response = timeout(FOREVER, self.router.clone().oneshot(request)).await.unwrap().unwrap();
         let (head, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
