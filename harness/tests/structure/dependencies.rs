@@ -1,75 +1,65 @@
-//! Every dependency has a line in ARCHITECTURE.md on why.
+//! Every dependency has its reason in the root manifest, as a comment on the line above it.
 
 use crate::source;
 
 #[test]
 fn every_dependency_is_explained() {
-    let [manifest, architecture] =
-        ["Cargo.toml", "ARCHITECTURE.md"].map(|file| source::read(&source::root().join(file)));
-    let unexplained = unexplained(&manifest, &architecture);
+    let manifest = source::read(&source::root().join("Cargo.toml"));
+    let unexplained = unexplained(&manifest);
     assert!(
         unexplained.is_empty(),
-        "ARCHITECTURE.md does not say why the workspace depends on {}; add a line for each, with its name in \
-         backticks, or do without it",
+        "Cargo.toml does not say why the workspace depends on {}; put a comment with the reason on the line above \
+         each, or do without it",
         unexplained.join(", ")
     );
 }
 
-/// The dependencies that the text does not name. A name counts in backticks only: some are words of English.
-fn unexplained<'a>(manifest: &'a str, architecture: &str) -> Vec<&'a str> {
-    let dependencies = dependencies(manifest);
-    assert!(!dependencies.is_empty(), "Cargo.toml has no dependencies under [workspace.dependencies]");
-    dependencies.into_iter().filter(|name| !architecture.contains(&format!("`{name}`"))).collect()
-}
-
-/// The names under `[workspace.dependencies]`, one to a line, without the workspace's own crates.
-fn dependencies(manifest: &str) -> Vec<&str> {
-    let lines = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
-    let entries = lines.take_while(|line| !line.starts_with('[')).filter(|line| !line.starts_with('#'));
-    let foreign =
-        entries.filter_map(|line| line.split_once('=')).filter(|(_, value)| !value.contains("path ="));
-    foreign.map(|(name, _)| name.trim()).collect()
+/// The names under `[workspace.dependencies]`, one to a line, without the workspace's own crates, that follow no comment.
+fn unexplained(manifest: &str) -> Vec<&str> {
+    let lines = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]");
+    let lines: Vec<&str> = lines.skip(1).take_while(|line| !line.starts_with('[')).collect();
+    let above = std::iter::once("").chain(lines.iter().copied());
+    let entries = lines.iter().zip(above).filter_map(|(line, above)| Some((line.split_once('=')?, above)));
+    let foreign = entries.filter(|((name, value), _)| !name.starts_with('#') && !value.contains("path ="));
+    let foreign: Vec<(&str, &str)> = foreign.map(|((name, _), above)| (name.trim(), above)).collect();
+    assert!(!foreign.is_empty(), "Cargo.toml has no dependencies under [workspace.dependencies]");
+    let reason = |above: &str| above.strip_prefix('#').is_some_and(|reason| !reason.trim().is_empty());
+    foreign.into_iter().filter(|(_, above)| !reason(above)).map(|(name, _)| name).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MANIFEST: &str = r#"
-[workspace.package]
-edition = "2024"
-
-[workspace.dependencies]
-hookproof-sender = { path = "sender" }
-
-# Signing.
-hmac = "0.12"
-ring = { version = "0.17", features = ["std"] }
-
-[workspace.lints.rust]
-unsafe_code = "forbid"
-"#;
-
     #[track_caller]
-    fn check(architecture: &str, expected: &[&str]) {
-        assert_eq!(unexplained(MANIFEST, architecture), expected, "with {architecture}");
+    fn check(entries: &str, expected: &[&str]) {
+        let manifest = format!(
+            "[workspace.package]\nedition = \"2024\"\n\n# Once.\n[workspace.dependencies]\n{entries}\n\n[profile.dev]\ndebug = 1\n"
+        );
+        assert_eq!(unexplained(&manifest), expected, "with {manifest}");
     }
 
     #[test]
-    fn a_dependency_without_a_line_is_caught() {
-        check("", &["hmac", "ring"]);
-        check("| `hmac` | signs |", &["ring"]);
-        check("| `hmac` | signs |\n| `ring` | verifies |", &[]);
+    fn a_dependency_without_a_reason_is_caught() {
+        check("hmac = \"0.12\"\n# Verifies.\nring = { version = \"0.17\" }", &["hmac"]);
+        check("# Signs.\nhmac = \"0.12\"\nring = { version = \"0.17\" }", &["ring"]);
+        check("# Signs.\nhmac = \"0.12\"\n# Verifies.\nring = { version = \"0.17\" }", &[]);
     }
 
     #[test]
-    fn a_word_that_happens_to_be_a_name_explains_nothing() {
-        check("`hmac` signs in ring 0, and `ring-buffer` is another crate", &["ring"]);
+    fn a_reason_has_words_and_stands_right_above() {
+        check("#\nhmac = \"0.12\"", &["hmac"]);
+        check("# Signs.\n\nhmac = \"0.12\"", &["hmac"]);
+    }
+
+    #[test]
+    fn a_comment_is_no_dependency_and_our_own_crates_need_no_reason() {
+        check("sender = { path = \"sender\" }\n# a = b\nhmac = \"0.12\"", &[]);
     }
 
     #[test]
     #[should_panic(expected = "no dependencies")]
     fn a_manifest_without_the_section_explains_nothing() {
-        unexplained("[workspace]\n", "");
+        unexplained("[workspace]\n");
     }
 }
