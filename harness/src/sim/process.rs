@@ -16,7 +16,7 @@ use hookproof_sender::runtime::{Lookout, dead_owners};
 use hookproof_sender::store::clock::{BACK_MAX, Beginning, MachineMoment};
 use hookproof_sender::store::command::{Command, Persist};
 use hookproof_sender::store::lane::OwnerId;
-use hookproof_sender::store::node::{Announcement, PROTOCOL};
+use hookproof_sender::store::node::Announcement;
 use hookproof_sender::store::read::Notices;
 use hookproof_sender::store::reply::{Placed, Refusal, Reply};
 use hookproof_sender::store::sqlite::{self, SqliteReader, SqliteStore};
@@ -109,7 +109,6 @@ impl Process {
         let announcement = Announcement {
             name: format!("{:x}", owner.0).into(),
             version: "simulated".into(),
-            protocol: PROTOCOL,
             address: None,
             unable: Arc::default(),
             draining: false,

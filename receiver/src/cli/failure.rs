@@ -35,7 +35,9 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::InUse { .. } | OpenError::Foreign { .. } => Self::Usage(error.to_string()),
+            OpenError::InUse { .. } | OpenError::Foreign { .. } | OpenError::OtherVersion { .. } => {
+                Self::Usage(error.to_string())
+            }
             OpenError::Failed { .. } => Self::Ours(error.to_string()),
         }
     }

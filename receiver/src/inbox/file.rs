@@ -10,9 +10,8 @@ use tracing::info;
 
 /// "HKPI": marks a file as an inbox.
 const APPLICATION_ID: i64 = 0x484B_5049;
-/// The version of the schema, and the one before it.
-const VERSION: i64 = 2;
-const VERSION_BEFORE: i64 = 1;
+/// The version of the schema.
+const VERSION: i64 = 1;
 /// How long a connection waits for another one: at the opening, and for a reader that looks in from outside.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -39,10 +38,21 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It is something else.
-    #[error("{path} is not an inbox of this version; name another file")]
+    #[error("{path} is not an inbox; name another file")]
     Foreign {
         /// Which file.
         path: PathBuf,
+    },
+    /// Made by another version of this program.
+    #[error(
+        "{path} has schema {found}, this program expects {VERSION}; use the version of the program that made it, or name \
+         another file"
+    )]
+    OtherVersion {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
     },
     /// The file, or the system, does not let us.
     #[error("can't open the inbox {path}: {detail}")]
@@ -159,18 +169,11 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     let failed = OpenError::sql(path);
     drop(private().open(path).map_err(OpenError::io(path))?);
     let sql = connect(path)?;
-    let empty =
+    let empty: bool =
         sql.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).map_err(&failed)?;
-    let schema = include_str!("schema.sql");
-    let build = match marks(&sql).map_err(&failed)? {
-        _ if empty => Some(schema.to_owned()),
-        (APPLICATION_ID, VERSION) => None,
-        (APPLICATION_ID, VERSION_BEFORE) => {
-            info!(db = %path.display(), "rewriting the inbox for this version");
-            Some([include_str!("before_2.sql"), schema, include_str!("from_1.sql")].concat())
-        }
-        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
-    };
+    if !empty {
+        recognise(&sql, path)?;
+    }
     let synchronous = match durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
@@ -180,9 +183,10 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
          PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     );
     sql.execute_batch(&settings).map_err(&failed)?;
-    if let Some(build) = build {
+    if empty {
+        let schema = include_str!("schema.sql");
         let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};");
-        sql.execute_batch(&format!("BEGIN IMMEDIATE; {build} {marks} COMMIT;")).map_err(&failed)?;
+        sql.execute_batch(&format!("BEGIN IMMEDIATE; {schema} {marks} COMMIT;")).map_err(&failed)?;
     }
     Ok(sql)
 }
@@ -196,9 +200,7 @@ pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     let sql = connect(path)?;
-    if marks(&sql).map_err(&failed)? != (APPLICATION_ID, VERSION) {
-        return Err(OpenError::Foreign { path: path.to_owned() });
-    }
+    recognise(&sql, path)?;
     sql.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;").map_err(&failed)?;
     Ok(sql)
 }
@@ -210,9 +212,16 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(sql)
 }
 
-fn marks(sql: &Connection) -> rusqlite::Result<(i64, i64)> {
-    let number = |pragma: &str| sql.query_row(pragma, [], |row| row.get(0));
-    Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?))
+/// Refuses a file that is no inbox, or one of another version.
+fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
+    let number = |pragma: &str| sql.query_row(pragma, [], |row| row.get(0)).map_err(OpenError::sql(path));
+    if number("PRAGMA application_id")? != APPLICATION_ID {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    match number("PRAGMA user_version")? {
+        VERSION => Ok(()),
+        found => Err(OpenError::OtherVersion { path: path.to_owned(), found }),
+    }
 }
 
 /// Files that only their owner may read: bodies may be personal.

@@ -350,6 +350,30 @@ fn a_closed_inbox_says_so() {
     shelf.open(Counting).close();
 }
 
+#[test]
+fn an_inbox_of_another_version_is_refused_and_left_alone() {
+    let shelf = Shelf::new();
+    let path = shelf.options().path;
+    for found in [0, 2] {
+        shelf.open(Counting).close();
+        let sql = rusqlite::Connection::open(&path).unwrap();
+        sql.execute_batch(&format!("PRAGMA user_version = {found}")).unwrap();
+        drop(sql);
+        let before = std::fs::read(&path).unwrap();
+        let refused = [
+            Inbox::open(shelf.options(), shelf.clock(), Arc::new(Counting)).map(drop),
+            Effects::open(&path).map(drop),
+        ];
+        let expected = format!(
+            "{} has schema {found}, this program expects 1; use the version of the program that made it, or name another file",
+            path.display()
+        );
+        assert_eq!(refused.map(|refused| refused.unwrap_err().to_string()), [&*expected; 2]);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_with_two_names_is_one_file() {

@@ -11,7 +11,6 @@ mod relay;
 mod repeats;
 mod routes;
 mod serve;
-mod upgrade;
 mod upstream;
 mod wire;
 mod world;

@@ -55,7 +55,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
             // The wrong file was named.
-            StoreError::Newer { .. } | StoreError::Foreign { .. } => Self::usage(error),
+            StoreError::OtherVersion { .. } | StoreError::Foreign { .. } => Self::usage(error),
             other => Self::ours(other),
         }
     }
@@ -73,9 +73,9 @@ impl From<ReadError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match &error {
-            OpenError::Store { error: StoreError::Newer { .. } | StoreError::Foreign { .. }, .. } => {
-                Self::usage(error)
-            }
+            OpenError::Store {
+                error: StoreError::OtherVersion { .. } | StoreError::Foreign { .. }, ..
+            } => Self::usage(error),
             _ => Self::ours(error),
         }
     }

@@ -35,11 +35,7 @@ impl Nodes {
             Table::new(&["NAME", "SINCE", ">LANES", ">HOME OF", "LEASE", "DRAINING", "VERSION", "API"]);
         for status in &nodes {
             let said = &status.node.announced;
-            let draining = match (said.draining, status.node.takes_lanes()) {
-                (true, _) => "yes",
-                (false, true) => "no",
-                (false, false) => "other version",
-            };
+            let draining = if said.draining { "yes" } else { "no" };
             table.row([
                 said.name.to_string(),
                 ago(status.node.since, status.at),
@@ -47,7 +43,7 @@ impl Nodes {
                 status.home_of.to_string(),
                 rough(status.lease()).to_string(),
                 draining.to_owned(),
-                format!("{} (protocol {})", said.version, said.protocol),
+                said.version.to_string(),
                 said.address.as_deref().unwrap_or_default().to_owned(),
             ]);
         }

@@ -181,7 +181,7 @@ impl Membership {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::node::{Announcement, PROTOCOL};
+    use crate::store::node::Announcement;
 
     const US: u64 = 1;
 
@@ -196,7 +196,6 @@ mod tests {
             announced: Announcement {
                 name: "node".into(),
                 version: "1".into(),
-                protocol: PROTOCOL,
                 address: None,
                 unable: Arc::default(),
                 draining: false,

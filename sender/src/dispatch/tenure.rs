@@ -296,7 +296,6 @@ mod tests {
         let said = Announcement {
             name: "node".into(),
             version: "1".into(),
-            protocol: 1,
             address: None,
             unable: Arc::default(),
             draining: false,

@@ -59,7 +59,6 @@ impl NodeStatus {
             "name": &*said.name,
             "id": node_id(self.node.owner),
             "version": &*said.version,
-            "protocol": said.protocol,
             "address": said.address.as_deref(),
             "since": moment(self.node.since),
             "lease_ms": self.lease().0 / 1_000_000,
@@ -113,7 +112,6 @@ mod tests {
             announced: Announcement {
                 name: name.into(),
                 version: "1".into(),
-                protocol: 1,
                 address: None,
                 unable: Arc::default(),
                 draining: false,

@@ -10,7 +10,7 @@ use super::lookout::{counts, dead_owners};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::liveness::{Life, Liveness, Presence};
-use crate::store::node::{Announcement, PROTOCOL};
+use crate::store::node::Announcement;
 use crate::store::thread::Handle;
 use crate::store::{Reader, StoreError};
 
@@ -79,7 +79,6 @@ pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) ->
     Announcement {
         name: name.unwrap_or_else(usual),
         version: env!("CARGO_PKG_VERSION").into(),
-        protocol: PROTOCOL,
         address,
         unable: Arc::default(),
         draining: false,

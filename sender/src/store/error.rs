@@ -125,15 +125,18 @@ pub enum StoreError {
         /// Of what.
         address: String,
     },
-    /// Made by a newer version of this program.
-    #[error("{} has schema {found}, this program knows up to {known}; use the version that wrote it, or a newer one", .path.display())]
-    Newer {
+    /// Made by another version of this program.
+    #[error(
+        "{} has schema {found}, this program expects {expected}; use the version of the program that made it, or choose another \
+         database", .path.display()
+    )]
+    OtherVersion {
         /// The file, or the address of the database.
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The newest version known.
-        known: i64,
+        /// The one version known.
+        expected: i64,
     },
     /// Not a store of ours.
     #[error("{} is not a hookproof store: {detail}", .path.display())]

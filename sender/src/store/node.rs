@@ -4,17 +4,11 @@
 //! is gone when it retires. One that only owns is none: lanes that have a home go to nodes alone ([`super::homes`]).
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::lane::OwnerId;
 use crate::engine::{LaneId, StoreTime};
 
-/// How processes of this version hand lanes to each other: what a lane's record means, and who is its home. It grows when a
-/// process that does not know it could not go on where one that does has left off.
-pub const PROTOCOL: u32 = 1;
-/// The protocols of nodes that lanes are handed to. What another one makes of a lane's record is not known here.
-pub const PROTOCOLS_KNOWN: RangeInclusive<u32> = 1..=PROTOCOL;
 /// Bytes of a node's name.
 pub const NAME_BYTES_MAX: usize = 64;
 
@@ -25,8 +19,6 @@ pub struct Announcement {
     pub name: Arc<str>,
     /// The program's version, for people.
     pub version: Arc<str>,
-    /// How it hands lanes over, and takes them: its [`PROTOCOL`].
-    pub protocol: u32,
     /// Where others reach its API, if it has one.
     pub address: Option<Arc<str>>,
     /// Lanes that it cannot serve: it lacks the secret of their region, or cannot read their settings.
@@ -90,9 +82,9 @@ impl Node {
         now < self.until
     }
 
-    /// Whether lanes are handed to it: no operator has told it to take none, and we know how it goes on with them.
+    /// Whether lanes are handed to it: no operator has told it to take none.
     #[must_use]
     pub fn takes_lanes(&self) -> bool {
-        !self.announced.draining && PROTOCOLS_KNOWN.contains(&self.announced.protocol)
+        !self.announced.draining
     }
 }

@@ -12,14 +12,14 @@ pub trait Parts {
     ///
     /// # Errors
     ///
-    /// When it is not ours, is newer than this program, or cannot be read and written.
+    /// When it is not ours, is of another version, or cannot be read and written.
     fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError>;
 
     /// Opens it to read from.
     ///
     /// # Errors
     ///
-    /// When there is nothing of ours, or it is newer than this program, or cannot be read.
+    /// When there is nothing of ours, or it is of another version, or cannot be read.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
 
     /// Which of its processes are alive.

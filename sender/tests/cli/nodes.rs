@@ -110,7 +110,7 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
     assert_eq!((&node["name"], &node["home_of"]), (&"web-1".into(), &1.into()));
     let table = world.ok(&["nodes"]);
     assert!(
-        table.starts_with("NAME") && table.contains("web-1") && table.contains("(protocol 1)"),
+        table.starts_with("NAME") && table.contains("web-1") && table.contains(env!("CARGO_PKG_VERSION")),
         "{table}"
     );
 

@@ -12,7 +12,7 @@ use hookproof_sender::engine::{Answer, DeliveryId, Instant, LaneId, Limits, Outc
 use hookproof_sender::roster::Roster;
 use hookproof_sender::store::command::{Body, Claim, Fate, Renew, Settlement};
 use hookproof_sender::store::lane::{LaneState, OwnerId};
-use hookproof_sender::store::node::{Node, Nodes, PROTOCOL};
+use hookproof_sender::store::node::{Node, Nodes};
 use hookproof_sender::store::reply::{
     Claimed, ClaimedRow, Handover, Refusal, Renewed, SettleResult, TakenLane,
 };
@@ -82,7 +82,7 @@ impl Model {
     fn with(roster: Arc<Roster>, lanes: &[Vec<u64>]) -> Self {
         let settings = Settings {
             owner: OwnerId(1),
-            announcement: announcement(1, PROTOCOL),
+            announcement: announcement(1),
             lease: LEASE_DEFAULT,
             seed: 1,
             limits: Limits::default(),

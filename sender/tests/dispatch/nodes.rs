@@ -281,21 +281,6 @@ fn a_lane_whose_home_cannot_serve_it_is_served_by_the_next() {
 }
 
 #[test]
-fn nothing_is_handed_to_one_of_a_protocol_that_is_not_known() {
-    let mut cluster = Cluster::of(1, 10);
-    let newer = cluster.0[0].another_of(2, hookproof_sender::store::node::PROTOCOL + 1);
-    cluster.0.push(newer);
-    cluster.settle();
-    assert_eq!(cluster.share(1), 10);
-    // What nobody owns is not left to it either.
-    cluster.0[0].commit(Command::Evict(OwnerId(1)));
-    cluster.pass(LEASE_DEFAULT);
-    cluster.assert_spread();
-    cluster.assert_all_go_on();
-    assert_eq!(cluster.share(1), 10);
-}
-
-#[test]
 fn one_with_a_short_lease_lives_no_less_for_one_with_a_long_one() {
     let first = World::with(40);
     let second = first.another_for(2, Nanos::SECOND);

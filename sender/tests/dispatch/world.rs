@@ -11,7 +11,7 @@ use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::sign::Secret as RegionSecret;
 use hookproof_sender::store::command::{Body, Change, Command, Emit, Persist, Subscribe, Target};
 use hookproof_sender::store::lane::{Bounds, Counts, OwnerId, Secret, WhenFull};
-use hookproof_sender::store::node::{Announcement, PROTOCOL};
+use hookproof_sender::store::node::Announcement;
 use hookproof_sender::store::read::Notices;
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Reader, Reply, Store};
@@ -73,28 +73,19 @@ impl World {
         let mut store = SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap();
         let all: Vec<_> = (1..=subscribers).map(|number| subscribe(number, settings)).collect();
         store.commit(BEGIN, &all).unwrap();
-        Self::on(Arc::new(folder), store, (1, LEASE_DEFAULT), announcement(1, PROTOCOL), BEGIN)
+        Self::on(Arc::new(folder), store, (1, LEASE_DEFAULT), announcement(1), BEGIN)
     }
 
     /// Another process on the same store.
     pub(crate) fn another(&self, owner: u64) -> Self {
-        self.another_with(owner, LEASE_DEFAULT, PROTOCOL)
+        self.another_for(owner, LEASE_DEFAULT)
     }
 
     /// Another process, whose leases are as long as that.
     pub(crate) fn another_for(&self, owner: u64, lease: Nanos) -> Self {
-        self.another_with(owner, lease, PROTOCOL)
-    }
-
-    /// Another process, which hands lanes over by another protocol.
-    pub(crate) fn another_of(&self, owner: u64, protocol: u32) -> Self {
-        self.another_with(owner, LEASE_DEFAULT, protocol)
-    }
-
-    fn another_with(&self, owner: u64, lease: Nanos, protocol: u32) -> Self {
         let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
         let folder = Arc::clone(&self.folder);
-        let node = announcement(owner, protocol);
+        let node = announcement(owner);
         let new = Self::on(folder, store, (owner, lease), node, StoreTime(self.now.0));
         Self { events: 1_000 * owner, ..new }
     }
@@ -330,11 +321,10 @@ impl World {
     }
 }
 
-pub(crate) fn announcement(owner: u64, protocol: u32) -> Announcement {
+pub(crate) fn announcement(owner: u64) -> Announcement {
     Announcement {
         name: format!("node {owner}").into(),
         version: "1".into(),
-        protocol,
         address: None,
         unable: Arc::default(),
         draining: false,

@@ -1,4 +1,4 @@
-//! A file that is missing, that may not be written, or that a newer version wrote.
+//! A file that is missing, that may not be written, or that another version made.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -114,11 +114,19 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_file_that_a_newer_version_wrote_is_refused_and_left_alone() {
+fn a_file_that_another_version_made_is_refused_and_left_alone() {
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
     database.sql().execute_batch("PRAGMA user_version = 9; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     let before = fs::read(database.path()).unwrap();
-    refuses(database.command(&SERVE), 64, "use the version that wrote it, or a newer one");
-    refuses(database.command(&["drain"]), 64, "use the version that wrote it, or a newer one");
+    refuses(
+        database.command(&SERVE),
+        64,
+        "has schema 9, this program expects 1; use the version of the program that made it",
+    );
+    refuses(
+        database.command(&["drain"]),
+        64,
+        "has schema 9, this program expects 1; use the version of the program that made it",
+    );
     assert_eq!(fs::read(database.path()).unwrap(), before);
 }

@@ -8,8 +8,6 @@ mod gone_back;
 mod kills;
 mod law;
 mod log;
-mod older;
-mod older_node;
 mod outbox;
 mod parts;
 mod pooled;
@@ -19,7 +17,6 @@ mod postgres_journeys;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod quick;
-mod side_by_side;
 mod sqlite;
 mod tls;
 mod transfer;

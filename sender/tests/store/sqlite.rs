@@ -118,15 +118,19 @@ mod files {
     }
 
     #[test]
-    fn a_file_from_a_newer_version_is_refused() {
-        let newer = |path: &Path| {
-            drop(open(path));
-            Connection::open(path).unwrap().execute_batch("PRAGMA user_version = 7").unwrap();
-        };
-        check(
-            newer,
-            "has schema 7, this program knows up to 6; use the version that wrote it, or a newer one",
-        );
+    fn a_file_of_another_version_is_refused() {
+        for found in [0, 2] {
+            let of_another = |path: &Path| {
+                drop(open(path));
+                let sql = Connection::open(path).unwrap();
+                sql.execute_batch(&format!("PRAGMA user_version = {found}")).unwrap();
+            };
+            let refused = format!(
+                "store.db has schema {found}, this program expects 1; use the version of the program that made it, or choose \
+                 another database"
+            );
+            check(of_another, &refused);
+        }
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     execute(
         &address,
         "INSERT INTO owners VALUES (5, 9e18::int8, false, 0);
-         INSERT INTO nodes VALUES (5, 'alive', '0', 1, NULL, '{}', false, 0)",
+         INSERT INTO nodes VALUES (5, 'alive', '0', NULL, '{}', false, 0)",
     );
     let folder = tempfile::tempdir().unwrap();
     let refused = move_store(&server(&address), &place(&folder).into()).unwrap_err();
@@ -224,7 +224,7 @@ fn a_server_with_a_row_in_any_table_is_refused() {
         ("lanes", "1, 3, 1, 1, 0, false"),
         ("secrets", "DEFAULT, 1, 'a', 1"),
         ("events", "1, 'a', 'a', NULL, 1, false, '{}', '{}'"),
-        ("bodies", "1, 1, ''"),
+        ("bodies", "1, ''"),
         ("deliveries", "1, 1, 1, NULL, 1, 2, 1, 1, 1, 1"),
         ("done", "1, 1, 1, NULL, 1, 1, 1, 1, 1"),
         ("attempts", "1, 1, 1, 1, 1, 0, 200, NULL, 1, NULL, false"),

@@ -15,7 +15,7 @@ use crate::store::read::Place;
 const DELIVERY_NUMBERS: &str = next_numbers!("delivery_numbers");
 
 const EVENTS: &str = "INSERT INTO events SELECT * FROM unnest($1::new_event[])";
-const BODIES: &str = "INSERT INTO bodies SELECT * FROM unnest($1::int8[], $2::int8[], $3::bytea[])";
+const BODIES: &str = "INSERT INTO bodies SELECT * FROM unnest($1::int8[], $2::bytea[])";
 const DELIVERIES: &str =
     "INSERT INTO deliveries SELECT delivery, lane, event, body, bytes, state, 0, at, expires, ttl, NULL,
     reason, NULL, NULL, u.coalesce, signature FROM unnest($1::new_delivery[]) u";
@@ -104,7 +104,6 @@ type Changed<'a> = (DeliveryId, &'a Delivery);
 fn bodies(bodies: &[(i64, Body)]) -> Table<'_> {
     Table::new(BODIES)
         .with(bodies.iter().map(|(number, _)| *number))
-        .with(bodies.iter().map(|(_, body)| Bits(body.hash())))
         .with(bodies.iter().map(|(_, body)| &*body.bytes))
 }
 
@@ -119,8 +118,6 @@ fn event((event, rows): &(&NewEvent, &Rows), to: &mut Record<'_>) -> Put {
     to.put(&event.in_part)?;
     to.put(&deliveries)?;
     to.put(&event.bodies)?;
-    // Its hash, which no program that knows this schema reads: its bytes tell it.
-    to.put(&None::<Bits>)?;
     to.put(&body.map(|body| &*body.bytes))
 }
 

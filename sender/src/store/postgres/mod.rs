@@ -141,7 +141,7 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// If it is not ours, is newer than this program, or cannot be reached.
+    /// If it is not ours, is of another version, or cannot be reached.
     pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
         let link = open::writer(address, options)?;
         let writer = Writer::new(&link)?;

@@ -16,17 +16,17 @@ use crate::store::node::{Announcement, Node, Nodes};
 use crate::store::reply::{Refusal, Reply};
 
 /// What is announced comes first, in the order in which [`announcement`] reads it.
-const ONE: &str = "SELECT name, version, protocol, address, unable, draining FROM nodes WHERE owner = $1";
+const ONE: &str = "SELECT name, version, address, unable, draining FROM nodes WHERE owner = $1";
 /// One row without an owner, where there is no node.
 const ALL: &str = concat!(
-    "SELECT n.name, n.version, n.protocol, n.address, n.unable, n.draining, n.owner, n.since, coalesce(o.until, 0), s.nodes,
+    "SELECT n.name, n.version, n.address, n.unable, n.draining, n.owner, n.since, coalesce(o.until, 0), s.nodes,
      (SELECT max(clock) FROM newest_totals), ",
     server_clock!(),
     " FROM state s LEFT JOIN nodes n ON true LEFT JOIN owners o ON o.owner = n.owner"
 );
-const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-    ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, protocol = $4, address = $5, unable = $6,
-    since = CASE WHEN $9 THEN nodes.since ELSE $8 END";
+const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, address = $4, unable = $5,
+    since = CASE WHEN $8 THEN nodes.since ELSE $7 END";
 
 impl Work<'_> {
     /// Notes what an owner says of itself. Nothing is written if the store knows it already. Comes before its lease is
@@ -43,10 +43,9 @@ impl Work<'_> {
         self.ledger.nodes_have_changed()?;
         let unable: Vec<LaneId> = said.unable.iter().copied().collect();
         let (name, version, address) = (&*said.name, &*said.version, said.address.as_deref());
-        let protocol = i64::from(said.protocol);
         self.sql.execute(
             ANNOUNCE,
-            &[&owner, &name, &version, &protocol, &address, &unable, &draining, &self.ledger.clock, &lives],
+            &[&owner, &name, &version, &address, &unable, &draining, &self.ledger.clock, &lives],
         )?;
         Ok(())
     }
@@ -76,11 +75,11 @@ impl Work<'_> {
 pub(super) fn nodes(sql: &Link, now: StoreTime) -> std::result::Result<Nodes, Error> {
     let mut nodes = Nodes { at: now, ..Nodes::default() };
     for row in sql.query(ALL, &[])? {
-        nodes.changes = row.try_get::<_, Count>(9)?.0;
-        nodes.at = nodes.at.max(row.try_get::<_, Option<_>>(10)?.unwrap_or_default());
-        nodes.server_clock = Some(row.try_get(11)?);
-        if let Some(owner) = row.try_get(6)? {
-            let (announced, since, until) = (announcement(&row)?, row.try_get(7)?, row.try_get(8)?);
+        nodes.changes = row.try_get::<_, Count>(8)?.0;
+        nodes.at = nodes.at.max(row.try_get::<_, Option<_>>(9)?.unwrap_or_default());
+        nodes.server_clock = Some(row.try_get(10)?);
+        if let Some(owner) = row.try_get(5)? {
+            let (announced, since, until) = (announcement(&row)?, row.try_get(6)?, row.try_get(7)?);
             nodes.all.push(Node { owner, announced, since, until });
         }
     }
@@ -93,10 +92,8 @@ fn announcement(row: &Row) -> std::result::Result<Announcement, Error> {
     Ok(Announcement {
         name: row.try_get::<_, &str>(0)?.into(),
         version: row.try_get::<_, &str>(1)?.into(),
-        // One that is out of range is none that we know.
-        protocol: u32::try_from(row.try_get::<_, Count>(2)?.0).unwrap_or(u32::MAX),
-        address: row.try_get::<_, Option<&str>>(3)?.map(Into::into),
-        unable: Arc::new(row.try_get::<_, Vec<LaneId>>(4)?.into_iter().collect()),
-        draining: row.try_get(5)?,
+        address: row.try_get::<_, Option<&str>>(2)?.map(Into::into),
+        unable: Arc::new(row.try_get::<_, Vec<LaneId>>(3)?.into_iter().collect()),
+        draining: row.try_get(4)?,
     })
 }

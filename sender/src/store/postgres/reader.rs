@@ -51,7 +51,7 @@ impl PostgresReader {
     ///
     /// # Errors
     ///
-    /// If there are none, or it is newer than this program, or cannot be reached.
+    /// If there are none, or they are of another version, or cannot be reached.
     pub fn open(address: &Address) -> Result<Self, StoreError> {
         let link = open::reader(address)?;
         Ok(Self {
@@ -67,7 +67,7 @@ impl PostgresReader {
         let mut place = self.link.borrow_mut();
         let link = match place.take().filter(|link| !link.is_closed()) {
             Some(link) => link,
-            // What it is was seen when it was opened; a newer version may have made something of it since.
+            // That it is ours was seen when it was opened.
             None => open::connect(&self.address, Purpose::Reading)?,
         };
         match read(&link) {

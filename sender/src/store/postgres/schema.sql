@@ -1,4 +1,4 @@
--- Schema 2. A released schema never changes: whatever comes later is a migration after it.
+-- Schema 1.
 --
 -- Times are nanoseconds since 1970. Whoever changes a lane, or anything that belongs to one, has its row locked: lanes in
 -- the order of their numbers, then owners in theirs, then `state`, then the writer's own row of `totals`.
@@ -30,6 +30,19 @@ CREATE TABLE totals (
     failed_attempts int8 NOT NULL DEFAULT 0,
     latency_us int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20);
+
+-- A row that was changed leaves its former state behind, in the table and in its indexes, until no transaction is open that might
+-- see it; and a search by a key that stays the same passes over all of those. So the keys of rows that each commit changes grow: the
+-- newest comes last in its index, and a search that reads the index backwards finds it first. A writer has 2^32 numbers of its own,
+-- one after the other: those that have their upper 31 bits in common.
+CREATE VIEW newest_totals AS
+    WITH RECURSIVE newest (found) AS (
+        (SELECT t FROM totals t ORDER BY t.writer DESC LIMIT 1)
+        UNION ALL
+        SELECT (SELECT t FROM totals t WHERE t.writer < (n.found).writer >> 32 << 32 ORDER BY t.writer DESC LIMIT 1)
+        FROM newest n WHERE n.found IS NOT NULL
+    )
+    SELECT (found).* FROM newest WHERE found IS NOT NULL;
 
 -- What the totals were before the first commit of a minute.
 CREATE TABLE marks (
@@ -66,9 +79,10 @@ CREATE INDEX secrets_lane ON secrets (lane);
 
 -- The part of a subscriber that changes all the time: written once per commit. A lane without an owner was handed back in
 -- order, or never had one. How its queue changes (queues.rs): how often something came to wait, the soonest due of what did since
--- the owner looked, how often anybody but the owner changed what may be handed out, a time before which nothing waits. No index holds what changes with each commit, so that a change touches none.
+-- the owner looked, how often anybody but the owner changed what may be handed out, a time before which nothing waits. Its key grows with every 64th change (see `newest_totals`), as most changes of a row
+-- that touch no index cost less.
 CREATE TABLE lanes (
-    lane int8 PRIMARY KEY,
+    lane int8 NOT NULL,
     state int2 NOT NULL,
     rows_max int8 NOT NULL,
     bytes_max int8 NOT NULL,
@@ -91,7 +105,10 @@ CREATE TABLE lanes (
     failed_attempts int8 NOT NULL DEFAULT 0,
     latency_us int8 NOT NULL DEFAULT 0,
     record_at int8,
-    record bytea
+    record bytea,
+    changes int8 NOT NULL DEFAULT 0,
+    era int8 NOT NULL GENERATED ALWAYS AS (changes / 64) STORED,
+    PRIMARY KEY (lane, era)
 ) WITH (fillfactor = 50);
 CREATE INDEX lanes_owner ON lanes (owner) WHERE owner IS NOT NULL;
 CREATE INDEX lanes_removed ON lanes (lane) WHERE state = 3;
@@ -109,7 +126,6 @@ CREATE TABLE nodes (
     owner int8 PRIMARY KEY,
     name text NOT NULL,
     version text NOT NULL,
-    protocol int8 NOT NULL,
     address text,
     unable int8[] NOT NULL,
     draining bool NOT NULL,
@@ -131,14 +147,12 @@ CREATE TABLE events (
     in_part bool NOT NULL,
     deliveries int8[] NOT NULL,
     bodies int8[] NOT NULL,
-    hash int8,
     bytes bytea
 );
 CREATE INDEX events_id ON events (id);
 
 CREATE TABLE bodies (
     body int8 PRIMARY KEY,
-    hash int8 NOT NULL,
     bytes bytea NOT NULL
 );
 
@@ -164,11 +178,41 @@ CREATE TABLE deliveries (
     signature text
 ) WITH (fillfactor = 80);
 CREATE INDEX deliveries_due ON deliveries (lane, at, delivery) WHERE state = 0;
-CREATE INDEX deliveries_expiring ON deliveries (expires, delivery) WHERE state = 0;
-CREATE INDEX deliveries_coalescing ON deliveries (lane, coalesce, at) WHERE state = 0 AND coalesce IS NOT NULL;
+-- Each index of what waits serves the statements that are made for it, and no others. To PostgreSQL, which finds next to nothing
+-- waiting when it analyses the table, any of them is as good as another. An index is used only where a statement says what its
+-- WHERE says: so each says that a delivery waits in words of its own.
+CREATE INDEX deliveries_expires ON deliveries (expires, delivery) WHERE state + 0 = 0;
+CREATE INDEX deliveries_alike ON deliveries (lane, coalesce, at) WHERE 0 + state = 0 AND coalesce IS NOT NULL;
 CREATE INDEX deliveries_dead ON deliveries (delivery) WHERE state = 2;
 CREATE INDEX deliveries_dead_of_lane ON deliveries (lane, delivery) WHERE state = 2;
 CREATE INDEX deliveries_unreadable ON deliveries (delivery) WHERE state = 2 AND reason = 4;
+
+-- What was delivered. A row that is changed where it lies is written again into each of its indexes, and leaves all of its former
+-- self behind. One that is deleted costs an eighth of that: so a delivery that is made is deleted above and written once more here,
+-- where one index is enough.
+CREATE TABLE done (
+    delivery int8 PRIMARY KEY,
+    lane int8 NOT NULL,
+    event int8 NOT NULL,
+    body int8,
+    bytes int8 NOT NULL,
+    attempts int8 NOT NULL,
+    at int8 NOT NULL,
+    expires int8 NOT NULL,
+    ttl int8 NOT NULL,
+    last_attempt int8,
+    status int4,
+    error text COLLATE "C",
+    coalesce text COLLATE "C",
+    signature text
+);
+
+CREATE VIEW all_deliveries AS
+    SELECT delivery, lane, event, body, bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
+        coalesce, signature, false AS is_done FROM deliveries
+    UNION ALL
+    SELECT delivery, lane, event, body, bytes, 1::int2, attempts, at, expires, ttl, last_attempt, NULL, status, error,
+        coalesce, signature, true FROM done;
 
 -- In the order of time. The attempts of one delivery form a chain by `before`, which saves an index.
 CREATE TABLE attempts (
@@ -185,7 +229,9 @@ CREATE TABLE attempts (
     capped bool NOT NULL,
     PRIMARY KEY (at, delivery)
 );
-CREATE INDEX attempts_capped ON attempts (lane, at) WHERE capped;
+-- By when an attempt ended: by when it began, the next owner of a busy lane with window caps would read an hour more than it needs,
+-- while all others wait for the lock of leases. Nothing ends after the last moment there is, however far ahead a clock is.
+CREATE INDEX attempts_capped ON attempts (lane, (at + least(latency, 9223372036854775807 - at))) WHERE capped;
 
 -- One row for each of three measures (store/latency.rs); the hour 0 stands for all of them.
 CREATE TABLE latencies (
@@ -216,4 +262,21 @@ CREATE TABLE outbox_rejected (
     event text,
     why text NOT NULL,
     at int8 NOT NULL
+);
+
+-- Rows on their way into tables. An array of them is taken apart in one pass, where as many arrays as there are columns are put
+-- down and read again one by one.
+CREATE TYPE new_event AS (
+    event int8, id text, kind text, key text, received int8, in_part bool, deliveries int8[], bodies int8[], bytes bytea
+);
+CREATE TYPE new_delivery AS (
+    delivery int8, lane int8, event int8, body int8, bytes int8, state int2, at int8, expires int8, ttl int8, reason int2,
+    coalesce text, signature text
+);
+CREATE TYPE new_attempt AS (
+    at int8, delivery int8, lane int8, number int8, latency int8, outcome int2, status int4, error text, body_hash int8,
+    before int8, capped bool
+);
+CREATE TYPE settled AS (
+    delivery int8, state int2, at int8, attempts int8, last_attempt int8, status int4, error text, reason int2
 );

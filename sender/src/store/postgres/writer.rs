@@ -1,7 +1,7 @@
 //! The row in which a store object counts, in `totals`.
 //!
 //! Its number grows with every 64th commit, so that nobody who looks for the newest of a writer's rows passes over more than 64 that
-//! were before, however long a stranger's transaction keeps those (schema 4). The upper half of the number stays.
+//! were before, however long a stranger's transaction keeps those (`schema.sql`). The upper half of the number stays.
 
 use tokio_postgres::Error;
 

@@ -8,7 +8,6 @@ use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Result, ToSql};
 
 use crate::event::{Kind, PublicId};
-use crate::store::body::hash_of;
 
 /// An id on its way into a file.
 pub(super) struct EventId<'a> {
@@ -55,8 +54,7 @@ impl FromSql for Kept {
     }
 }
 
-/// Lets the statements of a connection translate ids, by `event_id(text)` and `event_id_text(id)`, and hash bodies, by
-/// `body_hash(body)`: those that bring an older file up to date, or move one to a server.
+/// Lets the statements that move a store translate ids, by `event_id(text)` and `event_id_text(id)`.
 pub(super) fn teach(sql: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     sql.create_scalar_function("event_id", 1, flags, |told: &Context<'_>| {
@@ -66,9 +64,5 @@ pub(super) fn teach(sql: &Connection) -> Result<()> {
     })?;
     sql.create_scalar_function("event_id_text", 1, flags, |told: &Context<'_>| {
         told.get::<Kept>(0).map(|Kept(text)| text.to_string())
-    })?;
-    sql.create_scalar_function("body_hash", 1, flags, |told: &Context<'_>| {
-        let body: Option<Vec<u8>> = told.get(0)?;
-        Ok(body.map(|body| hash_of(&body).cast_signed()))
     })
 }

@@ -100,7 +100,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the file is not ours, is newer than this program, or cannot be read and written.
+    /// If the file is not ours, is of another version, or cannot be read and written.
     pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let mut sql = open::writer(path, options)?;
         let log = LogMover::start(&mut sql, open::mover(path)?)

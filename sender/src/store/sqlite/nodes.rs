@@ -14,7 +14,7 @@ use crate::store::node::{Announcement, Node, Nodes};
 use crate::store::reply::{Refusal, Reply};
 
 /// What is announced, in the order in which [`announcement`] reads it.
-const ANNOUNCED: &str = "n.name, n.version, n.protocol, n.address, n.unable, n.draining";
+const ANNOUNCED: &str = "n.name, n.version, n.address, n.unable, n.draining";
 
 impl Work<'_> {
     /// Notes what an owner says of itself. Nothing is written if the store knows it already. Comes before its leases are
@@ -29,7 +29,7 @@ impl Work<'_> {
             .sql
             .prepare_cached(&query)?
             .query_row(params![owner, clock], |row| {
-                Ok(readable(announcement(row)).map(|said| (said, row.get(6))))
+                Ok(readable(announcement(row)).map(|said| (said, row.get(5))))
             })
             .optional()?
             .flatten();
@@ -45,25 +45,15 @@ impl Work<'_> {
         if lives && known.is_some_and(|(known, _)| known == said) {
             return Ok(());
         }
-        let Announcement { name, version, protocol, address, unable, draining } = said;
+        let Announcement { name, version, address, unable, draining } = said;
         let unable: Vec<String> = unable.iter().map(|lane| lane.0.to_string()).collect();
         self.sql
             .prepare_cached(
-                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-                 ON CONFLICT (owner) DO UPDATE SET name = ?2, version = ?3, protocol = ?4, address = ?5, unable = ?6,
-                 since = iif(?9, since, ?8)",
+                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (owner) DO UPDATE SET name = ?2, version = ?3, address = ?4, unable = ?5,
+                 since = iif(?8, since, ?7)",
             )?
-            .execute(params![
-                owner,
-                name,
-                version,
-                protocol,
-                address,
-                unable.join(","),
-                draining,
-                clock,
-                lives
-            ])?;
+            .execute(params![owner, name, version, address, unable.join(","), draining, clock, lives])?;
         self.nodes_have_changed()
     }
 
@@ -116,7 +106,7 @@ pub(super) fn nodes(sql: &Connection, at: StoreTime) -> Result<Nodes> {
     );
     let mut query = sql.prepare_cached(&query)?;
     let node = |row: &Row<'_>| {
-        let (owner, since, until): (OwnerId, StoreTime, StoreTime) = (row.get(6)?, row.get(7)?, row.get(8)?);
+        let (owner, since, until): (OwnerId, StoreTime, StoreTime) = (row.get(5)?, row.get(6)?, row.get(7)?);
         Ok(Node { owner, announced: announcement(row)?, since, until })
     };
     let mut all: Vec<Node> = query.query_map([], node)?.filter_map(readable).collect::<Result<_>>()?;
@@ -140,17 +130,16 @@ fn announcement(row: &Row<'_>) -> Result<Announcement> {
     Ok(Announcement {
         name: row.get(0)?,
         version: row.get(1)?,
-        protocol: row.get(2)?,
-        address: row.get(3)?,
-        unable: Arc::new(lanes(&row.get::<_, String>(4)?)?),
-        draining: row.get(5)?,
+        address: row.get(2)?,
+        unable: Arc::new(lanes(&row.get::<_, String>(3)?)?),
+        draining: row.get(4)?,
     })
 }
 
 fn lanes(text: &str) -> Result<BTreeSet<LaneId>> {
     let lane = |number: &str| {
         let number = number.parse().map_err(|error| {
-            Error::FromSqlConversionFailure(4, Type::Text, Box::<std::num::ParseIntError>::new(error))
+            Error::FromSqlConversionFailure(3, Type::Text, Box::<std::num::ParseIntError>::new(error))
         })?;
         Ok(LaneId(number))
     };

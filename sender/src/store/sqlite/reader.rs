@@ -64,7 +64,7 @@ impl SqliteReader {
     ///
     /// # Errors
     ///
-    /// If there is none, or it is not ours, or newer than this program.
+    /// If there is none, or it is not ours, or of another version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
         let mut log_path = path.as_os_str().to_owned();

@@ -1,6 +1,4 @@
--- Schema 1. A released schema never changes: whatever comes later is a migration after it.
---
--- Times are nanoseconds since 1970. Numbers are never used twice: they come from `totals`, not from SQLite.
+-- Schema 1. Times are nanoseconds since 1970. Numbers are never used twice: they come from `totals`, not from SQLite.
 
 -- Figures for the whole store, and the numbers to be given out next.
 CREATE TABLE totals (
@@ -25,6 +23,19 @@ CREATE TABLE totals (
     failed_attempts INTEGER NOT NULL,
     latency_us INTEGER NOT NULL
 ) STRICT;
+
+-- The time that processes count from (see store/clock.rs): the store's time `at` a moment of the machine.
+-- The other columns are set while rows are looked at that may have times of a clock that was ahead: the place of the last.
+CREATE TABLE clock (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    at INTEGER NOT NULL,
+    boot TEXT,
+    uptime INTEGER NOT NULL,
+    correcting_lane INTEGER,
+    correcting_at INTEGER NOT NULL,
+    correcting_delivery INTEGER NOT NULL
+) STRICT;
+INSERT INTO clock VALUES (1, 0, NULL, 0, NULL, 0, 0);
 
 -- What the totals were before the first commit of a minute.
 CREATE TABLE marks (
@@ -94,23 +105,50 @@ CREATE TABLE owners (
     taken INTEGER NOT NULL
 ) STRICT;
 
+-- Lanes that have, or had, window caps: the next owner of such a lane counts the attempts that ended since its record.
+CREATE TABLE capped (lane INTEGER PRIMARY KEY) STRICT;
+
+-- The processes that deliver, as they announce themselves (see store/node.rs). `unable`: lanes, with commas.
+CREATE TABLE nodes (
+    owner INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,
+    address TEXT,
+    unable TEXT NOT NULL,
+    draining INTEGER NOT NULL,
+    since INTEGER NOT NULL
+) STRICT;
+
+-- Counts changes of the nodes and lanes that were handed back: a poll of it tells whether to read those again.
+CREATE TABLE membership (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    changes INTEGER NOT NULL
+) STRICT;
+INSERT INTO membership VALUES (1, 0);
+
 -- The deliveries and the bodies of an event have consecutive numbers, so that neither needs an index by event.
 CREATE TABLE events (
     event INTEGER PRIMARY KEY,
-    id TEXT NOT NULL,
+    -- 16 bytes, if it was made here, and else the emitter's own text (see event_id.rs).
+    id ANY NOT NULL,
     kind TEXT NOT NULL,
     key TEXT,
     received INTEGER NOT NULL,
     first_delivery INTEGER NOT NULL,
     deliveries INTEGER NOT NULL,
+    -- 0, which takes no room, where there are none.
     first_body INTEGER NOT NULL,
-    bodies INTEGER NOT NULL
+    bodies INTEGER NOT NULL,
+    -- Set where some subscriber had no room for its part. For as long as a row of the outbox has its id, such an event is kept.
+    in_part INTEGER,
+    -- The first body. Deliveries name it with 0.
+    body BLOB
 ) STRICT;
 CREATE INDEX events_id ON events (id);
 
-CREATE TABLE bodies (
+-- The bodies of an event after its first.
+CREATE TABLE further_bodies (
     body INTEGER PRIMARY KEY,
-    hash INTEGER NOT NULL,
     bytes BLOB NOT NULL
 ) STRICT;
 
@@ -135,13 +173,29 @@ CREATE TABLE deliveries (
     signature TEXT
 ) STRICT;
 CREATE INDEX deliveries_due ON deliveries (lane, at) WHERE state = 0;
-CREATE INDEX deliveries_expiring ON deliveries (expires) WHERE state = 0;
 CREATE INDEX deliveries_coalescing ON deliveries (lane, coalesce, at) WHERE state = 0 AND coalesce IS NOT NULL;
 CREATE INDEX deliveries_dead ON deliveries (delivery) WHERE state = 2;
 CREATE INDEX deliveries_dead_of_lane ON deliveries (lane, delivery) WHERE state = 2;
+-- Dead letters of which some part could not be read (reason 4).
+CREATE INDEX deliveries_unreadable ON deliveries (delivery) WHERE state = 2 AND reason = 4;
+
+-- What expires, in that order: deliveries that still waited when a sweep came by. An entry holds while its delivery waits and
+-- expires then; others are left behind, and sweeps delete them. So what is delivered at once is never in here.
+CREATE TABLE expiring (
+    expires INTEGER NOT NULL,
+    delivery INTEGER NOT NULL,
+    PRIMARY KEY (expires, delivery)
+) STRICT, WITHOUT ROWID;
+
+-- The last delivery that a sweep has looked at for that.
+CREATE TABLE swept (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    delivery INTEGER NOT NULL
+) STRICT;
+INSERT INTO swept VALUES (1, 0);
 
 -- In the order of time: new ones go to the end, old ones leave from the front, and neither touches many pages. The
--- attempts of one delivery form a chain by `before`, which saves an index.
+-- attempts of one delivery form a chain by `before`, which saves an index. `capped`: 1 for an attempt on a lane in `capped`.
 CREATE TABLE attempts (
     at INTEGER NOT NULL,
     delivery INTEGER NOT NULL,
@@ -153,8 +207,21 @@ CREATE TABLE attempts (
     error TEXT,
     body_hash INTEGER NOT NULL,
     before INTEGER,
+    capped INTEGER,
     PRIMARY KEY (at, delivery)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;
+
+-- How long endpoints take: one row for each of three measures (store/latency.rs) and each hour in which a lane was sent
+-- something, and one with the hour 0 for all of its time.
+CREATE TABLE latencies (
+    lane INTEGER NOT NULL,
+    measure INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    counted BLOB NOT NULL,
+    PRIMARY KEY (lane, measure, hour)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX latencies_hour ON latencies (hour);
 
 -- Any program may emit in its own transaction: INSERT INTO outbox (type, key, data) VALUES ('a.b', 'k', '{}').
 -- `event` may name the event, so that the same one put in twice is delivered once.
@@ -165,6 +232,7 @@ CREATE TABLE outbox (
     data TEXT NOT NULL CHECK (json_valid(data)),
     event TEXT CHECK (length(event) BETWEEN 1 AND 256)
 ) STRICT;
+CREATE INDEX outbox_event ON outbox (event) WHERE event IS NOT NULL;
 
 CREATE TABLE outbox_rejected (
     id INTEGER PRIMARY KEY,

@@ -49,7 +49,7 @@ pub(in crate::store) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError>
     if OwnerFiles::of(path).others_may_live(None) {
         return Err(VacuumError::Delivering(path.display().to_string()));
     }
-    // What is no store yet, or one of an older version, is not made one of this version here.
+    // An empty file is not made a store here.
     drop(open::reader(path)?);
     let sql = open::writer(path, &Options::default())?;
     let place = fs::canonicalize(path).map_err(unreadable)?;

@@ -146,7 +146,7 @@ const TABLES: [Table; 12] = [
             '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
                 AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
             '{' || coalesce((SELECT group_concat(body) FROM further_bodies
-                WHERE body >= first_body AND body < first_body + bodies), '') || '}', body_hash(body), body FROM events e",
+                WHERE body >= first_body AND body < first_body + bodies), '') || '}', body FROM events e",
         of_server: "SELECT event, id, kind, key, received,
             coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
             coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
@@ -155,7 +155,7 @@ const TABLES: [Table; 12] = [
     },
     Table {
         name: "bodies",
-        of_file: "SELECT body, body_hash(bytes), bytes FROM further_bodies",
+        of_file: "SELECT body, bytes FROM further_bodies",
         of_server: "SELECT m.number, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
     },
     Table {

@@ -7,7 +7,7 @@ use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::store::command::{Acquire, Drain, Renew, Sweep, Which};
 use hookproof_sender::store::homes::Homes;
 use hookproof_sender::store::lane::OwnerId;
-use hookproof_sender::store::node::{Announcement, Node, PROTOCOL};
+use hookproof_sender::store::node::{Announcement, Node};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU};
@@ -19,7 +19,6 @@ fn said(name: &str) -> Announcement {
     Announcement {
         name: name.into(),
         version: "1.2.3".into(),
-        protocol: PROTOCOL,
         address: Some("127.0.0.1:8080".into()),
         unable: Arc::default(),
         draining: false,

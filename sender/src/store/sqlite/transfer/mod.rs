@@ -68,7 +68,7 @@ pub(in crate::store) struct Source(Connection);
 
 impl Source {
     pub(in crate::store) fn open(file: &Path) -> Result<Self, FileFault> {
-        // Whatever its version was, it has the newest now.
+        // Refuses a file that is no store of this version.
         drop(SqliteStore::open(file, &Options::default())?);
         let sql = Connection::open(file)?;
         event_id::teach(&sql)?;
