@@ -54,7 +54,7 @@ impl Drain {
         let worked = session.wait(work(sender, begun, self.span, &others));
         let stopped = session.wait(sender.stop(Duration::from_nanos(self.delivering.stop_within.0)));
         let idle = worked?;
-        let left = session.wait(sender.read(move |reader| left(reader, &others)))??;
+        let left = left(&*common.existing_database()?.parts().reader()?, &others)?;
         summarise(sender.work_done(), &left, clock.now().since(begun), idle, printer)?;
         if !stopped {
             return Err(Failure::refused(format_args!(
@@ -76,8 +76,7 @@ struct Others {
 
 impl Others {
     fn of(database: &Database) -> Self {
-        // A database that can't be read yet, because it has to be migrated first, has nobody on it. One that can't be read
-        // at all will be refused when it is opened.
+        // A database that can't be read will be refused when it is opened.
         let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
         let before = owners.into_iter().map(|owner| (owner.owner, owner.until)).collect();
         Self { liveness: database.parts().liveness(), before }

@@ -304,8 +304,8 @@ impl Sender {
         self.0.events.send(Event::Stop);
     }
 
-    /// Ends in order: starts nothing more, finishes what is under way, commits, gives all lanes back. False if that
-    /// took longer than `within`; what is still under way then is cut off, as by a crash.
+    /// Ends in order: starts nothing more, finishes what is under way, commits, gives all lanes back, closes the database. False if
+    /// that took longer than `within`; what is still under way then is cut off, as by a crash. Nothing can be read afterwards.
     pub async fn stop(&self, within: Duration) -> bool {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
@@ -332,12 +332,17 @@ impl Sender {
         drop(running.stop_watcher);
         let ended = running.upkeep.await;
         debug_assert!(ended.is_ok(), "upkeep does not panic");
+        let inner = Arc::clone(&self.0);
         let rest = tokio::task::spawn_blocking(move || {
             // First the store, or a watcher that waits for it in trouble would wait for ever.
             running.thread.stop();
             let watched = running.watcher.join().is_ok();
             if in_order && watched {
                 running.owner.end(left_nothing);
+            }
+            // The last connection that is closed moves the log into the file.
+            if !inner.readers.stop() {
+                warn!("something is still being read: the log stays beside the database");
             }
             watched
         });

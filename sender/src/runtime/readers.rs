@@ -2,9 +2,10 @@
 //! slow question nor anything else in the process holds up another kind of work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -15,12 +16,20 @@ const READERS: usize = 4;
 /// Questions that may wait for one of them.
 const WAITING_MAX: usize = 64;
 
+/// How long a stop waits for readings under way: as long as most of them may take at all.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
 type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
-/// The threads. They end when this is dropped and what waits is answered.
+/// The threads. They end when this is stopped or dropped, and what waits is answered.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(super) struct Readers(Mutex<Option<Running>>);
+
+#[derive(Debug)]
+struct Running {
     questions: SyncSender<Question>,
+    /// Disconnected once all threads have closed their connections.
+    ended: Receiver<()>,
 }
 
 impl Readers {
@@ -31,12 +40,22 @@ impl Readers {
     pub(super) fn start(database: &Database) -> std::io::Result<Self> {
         let (questions, waiting) = sync_channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
+        let (end, ended) = channel();
         for number in 1..=READERS {
-            let (waiting, database) = (Arc::clone(&waiting), database.clone());
+            let (waiting, database, end) = (Arc::clone(&waiting), database.clone(), end.clone());
             let named = thread::Builder::new().name(format!("reader-{number}"));
-            named.spawn(move || answer(&waiting, database))?;
+            named.spawn(move || answer(&waiting, database, end))?;
         }
-        Ok(Self { questions })
+        Ok(Self(Mutex::new(Some(Running { questions, ended }))))
+    }
+
+    /// Takes no more questions, and waits until what was asked is answered and the connections are closed; false if that takes too
+    /// long.
+    pub(super) fn stop(&self) -> bool {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { questions, ended }) = running else { return true };
+        drop(questions);
+        ended.recv_timeout(STOP_WITHIN) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// Asks the database something.
@@ -49,10 +68,14 @@ impl Readers {
         F: FnOnce(&dyn Reader) -> T + Send + 'static,
     {
         let (tell, told) = oneshot::channel();
-        let asked = self.questions.try_send(Box::new(move |reader| {
+        let question: Question = Box::new(move |reader| {
             // Whoever asked may have gone.
             let _ = tell.send(reader.map(question));
-        }));
+        });
+        let asked = match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(running) => running.questions.try_send(question),
+            None => Err(TrySendError::Disconnected(question)),
+        };
         match asked {
             Ok(()) => told.await.unwrap_or_else(|_| {
                 let detail = "the question made its reader panic".to_owned();
@@ -64,7 +87,9 @@ impl Readers {
     }
 }
 
-fn answer(waiting: &Mutex<Receiver<Question>>, database: Database) {
+fn answer(waiting: &Mutex<Receiver<Question>>, database: Database, end: Sender<()>) {
+    // Dropped after the connection is closed, since it is declared before.
+    let _end = end;
     let mut open = None;
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -149,6 +174,17 @@ mod tests {
             assert!(matches!(answer, Err(StoreError::Broken { .. })), "{answer:?}");
         }
         assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_stop_closes_the_connections_and_takes_no_more_questions() {
+        let (folder, database) = database();
+        let readers = Readers::start(&database).unwrap();
+        assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+        assert!(readers.stop() && readers.stop());
+        let files: Vec<_> = folder.path().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(files, ["sender.db"]);
+        assert_eq!(readers.ask(|_| ()).await, Err(StoreError::Stopped));
     }
 
     #[tokio::test]

@@ -130,3 +130,37 @@ fn a_file_that_another_version_made_is_refused_and_left_alone() {
     );
     assert_eq!(fs::read(database.path()).unwrap(), before);
 }
+
+/// The names of the files in the database's folder.
+fn files(database: &Database) -> Vec<String> {
+    let names = fs::read_dir(database.folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    names.map(|name| name.into_string().unwrap()).collect()
+}
+
+/// How many events a copy of the database's file alone has, for a sender that starts on it.
+fn events_of_a_copy(database: &Database) -> u64 {
+    let copy = Database::new();
+    fs::copy(database.path(), copy.path()).unwrap();
+    let serving = copy.serve();
+    let events = serving.get("/v1/status").json()["deliveries"]["accepted"].as_u64().unwrap();
+    serving.stop_in_order();
+    events
+}
+
+#[test]
+fn each_orderly_stop_leaves_one_whole_file() {
+    let database = Database::new();
+    database.subscribe("sink", "http://127.0.0.1:9/", &[]);
+    assert_eq!(files(&database), ["sender.db"], "after a command that wrote");
+    for stops in 1..=16 {
+        let serving = database.serve();
+        serving.emit("an event");
+        assert_eq!(serving.get("/v1/status").json()["deliveries"]["accepted"], stops);
+        serving.stop_in_order();
+        assert_eq!(files(&database), ["sender.db"], "after {stops} stops");
+    }
+    assert_eq!(events_of_a_copy(&database), 16);
+    let drained = database.command(&["drain", "--for", "100ms", "--allow-private-targets"]).output().unwrap();
+    assert!(drained.status.success(), "{drained:?}");
+    assert_eq!(files(&database), ["sender.db"], "after a drain");
+}

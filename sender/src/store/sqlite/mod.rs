@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
@@ -72,6 +73,9 @@ pub use reader::SqliteReader;
 pub(super) use transfer::{FileFault, Source, Target, Zeros};
 pub(super) use vacuum::vacuum;
 
+/// How long a store that is closed waits for readings of others before it leaves its log to them.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The writing side of a store in an SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -121,6 +125,19 @@ impl SqliteStore {
             follows_the_machine: false,
             expiry_grace: Nanos::ZERO,
         })
+    }
+
+    /// Writes what was gathered of latencies.
+    fn write_latencies(&mut self) -> Result<(), StoreError> {
+        self.watched.check("close the store")?;
+        if self.latencies.is_empty() {
+            return Ok(());
+        }
+        let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate);
+        let tx = tx.doing("write the latencies")?;
+        let written = latencies::flush_all(&mut self.latencies, &tx).and_then(|()| tx.commit());
+        self.latencies = Gathered::default();
+        written.doing("write the latencies")
     }
 
     fn out(&self) -> MutexGuard<'_, Out> {
@@ -229,15 +246,10 @@ impl Store for SqliteStore {
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
-        if self.latencies.is_empty() {
-            return Ok(());
-        }
-        self.watched.check("write the latencies")?;
-        let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate);
-        let tx = tx.doing("write the latencies")?;
-        let written = latencies::flush_all(&mut self.latencies, &tx).and_then(|()| tx.commit());
-        self.latencies = Gathered::default();
-        written.doing("write the latencies")
+        self.write_latencies()?;
+        // Where others still read or write, the last of them that closes the file does it.
+        self.sql.busy_timeout(CLOSE_PATIENCE).doing("close the store")?;
+        self.cut_log().map(drop)
     }
 
     fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {

@@ -209,7 +209,7 @@ impl Writer {
             self.carry_out(batch);
         }
         if let Err(error) = self.store.close() {
-            tracing::warn!(%error, "the latest figures were not written down");
+            tracing::warn!(%error, "the store was not closed in order");
         }
     }
 
