@@ -305,8 +305,8 @@ async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app
 
 fn store(text: &mut Exposition, health: &Health) {
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    let failing = u64::from(health.failing.is_some());
-    one("hookproof_store_failing", Type::Gauge, "Whether the store cannot write.", failing);
+    let failing = u64::from(health.failing.is_some() || health.reserve_left.is_some());
+    one("hookproof_store_failing", Type::Gauge, "Whether the store cannot write events.", failing);
     one("hookproof_store_log_bytes", Type::Gauge, "How long the database's log is.", health.log_bytes);
     let waiting = u64::try_from(health.requests).unwrap_or(u64::MAX);
     one("hookproof_store_requests_waiting", Type::Gauge, "Requests that wait for the store.", waiting);

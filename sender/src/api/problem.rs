@@ -162,6 +162,7 @@ impl From<Failed> for Problem {
         match failed {
             Failed::Store(error) => error.into(),
             Failed::TurnedAway(Why::Full) => Self::busy(failed.to_string()),
+            Failed::TurnedAway(Why::DiskFull) => Self::unavailable("store", failed.to_string()),
             Failed::TurnedAway(Why::Stopped) | Failed::Stopped => {
                 Self::unavailable("stopping", failed.to_string())
             }
@@ -206,7 +207,7 @@ impl From<Refusal> for Problem {
             | Refusal::OutboxTaken(_)
             | Refusal::OutboxNamed(_)
             | Refusal::StaleTerm { .. } => Self::busy(message),
-            Refusal::LogFull { .. } => Self::unavailable("store", message),
+            Refusal::LogFull { .. } | Refusal::DiskFull => Self::unavailable("store", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
         }
     }

@@ -79,6 +79,7 @@ fn store(health: &Health) -> Value {
     let failing = health.failing.as_ref();
     json!({
         "failing": failing.map(|(since, error)| json!({ "since": moment::shown(*since), "error": error.to_string() })),
+        "reserve_left_bytes": health.reserve_left,
         "log_bytes": health.log_bytes,
         "requests_waiting": health.requests,
         "bytes_waiting": health.bytes,

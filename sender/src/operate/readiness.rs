@@ -62,6 +62,13 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     if let Some((_, error)) = &health.failing {
         reasons.push(Unready::new("store", format!("the store does not write: {error}")));
     }
+    if let (None, Some(left)) = (&health.failing, health.reserve_left) {
+        let detail = format!(
+            "the disk is full: events are refused, and deliveries go on with {} MiB that are left of the reserve; free some space",
+            left >> 20
+        );
+        reasons.push(Unready::new("disk", detail));
+    }
     if let Some((at, error)) = &health.given_up
         && now.since(*at) < GIVEN_UP_FOR
     {
@@ -122,6 +129,9 @@ mod tests {
         let long_ago = StoreTime(NOW.0 - GIVEN_UP_FOR.0);
         assert!(codes(&Health::default()).is_empty());
         assert_eq!(codes(&Health { failing: Some((NOW, error())), ..Health::default() }), ["store"]);
+        assert_eq!(codes(&Health { reserve_left: Some(0), ..Health::default() }), ["disk"]);
+        let used_up = Health { failing: Some((NOW, error())), reserve_left: Some(0), ..Health::default() };
+        assert_eq!(codes(&used_up), ["store"]);
         assert_eq!(codes(&Health { given_up: Some((NOW, error())), ..Health::default() }), ["given_up"]);
         assert!(codes(&Health { given_up: Some((long_ago, error())), ..Health::default() }).is_empty());
         let log_bytes = LogSize::PINNED_BYTES;

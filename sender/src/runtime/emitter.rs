@@ -287,7 +287,7 @@ impl Emitter {
                 let refused = full.into_iter().map(Refused::Full).chain(known.left_out()).collect();
                 Err(Unrecorded::For(EmitError::refused(refused, known.atomic)))
             }
-            Reply::Refused(refusal @ Refusal::LogFull { .. }) => {
+            Reply::Refused(refusal @ (Refusal::LogFull { .. } | Refusal::DiskFull)) => {
                 Err(Unrecorded::For(EmitError::Store(refusal.to_string())))
             }
             // Another process made an event of the outbox row.

@@ -29,6 +29,7 @@ impl From<Failed> for Failure {
             Failed::TurnedAway(Why::Stopped) | Failed::Stopped | Failed::Store(StoreError::Stopped) => {
                 Self::Stopped
             }
+            Failed::TurnedAway(Why::DiskFull) => Self::Lasting(failed.to_string().into()),
             Failed::Store(error) => Self::Lasting(error.to_string().into()),
         }
     }

@@ -27,8 +27,10 @@ pub enum StoreError {
         /// What was found.
         detail: String,
     },
-    /// No room left.
-    #[error("could not {doing}: no room left for the store ({detail}); free some space")]
+    /// No room left, or none that this user may have, or the disk takes nothing.
+    #[error(
+        "could not {doing}: the disk takes no more ({detail}); free some space, or check the disk and its quotas"
+    )]
     Full {
         /// What was being done.
         doing: &'static str,

@@ -1,4 +1,5 @@
-//! How long the log is, of a store that writes to one first and moves its content later.
+//! How a store's files are: how long the log is, where a store writes to one first and moves its content later, and whether the
+//! disk is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,6 +37,31 @@ impl LogSize {
 
     pub(super) fn set_held(&self, is_held: bool) {
         self.0.is_held.store(is_held, Ordering::Relaxed);
+    }
+}
+
+/// Whether the disk of a store is full, as the last commit found it. Copies are of the same; never, where the store is not on a disk
+/// of ours.
+#[derive(Clone, Debug)]
+pub struct DiskRoom(Arc<AtomicU64>);
+
+impl Default for DiskRoom {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(Self::ENOUGH)))
+    }
+}
+
+impl DiskRoom {
+    const ENOUGH: u64 = u64::MAX;
+
+    /// Nothing while there is room. On a full disk, the bytes that are left of the room set aside for deliveries: no event is taken.
+    #[must_use]
+    pub fn reserve_left(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|left| *left != Self::ENOUGH)
+    }
+
+    pub(super) fn set_reserve_left(&self, bytes: Option<u64>) {
+        self.0.store(bytes.unwrap_or(Self::ENOUGH), Ordering::Relaxed);
     }
 }
 

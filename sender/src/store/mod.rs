@@ -63,7 +63,7 @@ pub use database::Database;
 pub use durability::Durability;
 pub use error::StoreError;
 pub(crate) use finding::{Finding, State};
-pub use log_size::LogSize;
+pub use log_size::{DiskRoom, LogSize};
 pub use parts::Parts;
 pub use read::Reader;
 pub use reply::{Refusal, Reply};
@@ -116,6 +116,14 @@ pub trait Store: Send {
     fn log_size(&self) -> LogSize {
         LogSize::default()
     }
+
+    /// Whether its disk is full; never, where that is not ours to know.
+    fn disk_room(&self) -> DiskRoom {
+        DiskRoom::default()
+    }
+
+    /// Sets room on the disk aside, so that deliveries go on when it is full. For processes that deliver.
+    fn keep_reserve(&mut self) {}
 
     /// A way to claim beside the commits, if the store has one.
     ///

@@ -76,6 +76,9 @@ pub enum Refusal {
         /// How long it is.
         bytes: u64,
     },
+    /// The disk is full, and what room is left is for deliveries.
+    #[error("the disk is full, and takes deliveries alone; free some space")]
+    DiskFull,
     /// The outbox row is gone: another process made an event of it.
     #[error("outbox row {} is gone: another process took it", .0.0)]
     OutboxTaken(OutboxId),

@@ -77,6 +77,9 @@ impl Work<'_> {
     }
 
     fn emit_refusal(&mut self, emit: &Emit) -> Result<Option<Refusal>> {
+        if self.rules.disk_full {
+            return Ok(Some(Refusal::DiskFull));
+        }
         if let Some(bytes) = self.rules.log_full {
             return Ok(Some(Refusal::LogFull { bytes }));
         }

@@ -1,5 +1,6 @@
 //! SQLite's errors, in the store's words.
 
+use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
 use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
@@ -8,8 +9,9 @@ use crate::store::StoreError;
 pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
     let detail = error.to_string();
     match error.sqlite_error_code() {
+        // SQLite's word for a full disk leaves out quotas, limits of a file's size, and what the log's index takes.
+        _ if is_refused_write(error) => StoreError::Full { doing, detail },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { doing, detail },
-        Some(ErrorCode::DiskFull) => StoreError::Full { doing, detail },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { doing, detail },
         Some(
             ErrorCode::SystemIoFailure
@@ -21,6 +23,13 @@ pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
         Some(ErrorCode::OperationInterrupted) => StoreError::TooMuch { doing },
         _ => StoreError::Broken { doing, detail },
     }
+}
+
+/// Whether the disk did not take what was written.
+pub(super) fn is_refused_write(error: &Error) -> bool {
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || matches!(extended, Some(SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE))
 }
 
 /// Attaches what was being done to a result of SQLite's.

@@ -8,6 +8,7 @@
 //! is said, shown in [`LogSize`], and looked at each second, until the log can be cut. Who reads is blamed only if its content
 //! could not be moved for that: a disk that can't keep up makes a long log too.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use std::time::Duration;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Result};
 
+use super::failure::Doing;
+use super::reserve::Reserve;
 use crate::store::log_size::{LogSize, why_long};
 
 /// Pages of log after which its content begins to move.
@@ -54,14 +57,18 @@ pub(super) struct LogMover {
 
 impl LogMover {
     /// Watches the commits of `writer`; `beside` is another connection to its file.
-    pub(super) fn start(writer: &mut Connection, beside: Connection) -> std::io::Result<Self> {
+    pub(super) fn start(
+        writer: &mut Connection,
+        beside: Connection,
+        reserve: Arc<Reserve>,
+    ) -> std::io::Result<Self> {
         // One at a time: whoever asks while it is at work has the next commit to ask again.
         let (asked, asks) = sync_channel(1);
         let size = LogSize::default();
         let found = size.clone();
         let thread = std::thread::Builder::new()
             .name("store-log".to_owned())
-            .spawn(move || run(&beside, &asks, &found))?;
+            .spawn(move || run(&beside, &asks, &found, &reserve))?;
         let ask = asked.clone();
         let watching = watch(writer, PAGES_BEFORE, PAGES_MAX, size.clone(), move || match ask.try_send(()) {
             Ok(()) | Err(TrySendError::Full(())) => true,
@@ -105,7 +112,7 @@ fn watch(
     }))
 }
 
-fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
+fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reserve) {
     // Whether it was told that the log is long, and that somebody holds it up.
     let (mut failing, mut told) = (false, None);
     loop {
@@ -114,7 +121,8 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        match move_or_cut(beside, size) {
+        // The file grows by what the log has of new pages.
+        match reserve.lend(|| move_or_cut(beside, size).doing("move the log")) {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
@@ -157,7 +165,6 @@ fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -213,7 +220,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let mut sql = writer(&path);
-        let mut mover = LogMover::start(&mut sql, Connection::open(&path).unwrap()).unwrap();
+        let mut mover = {
+            let reserve = Arc::new(Reserve::beside(&path));
+            LogMover::start(&mut sql, Connection::open(&path).unwrap(), reserve).unwrap()
+        };
         (0..1_000).for_each(|_| commit(&sql));
         mover.stop(&mut sql);
         let pages = std::fs::metadata(&path).unwrap().len() / PAGE;

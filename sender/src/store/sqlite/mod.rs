@@ -2,7 +2,7 @@
 //!
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
-//! `log` (kept short beside the commits), then one file for each group of commands: `emit`
+//! `log` (kept short beside the commits), `reserve` (room for deliveries on a full disk), then one file for each group of commands: `emit`
 //! with `room`, `claim` with `content`, `beside`, `fronts`, `fresh` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
 //! `reader` and its parts read; `doctor` and `vacuum` are for operators.
 
@@ -21,7 +21,7 @@ use super::lane::{Limits, OwnerId};
 use super::newer::Newer;
 use super::reply::Reply;
 use super::room::Room;
-use super::{Claimer, LogSize, QuickClaims, Store, StoreError, Written};
+use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
 use crate::engine::{Nanos, StoreTime};
 
 mod beside;
@@ -48,6 +48,7 @@ mod open;
 mod options;
 mod purge;
 mod reader;
+mod reserve;
 mod room;
 mod settle;
 mod subscribe;
@@ -70,6 +71,7 @@ use ledger::{KnownLanes, Ledger};
 use log::LogMover;
 pub use options::Options;
 pub use reader::SqliteReader;
+use reserve::Reserve;
 pub(super) use transfer::{FileFault, Source, Target, Zeros};
 pub(super) use vacuum::vacuum;
 
@@ -81,6 +83,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 pub struct SqliteStore {
     sql: Connection,
     log: LogMover,
+    reserve: Arc<Reserve>,
     watched: open::Watched,
     limits: Limits,
     log_bytes_max: u64,
@@ -106,12 +109,14 @@ impl SqliteStore {
     ///
     /// If the file is not ours, is of another version, or cannot be read and written.
     pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
-        let mut sql = open::writer(path, options)?;
-        let log = LogMover::start(&mut sql, open::mover(path)?)
+        let reserve = Arc::new(Reserve::beside(path));
+        let mut sql = reserve.lend(|| open::writer(path, options))?;
+        let log = LogMover::start(&mut sql, open::mover(path)?, Arc::clone(&reserve))
             .map_err(|error| StoreError::Io { doing: "start to move the log", detail: error.to_string() })?;
         Ok(Self {
             sql,
             log,
+            reserve,
             watched: open::Watched::new(path)?,
             limits: options.limits,
             log_bytes_max: options.log_bytes_max,
@@ -170,6 +175,7 @@ impl SqliteStore {
             limits: self.limits,
             follows_the_machine: self.follows_the_machine,
             expiry_grace: self.expiry_grace,
+            disk_full: self.reserve.room().reserve_left().is_some(),
             log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.log_bytes_max),
         };
         // Not there any more if the commit fails: the next one reads all of it.
@@ -211,17 +217,9 @@ impl SqliteStore {
         self.known_lanes = ledger.known();
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
-}
 
-impl Drop for SqliteStore {
-    fn drop(&mut self) {
-        self.log.stop(&mut self.sql);
-    }
-}
-
-impl Store for SqliteStore {
-    fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
-        self.watched.check("begin a commit")?;
+    /// One try.
+    fn commit_once(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
         let reads_only = commands.iter().all(Command::only_reads);
         let mut result = self.transact(now, commands, reads_only);
         if reads_only && matches!(result, Err(StoreError::Busy { .. })) {
@@ -244,16 +242,37 @@ impl Store for SqliteStore {
             }
         }
     }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.log.stop(&mut self.sql);
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
+        self.watched.check("begin a commit")?;
+        let reserve = Arc::clone(&self.reserve);
+        if reserve.room().reserve_left().is_some() || commands.iter().any(Command::adds_work) {
+            reserve.look(now);
+        }
+        let replies = reserve.lend(|| self.commit_once(now, commands))?;
+        reserve.carried();
+        Ok(replies)
+    }
 
     fn close(&mut self) -> Result<(), StoreError> {
-        self.write_latencies()?;
+        let reserve = Arc::clone(&self.reserve);
+        reserve.lend(|| self.write_latencies())?;
         // Where others still read or write, the last of them that closes the file does it.
         self.sql.busy_timeout(CLOSE_PATIENCE).doing("close the store")?;
-        self.cut_log().map(drop)
+        reserve.lend(|| self.cut_log()).map(drop)
     }
 
     fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
-        Self::begin_clock(self, beginning)
+        let reserve = Arc::clone(&self.reserve);
+        reserve.lend(|| Self::begin_clock(self, beginning))
     }
 
     fn written(&self) -> Written {
@@ -262,6 +281,14 @@ impl Store for SqliteStore {
 
     fn log_size(&self) -> LogSize {
         self.log.size.clone()
+    }
+
+    fn disk_room(&self) -> DiskRoom {
+        self.reserve.room().clone()
+    }
+
+    fn keep_reserve(&mut self) {
+        self.reserve.keep();
     }
 
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
@@ -309,6 +336,8 @@ struct Rules {
     follows_the_machine: bool,
     /// As in [`SqliteStore`].
     expiry_grace: Nanos,
+    /// What room the disk has is for deliveries, not for events.
+    disk_full: bool,
     /// How long the log is, if it is too long to take events.
     log_full: Option<u64>,
 }

@@ -12,6 +12,8 @@
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
 //!   away. When a request fails for good, it alone is answered with the error.
 //! - A store that has gone back to before what was committed ends the thread: nobody who remembers that can go on.
+//! - Events for which the disk has no room are refused at once, and so are those that come before it has room again: their emitters
+//!   keep them. Whatever else went into the same commit is tried again without them.
 //! - Claims, sweeps and purges that the disk fails are answered so at once, since a single page may be at fault that
 //!   nobody else needs. Whoever asks for one of these asks again.
 //! - Who asks for more work is turned away before who settles it: emitters may use but a part of the queue.
@@ -52,6 +54,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it asks for more to be owed.
+    fn adds_work(&self) -> bool {
+        self.commands.iter().any(Command::adds_work)
+    }
+
     /// The same, which is told what claims that go ahead are to be told.
     fn told(self, ahead: Ahead) -> Self {
         if ahead == Ahead::FREELY {
@@ -111,7 +118,8 @@ impl StoreThread {
     ///
     /// If the system has no thread to give.
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::new(capacity, store.locks_leases(), store.log_size()));
+        let queue =
+            Arc::new(Queue::new(capacity, store.locks_leases(), (store.log_size(), store.disk_room())));
         let mut threads = Vec::with_capacity(2);
         match store.claimer() {
             Ok(Some(claimer)) => {
@@ -215,35 +223,55 @@ impl Writer {
 
     /// One commit; or one for each request, if one of them spoils it for the others.
     fn carry_out(&mut self, requests: Vec<Request>) {
+        let adds_work = requests.iter().any(Request::adds_work);
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
         let (commands, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.commands, request.answer)).unzip();
         let asked_again = commands.iter().any(|commands| is_asked_again(commands));
         let commands: Vec<Command> = commands.into_iter().flatten().collect();
-        let result = self.commit(&commands, asked_again);
-        let spoiled = result.as_ref().is_err_and(|error| is_final(error, asked_again)) && answers.len() > 1;
-        if !spoiled {
-            // Before they are answered: what they ask for next may already depend on it.
-            self.queue.answered(&commands);
-            let mut replies = result.map(Vec::into_iter);
-            for (answer, count) in answers.into_iter().zip(counts) {
-                let these = replies.as_mut().map(|replies| replies.by_ref().take(count).collect());
-                answer(these.map_err(|error| error.clone()));
-            }
-            return;
+        let result = self.commit(&commands, asked_again, adds_work);
+        let spoiled = result.as_ref().is_err_and(|error| is_final(error, asked_again, adds_work));
+        if let Some(error) = result.as_ref().err().filter(|_| spoiled && answers.len() > 1) {
+            let mut commands = commands.into_iter();
+            let requests = answers.into_iter().zip(counts);
+            let requests = requests
+                .map(|(answer, count)| Request { commands: commands.by_ref().take(count).collect(), answer });
+            return self.carry_out_apart(requests.collect(), error);
         }
-        let mut commands = commands.into_iter();
+        // Before they are answered: what they ask for next may already depend on it.
+        self.queue.answered(&commands);
+        let mut replies = result.map(Vec::into_iter);
         for (answer, count) in answers.into_iter().zip(counts) {
-            let commands: Vec<Command> = commands.by_ref().take(count).collect();
-            let result = self.commit(&commands, is_asked_again(&commands));
-            self.queue.answered(&commands);
-            answer(result);
+            let these = replies.as_mut().map(|replies| replies.by_ref().take(count).collect());
+            answer(these.map_err(|error| error.clone()));
+        }
+    }
+
+    /// A commit for each request; or, if there is no room for events, one for all the others.
+    fn carry_out_apart(&mut self, requests: Vec<Request>, error: &StoreError) {
+        let no_room = matches!(error, StoreError::Full { .. });
+        let (refused, others): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| no_room && request.adds_work());
+        if refused.is_empty() {
+            return others.into_iter().for_each(|request| self.carry_out(vec![request]));
+        }
+        for request in refused {
+            self.queue.answered(&request.commands);
+            (request.answer)(Err(error.clone()));
+        }
+        if !others.is_empty() {
+            self.carry_out(others);
         }
     }
 
     /// Commits, however often it takes; gives up only when the failure cannot pass, or the thread is to stop, or the disk
     /// fails and some of it is asked again. A store that has gone back is asked nothing more: it would extend all leases each time.
-    fn commit(&mut self, commands: &[Command], asked_again: bool) -> Result<Vec<Reply>, StoreError> {
+    fn commit(
+        &mut self,
+        commands: &[Command],
+        asked_again: bool,
+        adds_work: bool,
+    ) -> Result<Vec<Reply>, StoreError> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
         }
@@ -255,13 +283,15 @@ impl Writer {
             tries += 1;
             match result {
                 Ok(replies) => {
-                    if tries > 1 {
+                    if self.queue.worked(self.store.written()) {
                         tracing::info!(tries, "the store works again");
                     }
-                    self.queue.worked(self.store.written());
                     return Ok(replies);
                 }
-                Err(error) if is_final(&error, asked_again) => {
+                Err(error)
+                    if is_final(&error, asked_again, adds_work)
+                        && !matches!(error, StoreError::Full { .. }) =>
+                {
                     if let Some(unsaid) = self.given_up.hear(now, &error) {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
@@ -272,12 +302,11 @@ impl Writer {
                     return Err(error);
                 }
                 Err(error) => {
-                    if tries == 1 {
+                    // Asked before the pause: whatever was submitted before the stop gets one more try.
+                    let last = self.queue.is_stopped() || is_final(&error, asked_again, adds_work);
+                    if self.queue.failed(now, error.clone()) {
                         tracing::error!(%error, "the store fails; nothing is acknowledged until it works again");
                     }
-                    // Asked before the pause: whatever was submitted before the stop gets one more try.
-                    let last = self.queue.is_stopped();
-                    self.queue.failed(now, error.clone());
                     if last {
                         return Err(error);
                     }
@@ -295,9 +324,13 @@ fn is_asked_again(commands: &[Command]) -> bool {
     commands.iter().all(|command| matches!(command, Claim(_) | Sweep(_) | Purge(_)))
 }
 
-/// Whether commands are not tried again, given that some of them are asked again.
-const fn is_final(error: &StoreError, asked_again: bool) -> bool {
-    !error.may_pass() || (asked_again && matches!(error, StoreError::Io { .. }))
+/// Whether commands are not tried again, given that some of them are asked again, or that some are events.
+const fn is_final(error: &StoreError, asked_again: bool, adds_work: bool) -> bool {
+    match error {
+        StoreError::Full { .. } => asked_again || adds_work,
+        StoreError::Io { .. } => asked_again,
+        error => !error.may_pass(),
+    }
 }
 
 /// Whoever claims beside the writer.

@@ -8,7 +8,7 @@ use super::Request;
 use super::order::{Ahead, PendingByLane, due};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::command::Fate;
-use crate::store::{Command, LogSize, StoreError, Written};
+use crate::store::{Command, DiskRoom, LogSize, StoreError, Written};
 
 /// How long what nobody waits for waits for company, so that one commit does for many. It is also for how much longer a
 /// delivery that was made may be made again, if the process is killed.
@@ -59,6 +59,9 @@ pub enum Why {
     /// As much waits as may; try again a little later.
     #[error("as much waits for it as may; try again a little later")]
     Full,
+    /// The disk is full: events are not taken.
+    #[error("the disk is full, and takes deliveries alone; free some space")]
+    DiskFull,
     /// The thread has stopped.
     #[error("it has been stopped")]
     Stopped,
@@ -75,6 +78,8 @@ pub struct Health {
     pub log_bytes: u64,
     /// Some program that reads keeps it from being cut.
     pub log_is_held: bool,
+    /// On a full disk: the bytes that are left of the room set aside for deliveries. No event is taken.
+    pub reserve_left: Option<u64>,
     /// Requests that wait.
     pub requests: usize,
     /// What they take, in bytes.
@@ -90,6 +95,7 @@ pub(super) struct Queue {
     /// Which commands lock the leases of others: each request of such is a commit of its own.
     locks_leases: fn(&Command) -> bool,
     log: LogSize,
+    room: DiskRoom,
     waiting: Mutex<Waiting>,
     /// Something for the writer, or a stop.
     changed: Condvar,
@@ -144,9 +150,13 @@ impl Waiting {
 }
 
 impl Queue {
-    pub(super) fn new(capacity: Capacity, locks_leases: fn(&Command) -> bool, log: LogSize) -> Self {
+    pub(super) fn new(
+        capacity: Capacity,
+        locks_leases: fn(&Command) -> bool,
+        (log, room): (LogSize, DiskRoom),
+    ) -> Self {
         let (waiting, changed, claimed) = Default::default();
-        Self { capacity, locks_leases, log, waiting, changed, claimed }
+        Self { capacity, locks_leases, log, room, waiting, changed, claimed }
     }
 
     /// A panic elsewhere leaves nothing half done in here.
@@ -156,7 +166,7 @@ impl Queue {
 
     pub(super) fn push(&self, request: Request, now: StoreTime) -> Result<(), TurnedAway> {
         let bytes = bytes(&request);
-        let adds_work = request.commands.iter().any(Command::adds_work);
+        let adds_work = request.adds_work();
         let (requests_max, bytes_max) = if adds_work {
             self.capacity.for_emitters()
         } else {
@@ -165,6 +175,9 @@ impl Queue {
         let mut waiting = self.lock();
         if waiting.stopped {
             return Err(TurnedAway { why: Why::Stopped, request });
+        }
+        if adds_work && self.room.reserve_left().is_some() {
+            return Err(TurnedAway { why: Why::DiskFull, request });
         }
         // One that is larger than all may pass alone, or it never would.
         let full = waiting.len() >= requests_max
@@ -311,16 +324,19 @@ impl Queue {
         left.into_iter().map(|entry| entry.request)
     }
 
-    pub(super) fn worked(&self, written: Written) {
+    /// A commit was made. Whether the one before was not.
+    pub(super) fn worked(&self, written: Written) -> bool {
         let mut waiting = self.lock();
-        waiting.failing = None;
         waiting.written = written;
+        waiting.failing.take().is_some()
     }
 
-    pub(super) fn failed(&self, now: StoreTime, error: StoreError) {
+    /// A commit was not made. Whether the one before was.
+    pub(super) fn failed(&self, now: StoreTime, error: StoreError) -> bool {
         let mut waiting = self.lock();
-        let since = waiting.failing.as_ref().map_or(now, |(since, _)| *since);
-        waiting.failing = Some((since, error));
+        let since = waiting.failing.as_ref().map(|(since, _)| *since);
+        waiting.failing = Some((since.unwrap_or(now), error));
+        since.is_none()
     }
 
     /// A request failed for good.
@@ -335,6 +351,7 @@ impl Queue {
             given_up: waiting.given_up.clone(),
             log_bytes: self.log.bytes(),
             log_is_held: self.log.is_held(),
+            reserve_left: self.room.reserve_left(),
             requests: waiting.len(),
             bytes: waiting.bytes,
             written: waiting.written,
@@ -369,7 +386,7 @@ mod tests {
     const NOW: StoreTime = StoreTime::from_secs(1);
 
     fn queue() -> Queue {
-        Queue::new(Capacity::default(), |_| false, LogSize::default())
+        Queue::new(Capacity::default(), |_| false, Default::default())
     }
 
     fn push(queue: &Queue, command: Command) {
@@ -420,7 +437,7 @@ mod tests {
     fn a_lease_is_renewed_first_and_what_locks_leases_is_a_commit_of_its_own() {
         let renew = Renew { owner: OwnerId(1), lease: Nanos::from_secs(5), announce: None };
         let commits = |locks_leases| {
-            let queue = Queue::new(Capacity::default(), locks_leases, LogSize::default());
+            let queue = Queue::new(Capacity::default(), locks_leases, Default::default());
             push(&queue, settled(Fate::Delivered));
             push(&queue, settled(Fate::Released));
             push(&queue, Command::Sweep(Sweep { max: 1 }));

@@ -1,0 +1,183 @@
+//! Room on the disk that is set aside for deliveries: a file beside the database whose content is of no account.
+//!
+//! A commit for which the disk has no room gives a part of it back to the disk and is tried again. As long as the file is not
+//! whole, no event is taken, so that the rest of it serves to settle what is owed. It is made whole again once the disk has
+//! room for that and [`MARGIN`] more.
+//!
+//! It serves all processes on the database. Each sees by its length whether events are taken; a lock on it keeps two of them from
+//! changing it at once.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+use crate::engine::{Nanos, StoreTime};
+use crate::store::StoreError;
+use crate::store::log_size::DiskRoom;
+
+/// How long the file is.
+const BYTES: u64 = 32 << 20;
+/// How much of it one failed commit gives back: others who fill the disk get no more at a time.
+const STEP: u64 = 4 << 20;
+/// So much more must be free before it is made whole, or the next event would be refused again.
+const MARGIN: u64 = 16 << 20;
+/// How often to look whether there is room again.
+const LOOK_EVERY: Nanos = Nanos::SECOND;
+
+/// The file, as one store object sees it.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+    room: DiskRoom,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// It is made where there is none. Processes that do not deliver only respect one that is there.
+    is_kept: bool,
+    looked: Option<StoreTime>,
+    is_told: bool,
+}
+
+impl Reserve {
+    /// The one of a database; nothing is made yet.
+    pub(super) fn beside(database: &Path) -> Self {
+        // All links to the database lead to the same reserve. A database that does not exist yet has no links.
+        let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+        let mut path = database.into_os_string();
+        path.push("-reserve");
+        let (room, seen) = Default::default();
+        Self { path: path.into(), room, seen }
+    }
+
+    /// What it tells others.
+    pub(super) fn room(&self) -> &DiskRoom {
+        &self.room
+    }
+
+    /// From now on, it is made where there is none.
+    pub(super) fn keep(&self) {
+        let mut seen = self.seen();
+        seen.is_kept = true;
+        self.look_as(&mut seen, None);
+        if let Some(left) = self.room.reserve_left() {
+            Self::tell(&mut seen, left);
+        }
+    }
+
+    /// Finds out whether it is whole, and makes it so if the disk has room again.
+    pub(super) fn look(&self, now: StoreTime) {
+        self.look_as(&mut self.seen(), Some(now));
+    }
+
+    /// A commit was made. If it took the reserve for that, this is said once; the store's thread says where none can be made.
+    pub(super) fn carried(&self) {
+        if let Some(left @ 1..) = self.room.reserve_left() {
+            Self::tell(&mut self.seen(), left);
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_as(&self, seen: &mut Seen, now: Option<StoreTime>) {
+        let found = std::fs::metadata(&self.path).ok().map(|file| file.len());
+        let mut left = found.unwrap_or(if seen.is_kept { 0 } else { BYTES });
+        let is_time = seen
+            .looked
+            .is_none_or(|looked| now.is_none_or(|now| now < looked || now.since(looked) >= LOOK_EVERY));
+        if left < BYTES && is_time {
+            seen.looked = now;
+            match self.fill() {
+                Ok(()) => left = BYTES,
+                Err(error) => tracing::debug!(%error, "the disk has no room for the reserve yet"),
+            }
+        }
+        let is_whole = left >= BYTES;
+        self.room.set_reserve_left((!is_whole).then_some(left));
+        if is_whole && std::mem::take(&mut seen.is_told) {
+            tracing::info!("the disk has room again: events are taken");
+        }
+    }
+
+    fn tell(seen: &mut Seen, left: u64) {
+        if !std::mem::replace(&mut seen.is_told, true) {
+            let left_mib = left >> 20;
+            tracing::error!(
+                left_mib,
+                "the disk is full: events are refused, and deliveries go on with the reserve; free some space"
+            );
+        }
+    }
+
+    /// Has something done; where the disk has no room for it, with what the reserve gives back.
+    pub(super) fn lend<T>(&self, mut act: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        loop {
+            match act() {
+                Err(StoreError::Full { .. }) if self.release() => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Gives a part back to the disk; false if nothing is left.
+    pub(super) fn release(&self) -> bool {
+        let released = open(&self.path, false).and_then(|file| {
+            file.lock()?;
+            let length = file.metadata()?.len();
+            let left = length.saturating_sub(STEP);
+            file.set_len(left)?;
+            Ok((length > 0).then_some(left))
+        });
+        match released {
+            Ok(Some(left)) => {
+                self.room.set_reserve_left(Some(left));
+                return true;
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(%error, "the reserve {} cannot be given back", self.path.display());
+            }
+        }
+        false
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let mut file = open(&self.path, true)?;
+        file.lock()?;
+        let length = file.metadata()?.len();
+        let missing = BYTES.saturating_sub(length);
+        let disk = statvfs(self.path.parent().unwrap_or(Path::new("/")))?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < missing + MARGIN {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let filled = match fallocate(&file, FallocateFlags::empty(), 0, BYTES) {
+            // Some file systems can only be written to.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill_with_zeros(&mut file, missing),
+            filled => filled.map_err(io::Error::from),
+        };
+        if filled.is_err() {
+            file.set_len(length)?;
+        }
+        filled
+    }
+}
+
+fn fill_with_zeros(file: &mut File, bytes: u64) -> io::Result<()> {
+    file.seek(SeekFrom::End(0))?;
+    io::copy(&mut io::repeat(0).take(bytes), file).map(drop)
+}
+
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(create).truncate(false);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
