@@ -36,6 +36,9 @@ pub mod event;
 pub mod excerpt;
 #[cfg(feature = "service")]
 pub mod fanout;
+#[cfg(all(test, feature = "service"))]
+#[path = "../tests/fuzzing/mod.rs"]
+mod fuzzing;
 #[cfg(feature = "service")]
 pub mod guard;
 #[cfg(feature = "service")]

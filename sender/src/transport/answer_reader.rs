@@ -272,9 +272,8 @@ fn answered(status: u16, headers: &[Header<'_>]) -> Answered {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use crate::fuzzing::{Random, Target};
 
     /// Reads an answer that comes in these pieces, and then ends.
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, Failure> {
@@ -379,49 +378,56 @@ mod tests {
         assert!(read.answered.cut && !read.persists);
     }
 
-    fn answers() -> impl Strategy<Value = Vec<u8>> {
-        let pieces = prop::sample::select(vec![
-            "HTTP/1.1 200 OK\r\n",
-            "HTTP/1.0 503 Oh\n",
-            "HTTP/1.1 100 Go on\r\n\r\n",
-            "content-length: 3\r\n",
-            "transfer-encoding: chunked\r\n",
-            "connection: close\r\n",
-            "retry-after: 7\r\n",
-            "\r\n",
-            "\n",
-            "3",
-            "a;b",
-            "0",
-            "abc",
-            "\r",
-            " ",
-            "\0",
-            "\u{ff}",
-        ]);
-        prop::collection::vec(pieces, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
+    /// It makes no difference in which pieces an answer comes.
+    fn outcome(answer: &[u8], random: &mut Random) -> String {
+        let whole = read([answer]);
+        for other in [read(random.pieces(answer)), read(answer.chunks(1))] {
+            // What follows an answer may come too late to be seen with it; then it is seen before the next request.
+            let same = match (&whole, &other) {
+                (Ok(whole), Ok(other)) => {
+                    whole.answered == other.answered && (!whole.persists || other.persists)
+                }
+                (whole, other) => whole == other,
+            };
+            assert!(same, "{whole:?} {other:?}");
+        }
+        whole.map_or_else(
+            |failure| failure.to_string(),
+            |read| format!("{} {} {}", read.answered.status / 100, read.persists, read.has_surplus),
+        )
     }
 
-    proptest! {
-        #[test]
-        fn it_makes_no_difference_in_which_pieces_an_answer_comes(
-            answer in answers(),
-            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-        ) {
-            let whole = read([&answer[..]]);
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(answer.len() + 1)).collect();
-            cuts.extend([0, answer.len()]);
-            cuts.sort_unstable();
-            let pieces = read(cuts.windows(2).map(|two| &answer[two[0]..two[1]]));
-            let singly = read(answer.chunks(1));
-            for other in [&pieces, &singly] {
-                // What follows an answer may come too late to be seen with it; then it is seen before the next request.
-                let same = match (&whole, other) {
-                    (Ok(whole), Ok(other)) => whole.answered == other.answered && (!whole.persists || other.persists),
-                    (whole, other) => whole == other,
-                };
-                prop_assert!(same, "{whole:?} {other:?}");
-            }
-        }
+    fn target() -> Target<'static> {
+        let head = "HTTP/1.1 200 OK\r\n";
+        let corpus = [
+            format!("{head}content-length: 3\r\nretry-after: 7\r\n\r\nabc"),
+            format!("{head}transfer-encoding: gzip, chunked\r\n\r\n2;x\r\nok\r\n0\r\na: b\r\n\r\n"),
+            format!("HTTP/1.1 100 Go on\r\n\r\n{head}connection: close\r\n\r\nto the end"),
+            "HTTP/1.0 503 Oh\nconnection: keep-alive\ncontent-length: 0\n\n".to_owned(),
+        ];
+        let words = &[
+            "HTTP/1.1 204 No\r\n",
+            "HTTP/1.0 304 Oh\n",
+            "HTTP/1.1 101 Other\r\n\r\n",
+            "content-length: 3\r\n",
+            "transfer-encoding: chunked\r\n",
+            "connection: x, close\r\n",
+            "\r\n",
+            "\n",
+            "a;b",
+            ",",
+        ];
+        Target { quick: 20_000, corpus: corpus.map(String::into_bytes).into(), words, check: &outcome }
+    }
+
+    #[test]
+    fn any_answer_is_read_alike_in_any_pieces() {
+        target().try_some();
+    }
+
+    #[test]
+    #[ignore = "takes HOOKPROOF_SECONDS"]
+    fn any_answer_is_read_alike_in_any_pieces_at_length() {
+        target().try_at_length();
     }
 }

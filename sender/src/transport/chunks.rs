@@ -89,3 +89,58 @@ impl At {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::{Random, Target};
+
+    /// How many bytes of a body are taken, how many of these are data, and whether it is over then.
+    type Taken = Result<(usize, usize, bool), &'static str>;
+
+    fn take(pieces: &[&[u8]]) -> Taken {
+        let (mut chunks, mut used, mut data) = (Chunks::new(), 0, 0);
+        for piece in pieces {
+            let (more, of_data) = chunks.take(piece)?;
+            assert!(of_data <= more && more <= piece.len());
+            assert!(more == piece.len() || chunks.are_over());
+            (used, data) = (used + more, data + of_data);
+        }
+        Ok((used, data, chunks.are_over()))
+    }
+
+    /// It makes no difference in which pieces a body comes; and any data is found again behind its framing.
+    fn outcome(input: &[u8], random: &mut Random) -> String {
+        let whole = take(&[input]);
+        assert_eq!(take(&random.pieces(input)), whole);
+        let mut body = Vec::new();
+        for piece in random.pieces(input) {
+            let length = format!("{:0zeros$x} \t;x=\"\r\n", piece.len(), zeros = random.below(4));
+            body.extend(length.replace('"', ["", "y"][random.below(2)]).bytes());
+            body.extend(piece);
+            body.extend(b"\r\n");
+        }
+        body.extend(b"0\r\na: b\r\n\r\n");
+        let length = body.len();
+        body.extend(b"HTTP/1.1 200 OK");
+        assert_eq!(take(&random.pieces(&body)), Ok((length, input.len(), true)));
+        whole.map_or_else(str::to_owned, |(.., is_over)| is_over.to_string())
+    }
+
+    fn target() -> Target<'static> {
+        let corpus = ["2 ;x\r\nok\r\n00\r\na: b\r\n\r\n", "Aa\r\nabc", "0\r\n\r\n"];
+        let words = &["\r\n", "0\r\n", "1\r\nx\r\n", ";", "ffffffffffffffff", "\t"];
+        Target { quick: 10_000, corpus: corpus.map(Vec::from).into(), words, check: &outcome }
+    }
+
+    #[test]
+    fn any_body_is_taken_alike_in_any_pieces() {
+        target().try_some();
+    }
+
+    #[test]
+    #[ignore = "takes HOOKPROOF_SECONDS"]
+    fn any_body_is_taken_alike_in_any_pieces_at_length() {
+        target().try_at_length();
+    }
+}

@@ -53,9 +53,8 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use crate::fuzzing::{Random, Target};
 
     fn frame(kind: u8, stream: u32, payload: usize) -> Vec<u8> {
         let length = u32::try_from(payload).unwrap().to_be_bytes();
@@ -66,24 +65,49 @@ mod tests {
         frame
     }
 
-    proptest! {
-        #[test]
-        fn requests_are_found_however_their_bytes_are_cut(
-            frames in prop::collection::vec((0..10_u8, 1..1_000_u32, prop_oneof![0..40_usize, Just(16_384)]), 0..20),
-            cut in 1..50_usize,
-        ) {
-            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-            frames.iter().for_each(|(kind, stream, payload)| bytes.extend(frame(*kind, *stream, *payload)));
-            let expected: Vec<u32> =
-                frames.iter().filter(|(kind, ..)| *kind == HEADERS).map(|(_, stream, _)| *stream).collect();
-            let (mut place, mut found) = (Frames::default(), Vec::new());
-            for piece in bytes.chunks(cut) {
-                let Ok(()) = place.advance(piece, |stream| {
-                    found.push(stream);
-                    Ok::<_, std::convert::Infallible>(())
-                });
+    /// The streams of the requests among all of a connection's bytes.
+    fn requests(mut frames: &[u8]) -> Vec<u32> {
+        let mut found = Vec::new();
+        while let Some((&[a, b, c, kind, _, d, e, f, g], rest)) = frames.split_first_chunk() {
+            if kind == HEADERS {
+                found.push(u32::from_be_bytes([d & 0x7f, e, f, g]));
             }
-            prop_assert_eq!(found, expected);
+            let length = (usize::from(a) << 16) | (usize::from(b) << 8) | usize::from(c);
+            frames = rest.get(length..).unwrap_or_default();
         }
+        found
+    }
+
+    /// Requests are found however their bytes are cut.
+    fn outcome(bytes: &[u8], random: &mut Random) -> String {
+        let (mut place, mut found) = (Frames::default(), Vec::new());
+        for piece in random.pieces(bytes) {
+            let Ok(()) = place.advance(piece, |stream| {
+                found.push(stream);
+                Ok::<_, std::convert::Infallible>(())
+            });
+        }
+        assert_eq!(found, requests(bytes.get(24..).unwrap_or_default()));
+        found.len().to_string()
+    }
+
+    fn target() -> Target<'static> {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let frames =
+            [frame(4, 0, 18), frame(1, 1, 40), frame(0, 1, 16_384), frame(9, 3, 0), frame(1, 3, 300)];
+        let corpus = vec![[preface.clone(), frames.concat()].concat(), [preface, frame(1, 5, 0)].concat()];
+        let words = &["\0\0\0\u{1}\u{4}\0\0\0\u{7}", "\0\0\u{1}\u{1}\0\0\0\0\u{9}", "\0\0\0"];
+        Target { quick: 20_000, corpus, words, check: &outcome }
+    }
+
+    #[test]
+    fn requests_are_found_however_their_bytes_are_cut() {
+        target().try_some();
+    }
+
+    #[test]
+    #[ignore = "takes HOOKPROOF_SECONDS"]
+    fn requests_are_found_however_their_bytes_are_cut_at_length() {
+        target().try_at_length();
     }
 }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::engine::time::StoreTime;
 use crate::event::{Body, Depth};
+use crate::fuzzing::{Random, Target};
 
 const LIMITS: Limits =
     Limits { event_bytes_max: 400, batch_bytes_max: 1_000, batch_events_max: 3, depth_max: Depth::DEFAULT };
@@ -153,4 +154,71 @@ proptest! {
             format!("{{\"id\":\"e\",\"type\":\"a\",\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"data\":{data}}}");
         prop_assert_eq!(String::from_utf8(body.into_bytes()).unwrap(), expected);
     }
+}
+
+/// What is taken is what another reader of JSON finds, and what is refused is so in few words, whatever stands in it.
+fn outcome(input: &[u8], _: &mut Random) -> String {
+    let batch = Batch::new(input, &LIMITS);
+    let lines: Vec<_> = batch.map(|batch| batch.offers().collect()).unwrap_or_default();
+    assert!(lines.len() <= LIMITS.batch_events_max);
+    for (number, offer) in lines {
+        let line = input.split(|byte| *byte == b'\n').nth(number - 1).expect("a line of the batch");
+        assert_eq!(offer.is_ok(), Offer::parse(line.trim_ascii(), &LIMITS).is_ok());
+    }
+    match Offer::parse(input, &LIMITS) {
+        Ok(offer) => {
+            match serde_json::from_slice::<serde_json::Value>(input) {
+                Ok(other) => {
+                    let data: serde_json::Value = serde_json::from_str(offer.data.text()).expect("JSON");
+                    assert_eq!(other["type"].as_str(), Some(offer.event_type.as_str()));
+                    assert_eq!(data, other["data"]);
+                    assert_eq!(other["id"].as_str(), offer.id.as_ref().map(PublicId::as_str));
+                    assert_eq!(other["key"].as_str(), offer.key.as_ref().map(EventKey::as_str));
+                }
+                // JSON's grammar has half a surrogate pair and numbers of any size, which the other reader cannot hold.
+                Err(error) => {
+                    let known = ["hex escape", "surrogate", "out of range"];
+                    assert!(known.iter().any(|part| error.to_string().contains(part)), "{error}");
+                }
+            }
+            "taken".to_owned()
+        }
+        Err(refusal) => {
+            assert!(refusal.to_string().len() <= 600, "{refusal}");
+            refusal.code().to_owned()
+        }
+    }
+}
+
+fn target() -> Target<'static> {
+    let corpus = [
+        r#"{"type":"video.trending","data":{"views":[1.0,-2e5,"\u00e9\ud83d\ude00"]},"id":"e-1","key":"k"}"#,
+        r#" {"\u0074ype":"a","data":null,"atomic":true,"id":null} "#,
+        "{\"type\":\"a\",\"data\":1}\n\r\n {\"type\":\"b\",\"data\":[]}\r\n[",
+    ];
+    let words = &[
+        "\"type\":",
+        "\"data\":",
+        ",\"atomic\":false",
+        "\\u0000",
+        "\\ud800",
+        "[[[[",
+        "}",
+        "{}",
+        "\n",
+        "\u{feff}",
+        "é",
+    ];
+    Target { quick: 20_000, corpus: corpus.map(Vec::from).into(), words, check: &outcome }
+}
+
+#[test]
+fn any_input_is_taken_as_json_says_or_refused_in_few_words() {
+    target().try_some();
+}
+
+#[test]
+#[ignore = "takes HOOKPROOF_SECONDS"]
+fn any_input_is_taken_as_json_says_or_refused_in_few_words_at_length() {
+    target().try_at_length();
 }
