@@ -1,6 +1,8 @@
 //! What `verify` accepts and what it refuses: by example, and by law.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+#[path = "../../../sender/tests/fuzzing/mod.rs"]
+mod fuzzing;
 #[path = "../signing/mod.rs"]
 mod signing;
 
