@@ -98,7 +98,9 @@ mod tests {
     #[tokio::test]
     async fn memory_is_that_of_the_whole_group() {
         let folder = tempfile::tempdir().expect("a folder");
-        let process = shell(folder.path().join("log"), "sleep 600 & echo up; wait").await;
+        // It is the inner shell that says so: until its program runs it has no memory of its own, and from then on it always has.
+        let script = "/bin/sh -c 'sleep 600 & echo up; wait' & wait";
+        let process = shell(folder.path().join("log"), script).await;
         let members = members(&[process.pid()]);
         assert!(members.len() >= 2 && members.contains(&process.pid()), "{members:?}");
         let one = Stat::of(process.pid()).expect("its own").pages * rustix::param::page_size() as u64;
