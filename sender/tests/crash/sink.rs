@@ -1,13 +1,15 @@
-//! An endpoint that notes when each request was there, before it answers. Every few it asks to have again.
+//! An endpoint that notes when each request was there, before it answers. It refuses some, by a hash of delivery and attempt:
+//! a count over all lanes would resonate with lanes in lockstep, and refuse one of them again and again until its breaker opens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// One request of so many is answered 503.
-const REFUSED_EVERY: usize = 7;
+/// One request of so many is answered 503, on average.
+const REFUSED_ONE_IN: u64 = 7;
 
 /// Longer than any lease, quarantine or doubt: nothing comes after so long a silence.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
@@ -43,6 +45,13 @@ impl Arrival {
     }
 }
 
+/// Whether an attempt of a delivery, counted from 1, is to be refused.
+fn is_refused(delivery: &str, attempt: u32) -> bool {
+    let mut hasher = DefaultHasher::new();
+    (delivery, attempt).hash(&mut hasher);
+    hasher.finish().is_multiple_of(REFUSED_ONE_IN)
+}
+
 pub(crate) struct Sink {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -55,6 +64,8 @@ struct Shared {
     holds: Mutex<bool>,
     let_go: Condvar,
     arrivals: Mutex<Vec<Arrival>>,
+    /// Attempts of each delivery so far.
+    attempts: Mutex<BTreeMap<String, u32>>,
     changed: Condvar,
 }
 
@@ -62,6 +73,14 @@ impl Shared {
     #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
     fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap()
+    }
+
+    /// Counts one more attempt of a delivery: its number, from 1.
+    fn attempt(&self, delivery: &str) -> u32 {
+        let mut attempts = self.attempts.lock().unwrap();
+        let attempt = attempts.entry(delivery.to_owned()).or_default();
+        *attempt += 1;
+        *attempt
     }
 }
 
@@ -80,9 +99,15 @@ impl Sink {
     fn start_as(refuses: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (holds, arrivals, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
-        let let_go = Condvar::new();
-        let shared = Arc::new(Shared { began: Instant::now(), refuses, holds, let_go, arrivals, changed });
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            refuses,
+            holds: Mutex::default(),
+            let_go: Condvar::new(),
+            arrivals: Mutex::default(),
+            attempts: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -188,7 +213,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
         let event =
             serde_json::from_slice::<serde_json::Value>(&body).unwrap()["id"].as_str().unwrap().to_owned();
         let mut arrivals = shared.arrivals.lock().unwrap();
-        let taken = !(shared.refuses && arrivals.len().is_multiple_of(REFUSED_EVERY));
+        let taken = !(shared.refuses && is_refused(&delivery, shared.attempt(&delivery)));
         arrivals.push(Arrival { at: shared.now(), path, delivery, ahead, event, body, taken });
         drop(arrivals);
         shared.changed.notify_all();
@@ -196,5 +221,27 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
         let mut stream = stream;
         let answer = if taken { "204 No Content" } else { "503 Service Unavailable\r\ncontent-length: 0" };
         write!(stream, "HTTP/1.1 {answer}\r\n\r\n")?;
+    }
+}
+
+/// 42 lanes, since 7 divides that: a rule that refuses every seventh arrival would always meet the same ones.
+#[test]
+fn lanes_in_lockstep_are_refused_a_seventh_each_and_none_ten_times_in_a_row() {
+    const ROUNDS: usize = 2_000;
+    let shared = Sink::start().shared;
+    let mut lanes = vec![(0_u32, 0_usize, 0_usize); 42];
+    for _ in 0..ROUNDS {
+        for (lane, (delivery, in_a_row, refused)) in lanes.iter_mut().enumerate() {
+            let name = format!("lane {lane} delivery {delivery}");
+            if is_refused(&name, shared.attempt(&name)) {
+                (*in_a_row, *refused) = (*in_a_row + 1, *refused + 1);
+                assert!(*in_a_row < 10, "lane {lane} would have opened its breaker");
+            } else {
+                (*delivery, *in_a_row) = (*delivery + 1, 0);
+            }
+        }
+    }
+    for (_, _, refused) in lanes {
+        assert!(refused.abs_diff(ROUNDS / 7) < ROUNDS / 20, "{refused} of {ROUNDS}");
     }
 }
