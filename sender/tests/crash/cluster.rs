@@ -272,6 +272,7 @@ fn play(test: &str, plan: &Plan) {
     let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings) else {
         return;
     };
+    sink.explain_by(database.lanes());
     let mut cluster = Cluster::start(&sink, database);
     let addresses: Vec<_> = cluster.nodes.iter().map(|node| node.address).collect();
     let emitter = Emitter::start_at(&addresses, Arc::clone(&sink), LANES);

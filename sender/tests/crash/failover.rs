@@ -48,6 +48,7 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
     let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings) else {
         return;
     };
+    sink.explain_by(database.lanes());
     let cluster = Cluster { sink: Arc::clone(&sink), database, lanes: LANES };
     let stays = cluster.database.serve_as("stays");
     let emitter = Emitter::start(cluster.database.address(), Arc::clone(&sink), LANES);

@@ -152,6 +152,7 @@ fn play(test: &str, contract: Contract) {
 
 fn fail_over(failover: &Failover) {
     let sink = &failover.sink;
+    sink.explain_by(failover.database.lanes());
     failover.wait_for_first("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'");
     let mut serving: Vec<Heard> = (0..NODES.len()).map(|which| failover.serve(which)).collect();
     let addresses: Vec<_> = failover.nodes.iter().map(|node| node.address).collect();

@@ -96,6 +96,7 @@ fn kill_again_and_again(processes: usize, plan: &Plan) {
 }
 
 fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan) {
+    sink.explain_by(database.lanes());
     let emitter = Emitter::start(database.address(), Arc::clone(sink), 1);
     let start = |which| if which == 0 { database.serve() } else { database.serve_elsewhere() };
     let mut senders: Vec<Serving> = (0..processes).map(start).collect();

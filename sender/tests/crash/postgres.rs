@@ -35,6 +35,7 @@ fn of_two_nodes_on_one_server_either_is_killed() {
 fn kills_of_the_server_itself_lose_nothing() {
     let sink = Arc::new(Sink::start());
     let Some(database) = database("kills_of_the_server_itself_lose_nothing", &sink) else { return };
+    sink.explain_by(database.lanes());
     let emitter = Emitter::start(database.address(), Arc::clone(&sink), 1);
     let node = database.serve();
     let (mut kills, mut moments) = (Vec::new(), Moments::new());

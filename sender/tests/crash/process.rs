@@ -114,6 +114,24 @@ impl Database {
         String::from_utf8(done.stdout).unwrap()
     }
 
+    /// Tells of each lane's state and backlog, and of open breakers, for a test that gives up.
+    pub(crate) fn lanes(&self) -> impl Fn() -> String + Send + 'static {
+        let asked = [&["subscriber", "list"][..], &["status"]].map(|arguments| {
+            let mut command = self.command();
+            command.args(arguments);
+            Mutex::new(command)
+        });
+        move || {
+            let told = asked.iter().map(|command| match command.lock().unwrap().output() {
+                Ok(done) => [done.stdout, done.stderr]
+                    .map(|text| String::from_utf8_lossy(&text).into_owned())
+                    .concat(),
+                Err(error) => error.to_string(),
+            });
+            told.collect::<Vec<_>>().join("\n")
+        }
+    }
+
     /// How the living nodes share the lanes, by their names.
     pub(crate) fn shares(&self) -> BTreeMap<String, Share> {
         let share = |line: &str| {

@@ -72,6 +72,7 @@ fn nodes_share_the_lanes_of_a_server_and_what_moves_is_neither_lost_nor_doubled(
 }
 
 fn share_among_four(sink: Arc<Sink>, database: Database) {
+    sink.explain_by(database.lanes());
     let cluster = Cluster { sink: Arc::clone(&sink), database, lanes: LANES };
     let mut serving = vec![cluster.database.serve_as(NAMES[0])];
     let emitter = Emitter::start(cluster.database.address(), Arc::clone(&sink), LANES);

@@ -67,6 +67,8 @@ struct Shared {
     /// Attempts of each delivery so far.
     attempts: Mutex<BTreeMap<String, u32>>,
     changed: Condvar,
+    /// Tells of each lane, for a test that gives up.
+    lanes: Mutex<Option<Box<dyn Fn() -> String + Send>>>,
 }
 
 impl Shared {
@@ -107,6 +109,7 @@ impl Sink {
             arrivals: Mutex::default(),
             attempts: Mutex::default(),
             changed: Condvar::new(),
+            lanes: Mutex::default(),
         });
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -125,6 +128,17 @@ impl Sink {
 
     pub(crate) fn now(&self) -> u64 {
         self.shared.now()
+    }
+
+    /// What a test that gives up says of the lanes.
+    pub(crate) fn explain_by(&self, lanes: impl Fn() -> String + Send + 'static) {
+        *self.shared.lanes.lock().unwrap() = Some(Box::new(lanes));
+    }
+
+    /// Ends a test that has waited in vain.
+    fn give_up(&self, why: &str) -> ! {
+        let lanes = self.shared.lanes.lock().unwrap().as_ref().map(|lanes| lanes());
+        panic!("{why}; {}", lanes.unwrap_or_else(|| "nobody tells of the lanes".to_owned()));
     }
 
     /// From now on nothing is answered; or all that came meanwhile is, and all that comes.
@@ -146,8 +160,18 @@ impl Sink {
     }
 
     fn wait_until(&self, enough: impl Fn(&[Arrival]) -> bool) {
-        let arrivals = self.shared.arrivals.lock().unwrap();
-        drop(self.shared.changed.wait_while(arrivals, |arrivals| !enough(arrivals)).unwrap());
+        let mut arrivals = self.shared.arrivals.lock().unwrap();
+        while !enough(&arrivals) {
+            let seen = arrivals.len();
+            let none_new = |arrivals: &mut Vec<Arrival>| arrivals.len() <= seen;
+            let (more, waited) =
+                self.shared.changed.wait_timeout_while(arrivals, SILENCE_MAX, none_new).unwrap();
+            if waited.timed_out() {
+                drop(more);
+                self.give_up(&format!("nothing has come for {SILENCE_MAX:?} after {seen} arrivals"));
+            }
+            arrivals = more;
+        }
     }
 
     /// Waits until so many paths have had something after that time.
@@ -171,7 +195,10 @@ impl Sink {
             let none_new = |arrivals: &mut Vec<Arrival>| arrivals.len() <= seen;
             let (arrivals, waited) =
                 self.shared.changed.wait_timeout_while(arrivals, SILENCE_MAX, none_new).unwrap();
-            assert!(!waited.timed_out(), "{} are lost: {missing:?}", missing.len());
+            if waited.timed_out() {
+                drop(arrivals);
+                self.give_up(&format!("{} are lost: {missing:?}", missing.len()));
+            }
             let arrivals = arrivals.clone();
             for arrival in arrivals[seen..].iter().filter(|arrival| arrival.taken) {
                 missing.remove(&name(arrival));
@@ -243,5 +270,20 @@ fn lanes_in_lockstep_are_refused_a_seventh_each_and_none_ten_times_in_a_row() {
     }
     for (_, _, refused) in lanes {
         assert!(refused.abs_diff(ROUNDS / 7) < ROUNDS / 20, "{refused} of {ROUNDS}");
+    }
+}
+
+#[test]
+fn a_test_that_waits_in_vain_says_how_each_lane_stands() {
+    let sink = Sink::willing();
+    let settings: Vec<String> = crate::settings(10, 5);
+    let database = crate::process::Database::with_subscribers(&sink.url(), 2, &settings);
+    sink.explain_by(database.lanes());
+    database.run(&["subscriber", "pause", "sink-1"]);
+    database.run(&["emit", "--type", "a", "--data", "1"]);
+    let gave_up = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sink.give_up("nothing came")));
+    let told = *gave_up.unwrap_err().downcast::<String>().unwrap();
+    for part in ["nothing came", "sink-0", "sink-1", "paused", "WAITING", "open breakers"] {
+        assert!(told.contains(part), "{part}: {told}");
     }
 }
