@@ -6,7 +6,10 @@ use serde_json::json;
 
 use super::App;
 use super::problem::{Problem, ok};
+use crate::engine::breaker::Standing;
 use crate::operate::readiness::unready;
+use crate::operate::shown::moment;
+use crate::runtime::clock::wall_time;
 
 /// `GET /healthz`: this is answered, so the process lives.
 pub(super) async fn lives() -> Response {
@@ -20,13 +23,30 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
         let details: Vec<_> = reasons.into_iter().map(|reason| reason.detail).collect();
         return Err(Problem::unavailable("not_ready", details.join("; ")));
     }
+    // Ready all the same: the others are served, and another process would be no better off. Anybody may ask: no names.
+    let mut answer = json!({ "status": "ready" });
+    let mut details = Vec::new();
     let broken = app.sender().roster().broken().count();
-    if broken == 0 {
-        return Ok(ok(&json!({ "status": "ready" })));
+    if broken > 0 {
+        answer["broken_subscribers"] = json!(broken);
+        details.push(format!("{broken} subscribers can't be sent to: see /v1/status"));
     }
-    // Ready all the same: the others are served, and another process would be no better off.
-    let detail = format!("{broken} subscribers can't be sent to: see /v1/status");
-    Ok(ok(&json!({ "status": "ready", "broken_subscribers": broken, "detail": detail })))
+    let breakers = app.sender().views().await.into_iter().map(|view| view.breaker);
+    let open: Vec<Standing> = breakers.filter(|breaker| breaker.is_open()).collect();
+    if !open.is_empty() {
+        let until = open.iter().filter_map(|breaker| match breaker {
+            Standing::Open { until } => Some(wall_time(*until)),
+            Standing::Probing | Standing::Closed => None,
+        });
+        let until =
+            until.max().map_or_else(String::new, |until| format!(", the last until {}", moment(until)));
+        answer["open_breakers"] = json!(open.len());
+        details.push(format!("breakers leave {} endpoints alone{until}: see /v1/status", open.len()));
+    }
+    if !details.is_empty() {
+        answer["detail"] = json!(details.join("; "));
+    }
+    Ok(ok(&answer))
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
         |view| Value::Millionths(view.target.unwrap_or_default().0 / 1_000),
     ),
     ("hookproof_breaker_open", Type::Gauge, "Whether the breaker holds attempts back.", |view| {
-        view.breaker_open.into()
+        view.breaker.is_open().into()
     }),
     (
         "hookproof_endpoint_pause_seconds",

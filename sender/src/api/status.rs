@@ -12,13 +12,14 @@ use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
+use crate::operate::breakers::{BREAKERS_MAX, OpenBreaker, open_breakers};
 use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
 use crate::store::lane::LaneState;
 use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{LaneStatus, LastHour, Nodes, Over, ReadError, Reader, Status};
+use crate::store::read::{Checkpoint, LaneStatus, LastHour, Nodes, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
@@ -27,8 +28,10 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let now = app.sender().clock().now();
     let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
-    let Figures { status, nodes, page, latencies, hours } = found.await??;
+    let Figures { status, nodes, page, latencies, hours, kept } = found.await??;
     let views = app.sender().views().await;
+    let roster = app.sender().roster();
+    let breakers = open_breakers(&views, &roster, kept, now);
     let here = shown::under_way(&UnderWay::of(&views));
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
     let lanes: Vec<_> = page
@@ -41,7 +44,8 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     value["here"] = here;
     value["nodes"] = shown::nodes(&nodes, now);
     value["now"] = moment::shown(now);
-    value["broken"] = shown::broken(&app.sender().roster());
+    value["broken"] = shown::broken(&roster);
+    value["open_breakers"] = breakers.iter().map(OpenBreaker::shown).collect();
     value["store"] = store(&app.sender().health());
     value["clock"] = shown::clock(now, wall(), None);
     value["unready"] = unready(app.sender()).await.iter().map(Unready::shown).collect();
@@ -56,6 +60,8 @@ struct Figures {
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
+    /// Of lanes whose breaker is open, whoever has them.
+    kept: Vec<Checkpoint>,
 }
 
 impl Figures {
@@ -71,7 +77,8 @@ impl Figures {
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
         let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();
-        Ok(Self { status, nodes, page, latencies: latencies.into_iter().collect(), hours })
+        let kept = reader.broken_off(BREAKERS_MAX)?;
+        Ok(Self { status, nodes, page, latencies: latencies.into_iter().collect(), hours, kept })
     }
 }
 
@@ -135,7 +142,7 @@ fn lane_shown(
             "share_changed": view.shift.map(shift_shown),
             "latency_target_us": view.target.map(|target| target.0 / 1_000),
             "latency_usual_us": view.usual.map(|usual| usual.0 / 1_000),
-            "breaker_open": view.breaker_open,
+            "breaker_open": view.breaker.is_open(),
             "endpoint_pauses_ms": view.paused_for.0 / 1_000_000,
             "held": view.held,
         })),

@@ -14,6 +14,7 @@ use super::session::{Look, PAGE_ROWS, each};
 use super::words::{self, ago, rough};
 use crate::api::Token;
 use crate::engine::{Nanos, StoreTime};
+use crate::operate::breakers::{BREAKERS_MAX, OpenBreaker, open_breakers};
 use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
@@ -77,6 +78,8 @@ struct Found {
     /// All subscribers together.
     measured: Measured,
     slow: Vec<String>,
+    /// Of all nodes, as checkpoints tell.
+    breakers: Vec<OpenBreaker>,
     /// As this process understands it, with the regions that it knows.
     roster: Arc<Roster>,
     now: StoreTime,
@@ -95,6 +98,7 @@ impl Found {
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);
+        let breakers = open_breakers(&[], &roster, look.reader.broken_off(BREAKERS_MAX)?, look.now);
         let (mut measured, mut slow) = (Measured::default(), Vec::new());
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
@@ -118,6 +122,7 @@ impl Found {
             overdue,
             measured,
             slow,
+            breakers,
             roster,
             now,
             log_bytes,
@@ -132,6 +137,7 @@ impl Found {
         shown::measured(&mut value, Some(&self.measured));
         value["slow_subscribers"] = json!(self.slow);
         value["broken"] = shown::broken(&self.roster);
+        value["open_breakers"] = self.breakers.iter().map(OpenBreaker::shown).collect();
         value["delivering_processes"] = json!(self.senders);
         value["nodes"] = json!({ "living": self.nodes[0], "draining": self.nodes[1] });
         value["requests"] = self.in_flight.shown();
@@ -159,6 +165,7 @@ impl Found {
         let mut rows = vec![
             ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
             ("broken", self.broken()),
+            ("open breakers", first_of(&self.breakers.iter().map(OpenBreaker::told).collect::<Vec<_>>())),
             ("waiting", tried),
             ("behind", behind),
             ("delivered", delivered),
@@ -177,7 +184,7 @@ impl Found {
             ("log", log(self.log_bytes)),
         ];
         if let Some(oldest) = figures.next_to_expire {
-            rows.insert(3, ("oldest waiting", format!("received {}", ago(oldest, now))));
+            rows.insert(4, ("oldest waiting", format!("received {}", ago(oldest, now))));
         }
         rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
     }

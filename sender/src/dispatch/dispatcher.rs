@@ -265,6 +265,10 @@ impl Dispatcher {
             }
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
             Output::Tell { lane, shift } => Some(Effect::Tell(News::Shifted { lane, shift })),
+            Output::Turn { lane, before, breaker } => {
+                let name = self.roster.get(lane).map(|known| Arc::clone(known.name()));
+                Some(Effect::Tell(News::Turned { lane, name, before, breaker }))
+            }
             Output::Persist { lane, term, revision, record } => {
                 self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
                 None

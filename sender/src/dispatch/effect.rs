@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::event::Order;
+use crate::engine::breaker::Standing;
 use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Shift, Term};
 use crate::roster::Subscriber;
 use crate::store::Command;
@@ -115,6 +116,17 @@ pub enum News {
         lane: LaneId,
         /// From the share that was told last to the present one, and why.
         shift: Shift,
+    },
+    /// A lane's breaker opened, stays open for another cooldown, or closed.
+    Turned {
+        /// The lane.
+        lane: LaneId,
+        /// The subscriber's name, while it is known.
+        name: Option<Arc<str>>,
+        /// How the breaker stood before.
+        before: Standing,
+        /// How it stands now.
+        breaker: Standing,
     },
     /// Something was not written down, and the process ends: it is as after a crash.
     GaveUp {

@@ -50,6 +50,14 @@ pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
     }
 }
 
+/// Until when a lane's breaker keeps its endpoint alone, as far as its checkpoint tells: later than it is by the time that the
+/// checkpoint took to be written, and not sooner. Nothing while it is closed, or where the checkpoint cannot be read.
+#[must_use]
+pub fn breaker_open_until(record: &Record) -> Option<StoreTime> {
+    let (lane, _) = read(record, None)?;
+    Some(StoreTime(record.at.0.saturating_add(lane.breaker_open_for()?.0)))
+}
+
 /// How long before `at` those ended of which a record that was taken then may not tell. A record from the future was taken
 /// by a clock that was ahead: nobody knows what it tells of, so all of them count.
 fn ago(ended: &[Ended], at: StoreTime, taken: StoreTime) -> Vec<(Nanos, u32)> {

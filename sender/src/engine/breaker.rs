@@ -85,6 +85,38 @@ impl Default for State {
     }
 }
 
+/// How a breaker stands, for operators. Nothing is decided by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It lets every attempt through.
+    Closed,
+    /// It lets no attempt through before then; the first one after is the probe.
+    Open {
+        /// When the cooldown is over.
+        until: Instant,
+    },
+    /// The probe is under way.
+    Probing,
+}
+
+impl Standing {
+    /// Whether it is anything but closed.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        !matches!(self, Self::Closed)
+    }
+
+    /// Whether operators are to hear of the change from one to the other at `now`: it opened, it closed, or it stays open for
+    /// another cooldown.
+    pub(super) fn is_news_after(self, before: Self, now: Instant) -> bool {
+        match self {
+            Self::Closed => before.is_open(),
+            Self::Open { until } => self != before && until > now,
+            Self::Probing => false,
+        }
+    }
+}
+
 /// Whether an attempt was let through an open breaker, to try the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsProbe(pub bool);
@@ -106,6 +138,12 @@ pub struct BreakerRecord {
     /// How much longer it stays open.
     remaining: u64,
     cooldown: u64,
+}
+
+impl BreakerRecord {
+    pub(super) const fn remaining(&self) -> Nanos {
+        Nanos(self.remaining)
+    }
 }
 
 impl Breaker {
@@ -151,6 +189,16 @@ impl Breaker {
     #[must_use]
     pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed { .. })
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            State::Closed { .. } => Standing::Closed,
+            State::Open { until, .. } => Standing::Open { until },
+            State::Probing { .. } => Standing::Probing,
+        }
     }
 
     /// An attempt starts. Hand the answer back when it ends.

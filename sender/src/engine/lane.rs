@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::attempts::Ending;
 use super::baseline::Baseline;
-use super::breaker::{Breaker, Health, IsProbe};
+use super::breaker::{Breaker, Health, IsProbe, Standing};
 use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Outcome, Reason, Takeover};
@@ -299,6 +299,11 @@ impl Lane {
         self.pressure.take_news()
     }
 
+    /// How its breaker stands.
+    pub(super) fn breaker(&self) -> Standing {
+        self.breaker.standing()
+    }
+
     /// How the lane is, for whoever looks at it from outside.
     pub(super) fn view(&self, now: Instant) -> LaneView {
         let (in_doubt, in_doubt_until) = self.limiter.in_doubt();
@@ -313,7 +318,7 @@ impl Lane {
             shift: self.pressure.last_shift(),
             target: self.pressure.target(self.settings.pressure()),
             usual: self.pressure.baseline().get(),
-            breaker_open: self.breaker.is_open(),
+            breaker: self.breaker.standing(),
             paused_for: self.paused_until.since(now),
             held: self.window.len(),
         }

@@ -372,9 +372,14 @@ impl Engine {
         let fate = match owner {
             Some(lane) => {
                 awaited = lane.charge(&ending, outcome, self.now);
+                let before = lane.breaker();
                 let fate = lane.end(&ending, outcome, &mut self.rng, self.now);
                 let news = lane.take_news().map(|shift| Output::Tell { lane: id, shift });
                 self.outputs.extend(news);
+                let breaker = lane.breaker();
+                if breaker.is_news_after(before, self.now) {
+                    self.outputs.push_back(Output::Turn { lane: id, before, breaker });
+                }
                 fate
             }
             // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.

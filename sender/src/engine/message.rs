@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::breaker::Standing;
 use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 use super::record::LaneRecord;
 use super::settings::Settings;
@@ -246,6 +247,15 @@ pub enum Output {
         lane: LaneId,
         /// From the share that was told last to the present one.
         shift: Shift,
+    },
+    /// Tell operators that a lane's breaker opened, stays open for another cooldown, or closed.
+    Turn {
+        /// The lane.
+        lane: LaneId,
+        /// How the breaker stood before.
+        before: Standing,
+        /// How it stands now.
+        breaker: Standing,
     },
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::baseline::BaselineRecord;
 use super::breaker::BreakerRecord;
 use super::limiter::Snapshot;
-use super::time::Instant;
+use super::time::{Instant, Nanos};
 
 /// A lane's state, for whoever owns it next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,12 @@ impl LaneRecord {
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.clean
+    }
+
+    /// How much longer the breaker keeps the endpoint alone, counted from when this was taken; nothing while it is closed.
+    #[must_use]
+    pub fn breaker_open_for(&self) -> Option<Nanos> {
+        self.breaker.as_ref().map(BreakerRecord::remaining)
     }
 
     /// When it was taken, on the scale of the driver that was told to persist it. What ended at or after this moment, the

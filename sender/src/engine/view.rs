@@ -1,5 +1,6 @@
 //! How a lane looks from outside, for whoever watches. Nothing is decided by it.
 
+use super::breaker::Standing;
 use super::ids::{LaneId, Term};
 use super::shift::Shift;
 use super::time::{Instant, Nanos};
@@ -27,8 +28,8 @@ pub struct LaneView {
     pub target: Option<Nanos>,
     /// How long they usually take, over a day; nothing while too few have come.
     pub usual: Option<Nanos>,
-    /// Whether the breaker holds attempts back.
-    pub breaker_open: bool,
+    /// Whether the breaker holds attempts back, and until when.
+    pub breaker: Standing,
     /// How much longer the endpoint wants to be left alone.
     pub paused_for: Nanos,
     /// Deliveries claimed and not sent.

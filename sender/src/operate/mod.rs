@@ -6,6 +6,7 @@
 //! - [`audit`]: the most that a contract lets begin in a span of time.
 //! - [`sample`]: percentiles of lengths of time, and how exact they are.
 //! - [`readiness`]: why a sender is not ready.
+//! - [`breakers`]: which endpoints are left alone, and until when.
 //! - [`nodes`]: who delivers, and how much of it.
 //! - [`trial`]: one test event, and what became of it.
 //! - [`backlog`]: how long a backlog takes under a contract.
@@ -14,6 +15,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backlog;
+pub(crate) mod breakers;
 pub(crate) mod dead;
 pub(crate) mod nodes;
 pub(crate) mod readiness;

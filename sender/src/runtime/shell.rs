@@ -17,7 +17,9 @@ use super::post::Post;
 use crate::dispatch::{
     Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, WorkDone, handover,
 };
+use crate::engine::breaker::Standing;
 use crate::engine::{Instant, LaneId, LaneRecord, Shift, Term, Why};
+use crate::event::timestamp::Timestamp;
 use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
 use crate::transport::{CancellationToken, Lease, SendPermit};
@@ -188,6 +190,20 @@ fn tell(news: &News) {
                 "{}",
                 shifted(*from, *to, why)
             );
+        }
+        News::Turned { lane, name, before, breaker } => {
+            let (lane, name) = (lane.0, name.as_deref().unwrap_or("a subscriber that was removed"));
+            match (before.is_open(), breaker) {
+                (false, Standing::Open { until }) => {
+                    let until = Timestamp(wall_time(*until));
+                    warn!(lane, subscriber = name, %until, "opened the breaker of {name} until {until}");
+                }
+                (true, Standing::Open { until }) => {
+                    let until = Timestamp(wall_time(*until));
+                    info!(lane, subscriber = name, %until, "a probe failed: the breaker of {name} stays open until {until}");
+                }
+                _ => info!(lane, subscriber = name, "closed the breaker of {name}"),
+            }
         }
         News::GaveUp { lane, why } => {
             error!(lane = lane.0, %why, "not everything of a lane was written down");

@@ -10,6 +10,7 @@ pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, Time
 pub use super::node::{Node, Nodes};
 pub use super::notices::{Glance, Notices, Work};
 use super::paging::{BadCursor, Cursor, Page};
+use super::reply::Record;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 /// A reading failed.
@@ -56,6 +57,9 @@ pub trait Reader: Notices + Send {
 
     /// The figures of one lane, removed or not.
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError>;
+
+    /// Lanes whose latest checkpoint tells of an open breaker, the oldest first. Reads every checkpoint.
+    fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError>;
 
     /// What was measured of lanes, in the order asked for; those without any are left out. The last second or so may be missing, of
     /// each process that delivers.
@@ -253,6 +257,19 @@ pub struct LaneStatus {
     pub next: Option<StoreTime>,
     /// Who owns it, by which ownership.
     pub owner: Option<(OwnerId, Term)>,
+}
+
+/// A lane's latest checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The lane.
+    pub lane: LaneId,
+    /// The subscriber's public id.
+    pub id: Arc<str>,
+    /// The subscriber's name.
+    pub name: Arc<str>,
+    /// What its owner persisted last.
+    pub record: Record,
 }
 
 /// Which deliveries.

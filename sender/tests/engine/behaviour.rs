@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hookproof_sender::engine::breaker::Standing;
 use hookproof_sender::engine::{
     Engine, Fate, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, Term,
 };
@@ -68,7 +69,7 @@ fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_f
     assert_eq!(world.sent.len(), 20);
     assert!(world.sent.iter().all(|sent| sent.number == 1));
     let view = world.shell.engine.views().remove(0);
-    assert_eq!((view.in_doubt, view.breaker_open, view.share_percent), (20, false, 100));
+    assert_eq!((view.in_doubt, view.breaker.is_open(), view.share_percent), (20, false, 100));
     world.run(Nanos::HOUR);
     assert_eq!(fates(&world), [Fate::Delivered]);
     assert_eq!(world.shell.store.fates[0].attempts, 1);
@@ -87,7 +88,7 @@ fn what_was_withheld_is_no_attempt_and_nothing_is_held_against_the_endpoint() {
     assert!(world.sent.len() > 100, "{}", world.sent.len());
     assert!(world.sent.iter().all(|sent| sent.number == 1));
     let view = world.shell.engine.views().into_iter().find(|view| view.lane == lane).unwrap();
-    assert!(!view.breaker_open);
+    assert!(!view.breaker.is_open());
     assert_eq!(view.share_percent, 100);
     world.run(Nanos::HOUR);
     let attempts: Vec<_> = world.shell.store.fates.iter().map(|settled| settled.attempts).collect();
@@ -182,6 +183,26 @@ fn the_breaker_lets_one_probe_through_per_cooldown() {
     assert_eq!(world.sent.len(), 11);
     world.run(Nanos::from_secs(20));
     assert_eq!(world.sent.len(), 12);
+}
+
+#[test]
+fn each_turn_of_a_breaker_is_told_once() {
+    let mut world = World::new(|sent: &Sent| status(QUICK, if sent.at < at(600) { 500 } else { 204 }));
+    let lane = world.lane(1, &settings(per_second(100, 20, 1)), 1_000);
+    world.run(Nanos::from_secs(2_000));
+    let told: Vec<_> = world.shell.turned.iter().map(|(of, breaker)| (*of, *breaker)).collect();
+    let [(_, Standing::Open { until: first }), (_, Standing::Open { until: second }), (_, Standing::Closed)] =
+        told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert!(told.iter().all(|(of, _)| *of == lane));
+    // Ten failures within a few seconds; five minutes, and ten after the first probe.
+    assert!(first > at(300) && first < at(310) && second > first + Nanos::from_secs(600), "{told:?}");
+}
+
+fn at(secs: u64) -> Instant {
+    Instant(1) + Nanos::from_secs(secs)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use hookproof_sender::engine::breaker::BreakerPolicy;
+use hookproof_sender::engine::breaker::{BreakerPolicy, Standing};
 use hookproof_sender::engine::contract::{Bucket, Contract, Rate};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
@@ -43,6 +43,8 @@ pub(crate) struct Shell {
     pub(crate) ended: BTreeMap<LaneId, Vec<(Instant, u32)>>,
     /// What operators were told.
     pub(crate) told: Vec<(LaneId, Shift)>,
+    /// How operators were told that breakers stand.
+    pub(crate) turned: Vec<(LaneId, Standing)>,
     under_way: BTreeSet<(LaneId, DeliveryId)>,
 }
 
@@ -67,6 +69,7 @@ impl Shell {
             writes: VecDeque::new(),
             ended: BTreeMap::new(),
             told: vec![],
+            turned: vec![],
             under_way: BTreeSet::new(),
         }
     }
@@ -127,6 +130,7 @@ impl Shell {
                     }
                     self.write(now, Write::Persist(lane, term, revision, record));
                 }
+                Output::Turn { lane, breaker, .. } => self.turned.push((lane, breaker)),
                 Output::Tell { lane, shift } => self.told.push((lane, shift)),
             }
         }

@@ -2,7 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
+
+use serde_json::{Value, json};
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::event;
@@ -235,6 +239,73 @@ fn a_changed_limit_holds_in_a_running_process() {
     database.json(&["subscriber", "set", "sink", "limit.rate=1000/s", "limit.burst=100", "--json"]);
     sink.wait_for_events(&events);
     serving.stop_in_order();
+}
+
+/// The breaker of an endpoint that fails opens, is told of by the subscriber's name and until when, everywhere, and closes.
+#[test]
+fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
+    let mends = Arc::new(AtomicBool::new(false));
+    let heals = Arc::clone(&mends);
+    let sick = Endpoint::answering(move |_| {
+        if heals.load(Ordering::SeqCst) { "204 Well\r\n" } else { "500 Ill\r\n" }.to_owned()
+    });
+    let settings = [
+        "breaker.failures=2",
+        "breaker.failures_when_slow=2",
+        "breaker.cooldown=1d",
+        "breaker.cooldown_max=1d",
+    ];
+    let quick = ["retry.base=1ms", "retry.cap=2ms", "limit.rate=1000/s", "limit.burst=100"];
+    let database = Database::with_sink(&sick.url, &[&settings[..], &quick].concat());
+    assert_eq!(database.json(&["status", "--json"])["open_breakers"], json!([]));
+    let owner = database.serve();
+    owner.emit("one");
+    let line: Value = serde_json::from_str(&owner.wait_for_line("opened the breaker of sink until")).unwrap();
+    let until = line["fields"]["until"].as_str().unwrap().to_owned();
+    let open = |here| json!([{ "name": "sink", "until": until, "here": here }]);
+    let told = |mut status: Value| {
+        let mut breakers = status["open_breakers"].take();
+        breakers[0].as_object_mut().unwrap().remove("subscriber");
+        breakers
+    };
+    assert_eq!(told(owner.get("/v1/status").json()), open(true));
+    let ready = owner.get("/readyz").json();
+    assert_eq!((&ready["status"], &ready["open_breakers"]), (&json!("ready"), &json!(1)), "{ready}");
+    assert!(
+        ready["detail"].as_str().unwrap().contains(&until) && !ready.to_string().contains("sink"),
+        "{ready}"
+    );
+
+    // Another node, and no node, know it by the checkpoint, which is written a moment later.
+    let other = database.serve();
+    let seen = other.until("/v1/status", |status| status["open_breakers"][0]["name"] == "sink");
+    assert_eq!(seen["open_breakers"][0]["here"], false, "{seen}");
+    let until_there = seen["open_breakers"][0]["until"].as_str().unwrap();
+    assert!(until_there >= until.as_str(), "{until_there} is before {until}");
+    assert_eq!(database.json(&["status", "--json"])["open_breakers"][0]["until"], until_there);
+    let output = database.command(&["status"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&format!("sink until {until_there}")), "{text}");
+
+    other.stop_in_order();
+    mends.store(true, Ordering::SeqCst);
+    owner.stop_in_order();
+    // A shorter cooldown holds for the next owner: its first attempt is the probe.
+    database.json(&[
+        "subscriber",
+        "set",
+        "sink",
+        "breaker.cooldown=1ms",
+        "breaker.cooldown_max=1ms",
+        "--json",
+    ]);
+    let next = database.serve();
+    next.wait_for_line("closed the breaker of sink");
+    next.until("/v1/status", |status| status["open_breakers"] == json!([]));
+    while database.json(&["status", "--json"])["open_breakers"] != json!([]) {}
+    let turns = next.lines().into_iter().filter(|line| line.contains("the breaker of")).count();
+    assert_eq!(turns, 1, "{:#?}", next.lines());
+    next.stop_in_order();
 }
 
 #[test]

@@ -17,9 +17,9 @@ use crate::store::clock::{Beginning, Start};
 use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
-    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status,
-    Subscriber, TimesPage, Whom, Work,
+    Attempted, AuditSecond, Checkpoint, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus,
+    LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
+    RejectedRow, Status, Subscriber, TimesPage, Whom, Work,
 };
 
 mod arrivals;
@@ -162,6 +162,10 @@ impl Reader for PostgresReader {
 
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError> {
         self.ask("read a lane", |sql| figures::lane(sql, lane))
+    }
+
+    fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError> {
+        self.ask("read the breakers", |sql| figures::broken_off(sql, max))
     }
 
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {

@@ -353,3 +353,29 @@ pub(super) fn a_text_with_a_character_zero_is_known_to_nobody<B: Backend>() {
         assert_eq!(world.reader.lanes_in_part(text).unwrap(), []);
     }
 }
+
+pub(super) fn checkpoints_of_open_breakers_are_told<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (open, open_term) = world.own_lane(WIDE);
+    let (closed, closed_term) = world.own_lane(WIDE);
+    let (handed_back, handed_back_term) = world.own_lane(WIDE);
+    world.own_lane(WIDE);
+    let record = br#"{"lane":{"breaker":{"remaining":5,"cooldown":7}}}"#;
+    assert_eq!(world.persist(open, open_term, record, false), hookproof_sender::store::reply::Reply::Done);
+    assert_eq!(
+        world.persist(closed, closed_term, br#"{"lane":{"breaker":null}}"#, false),
+        hookproof_sender::store::reply::Reply::Done
+    );
+    assert_eq!(
+        world.persist(handed_back, handed_back_term, record, true),
+        hookproof_sender::store::reply::Reply::Done
+    );
+    let told = |max| {
+        let found = world.reader.broken_off(max).unwrap();
+        found.into_iter().map(|one| (one.lane, one.name, one.record.bytes.to_vec())).collect::<Vec<_>>()
+    };
+    let name = |lane| world.lane(lane).name;
+    let both = [open, handed_back].map(|lane| (lane, name(lane), record.to_vec()));
+    assert_eq!(told(10), both);
+    assert_eq!(told(1), both[..1]);
+}

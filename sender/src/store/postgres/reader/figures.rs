@@ -10,7 +10,10 @@ use crate::store::postgres::ledger::{counts, read_bounds, read_counts};
 use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Count, int};
 use crate::store::postgres::wanted::summed;
-use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
+use crate::store::read::{
+    AttemptTimes, AuditSecond, Checkpoint, DeadGroup, LaneStatus, Limited, Status, TimesPage,
+};
+use crate::store::reply::Record;
 
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
     let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM newest_totals"), &[])?)?;
@@ -108,6 +111,20 @@ pub(super) fn lanes(
 pub(super) fn lane(sql: &Link, lane: LaneId) -> Read<Option<LaneStatus>> {
     let (found, _) = lanes(sql, Some([lane.0.saturating_sub(1), 0]), 1)?;
     Ok(found.into_iter().find(|found| found.lane == lane))
+}
+
+pub(super) fn broken_off(sql: &Link, max: u32) -> Read<Vec<Checkpoint>> {
+    let query = "SELECT l.lane, s.id, s.name, l.record, l.record_at FROM lanes l JOIN subscribers s ON s.lane = l.lane
+        WHERE l.state <> 3 AND position('\"breaker\":{'::bytea IN l.record) > 0 ORDER BY l.lane LIMIT $1";
+    let checkpoint = |row: &Row| {
+        Ok(Checkpoint {
+            lane: row.try_get(0)?,
+            id: row.try_get::<_, &str>(1)?.into(),
+            name: row.try_get::<_, &str>(2)?.into(),
+            record: Record { bytes: row.try_get::<_, &[u8]>(3)?.into(), at: row.try_get(4)? },
+        })
+    };
+    sql.query(query, &[&i64::from(max)])?.iter().map(checkpoint).collect()
 }
 
 pub(super) fn dead_groups(sql: &Link, since: StoreTime, max: u32) -> Read<Vec<DeadGroup>> {

@@ -8,7 +8,10 @@ use super::super::ledger::{counts, totals};
 use super::super::values::int;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::{Bounds, LaneState};
-use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
+use crate::store::read::{
+    AttemptTimes, AuditSecond, Checkpoint, DeadGroup, LaneStatus, Limited, Status, TimesPage,
+};
+use crate::store::reply::Record;
 
 /// So many deliveries that no sweep has looked at yet are looked at for a status.
 const NOT_SWEPT_MAX: u32 = 500_000;
@@ -133,6 +136,18 @@ pub(super) fn lanes(
 pub(super) fn lane(sql: &Connection, lane: LaneId) -> Result<Option<LaneStatus>> {
     let (found, _) = lanes(sql, Some([lane.0.saturating_sub(1), 0]), 1)?;
     Ok(found.into_iter().find(|found| found.lane == lane))
+}
+
+pub(super) fn broken_off(sql: &Connection, max: u32) -> Result<Vec<Checkpoint>> {
+    sql.prepare_cached(
+        "SELECT l.lane, s.id, s.name, l.record, l.record_at FROM lanes l JOIN subscribers s ON s.lane = l.lane
+         WHERE l.state <> 3 AND instr(l.record, CAST('\"breaker\":{' AS BLOB)) > 0 ORDER BY l.lane LIMIT ?1",
+    )?
+    .query_map([max], |row| {
+        let record = Record { bytes: row.get(3)?, at: row.get(4)? };
+        Ok(Checkpoint { lane: row.get(0)?, id: row.get(1)?, name: row.get(2)?, record })
+    })?
+    .collect()
 }
 
 pub(super) fn dead_groups(sql: &Connection, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>> {
