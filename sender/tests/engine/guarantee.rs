@@ -14,6 +14,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 
 use crate::doubtful::{DoubtFlaw, Doubtful};
 use crate::judge::{Arrival, History, Made, Start, judge_all_placements, judge_arrivals};
+use crate::liveness::Silence;
 use crate::scripts::{DEADLINE_MAX, Event, Script, Treatment, scripts};
 use crate::senders::{EngineSender, Flaw, HandOver, SendCharged, Sender, Terms};
 
@@ -111,13 +112,13 @@ fn the_scripts_reach_what_they_are_for() {
     assert!(enough, "{reached:?}");
 }
 
-fn engine(script: &Script, flaw: Flaw) -> impl Fn(Instant, Terms) -> EngineSender {
+pub(crate) fn engine(script: &Script, flaw: Flaw) -> impl Fn(Instant, Terms) -> EngineSender {
     let delay = script.delay;
     move |now, terms| EngineSender::new(now, terms, delay, flaw)
 }
 
 /// The same property must find the sender's flaw, with the same scripts and no more of them. Says what was broken.
-fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> String {
+pub(crate) fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> String {
     let result = runner(cases()).run(&scripts(), |script| judge(&script).map_err(TestCaseError::fail));
     match result {
         Err(TestError::Fail(reason, _)) => reason.to_string(),
@@ -125,7 +126,7 @@ fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> St
     }
 }
 
-fn cases() -> u32 {
+pub(crate) fn cases() -> u32 {
     match std::env::var("HOOKPROOF_CASES") {
         Ok(cases) => cases.parse().expect("HOOKPROOF_CASES is a number of cases"),
         Err(_) => 50_000,
@@ -133,7 +134,7 @@ fn cases() -> u32 {
 }
 
 /// The seed is fixed so that a green run stays green; `HOOKPROOF_SEED` looks elsewhere, and a failure prints its script.
-fn runner(cases: u32) -> TestRunner {
+pub(crate) fn runner(cases: u32) -> TestRunner {
     let seed =
         std::env::var("HOOKPROOF_SEED").map_or(0, |seed| seed.parse().expect("HOOKPROOF_SEED is a number"));
     let mut bytes = [0; 32];
@@ -169,7 +170,7 @@ struct Request {
 }
 
 /// One script played with one sender.
-struct Play<'a, S> {
+pub(crate) struct Play<'a, S> {
     sender: S,
     owner: Owner,
     now: Instant,
@@ -181,11 +182,14 @@ struct Play<'a, S> {
     requests: Vec<Request>,
     silent: usize,
     cut_short: usize,
+    /// Requests that were started.
+    started: u64,
     waited: bool,
+    silence: Silence,
 }
 
 impl<'a, S: Sender> Play<'a, S> {
-    fn of(script: &'a Script, sender: impl Fn(Instant, Terms) -> S) -> Self {
+    pub(crate) fn of(script: &'a Script, sender: impl Fn(Instant, Terms) -> S) -> Self {
         Self::by(Owner::KeepsItsLease, script, sender)
     }
 
@@ -204,7 +208,9 @@ impl<'a, S: Sender> Play<'a, S> {
             requests: vec![],
             silent: 0,
             cut_short: 0,
+            started: 0,
             waited: false,
+            silence: Silence::new(now, script),
         };
         for (gap, event) in &script.events {
             play.run(*gap);
@@ -212,6 +218,16 @@ impl<'a, S: Sender> Play<'a, S> {
         }
         play.run(Nanos::from_secs(4));
         play
+    }
+
+    /// Whether it was never silent for too long, neither so far nor if nothing more happens.
+    pub(crate) fn judge_silence(mut self) -> Result<(), String> {
+        self.sender.set_paused(self.now, false);
+        self.silence.begin(self.now, false);
+        for _ in 0..3 {
+            self.run(self.silence.longest());
+        }
+        self.silence.judge()
     }
 
     fn judge(&self) -> Result<(), String> {
@@ -243,14 +259,22 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.adopt(Some(terms));
                 self.sender.change(self.now, terms);
             }
-            Event::Pause => self.sender.set_paused(self.now, true),
-            Event::Resume => self.sender.set_paused(self.now, false),
+            Event::Pause => {
+                self.sender.set_paused(self.now, true);
+                self.silence.begin(self.now, true);
+            }
+            Event::Resume => {
+                self.sender.set_paused(self.now, false);
+                self.silence.begin(self.now, false);
+            }
             Event::Restart(downtime, proved) => {
                 self.sender.stop(self.now);
+                self.silence.begin(self.now, true);
                 self.run(DEADLINE_MAX);
                 self.now = self.now + *downtime;
                 let proved = Nanos(downtime.0 / 100 * proved);
                 self.sender.hand_over(self.now, HandOver::Clean { proved }, &self.terms);
+                self.silence.begin(self.now, false);
             }
             Event::Kill(downtime, proved, durable, terms) => {
                 self.cut_short();
@@ -259,6 +283,7 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.history.seize(self.now);
                 let how = HandOver::Killed { proved: Nanos(downtime.0 / 100 * proved), durable: *durable };
                 self.sender.hand_over(self.now, how, &self.terms);
+                self.silence.seize(self.now);
             }
             Event::LoseLease(durable, terms) => {
                 let cut = if self.owner == Owner::KeepsItsLease { self.cut_short() } else { Vec::new() };
@@ -268,6 +293,7 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.adopt(terms.as_ref());
                 self.history.seize(self.now);
                 self.sender.hand_over(self.now, HandOver::Lost { durable: *durable }, &self.terms);
+                self.silence.seize(self.now);
                 after.iter().for_each(|request| self.sender.ended(self.now, *request, Outcome::CutOff));
             }
         }
@@ -279,6 +305,7 @@ impl<'a, S: Sender> Play<'a, S> {
         let Some(terms) = terms else { return };
         self.history.change(self.now, terms.contract.clone());
         self.terms = terms.clone();
+        self.silence.adopt(terms);
     }
 
     fn run(&mut self, length: Nanos) {
@@ -293,6 +320,13 @@ impl<'a, S: Sender> Play<'a, S> {
             self.start_all();
         }
         self.now = until;
+        self.look();
+    }
+
+    /// Whether it is silent now, once it has started all that it wants to.
+    fn look(&mut self) {
+        let is_due = self.sender.is_due(self.now);
+        self.silence.look(self.now, self.started, is_due, || self.sender.told());
     }
 
     fn end_all(&mut self, until: Instant) {
@@ -315,7 +349,9 @@ impl<'a, S: Sender> Play<'a, S> {
             let start = self.history.start(self.now);
             let under_way = UnderWay { start, lateness, treatment };
             self.under_way.insert((end, request), under_way);
+            self.started += 1;
         }
+        self.look();
     }
 
     fn end(&mut self, request: u64, under_way: &UnderWay<'a>) {

@@ -18,6 +18,7 @@ mod fairness;
 mod guarantee;
 mod judge;
 mod limiter;
+mod liveness;
 mod pauses;
 mod pressure;
 mod scripts;

@@ -61,6 +61,16 @@ impl Script {
 }
 
 impl Script {
+    /// No owner stops in order: a sender that waits in vain never would.
+    pub(crate) fn without_restarts(mut self) -> Self {
+        for (_, event) in &mut self.events {
+            if matches!(event, Event::Restart(..)) {
+                *event = Event::Resume;
+            }
+        }
+        self
+    }
+
     /// One contract with that cap in flight, and room for everything else.
     pub(crate) fn with_roomy_limits(mut self, in_flight: u32) -> Self {
         let bucket = Bucket::new(Rate::per_second(1_000).unwrap(), 1_000).unwrap();

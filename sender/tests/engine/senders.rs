@@ -7,11 +7,11 @@ use hookproof_sender::engine::contract::{Contract, IN_FLIGHT_MAX};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
-    AttemptId, Engine, Input, Instant, LaneId, LaneRecord, Lateness, Limits, Nanos, Origin, Outcome,
-    Settings, Term,
+    AttemptId, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Lateness, Limits, Nanos, Origin,
+    Outcome, Settings, Term,
 };
 
-use crate::shell::{Shell, Write, no_breaker};
+use crate::shell::{Shell, WakeUp, Write, no_breaker};
 
 /// What a lane goes by.
 #[derive(Clone, Debug)]
@@ -45,6 +45,14 @@ pub(crate) trait Sender {
     /// The next owner begins, by these terms. Nothing is under way any more.
     fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<Instant>;
+    /// How it stands, for a test that gives up.
+    fn told(&self) -> String {
+        String::new()
+    }
+    /// Whether work is due that is not under way, and neither breaker nor endpoint hold it back.
+    fn is_due(&self, _: Instant) -> bool {
+        false
+    }
 }
 
 const LANE: LaneId = LaneId(1);
@@ -73,6 +81,10 @@ pub(crate) enum Flaw {
     ForgetsAtChange,
     /// Any number of requests may be in flight.
     NoCapInFlight,
+    /// The first word of this kind does not reach the engine.
+    Loses(WakeUp),
+    /// The word that a lane is its owner's does not reach the second owner.
+    LosesHandOver,
 }
 
 /// The engine, with settings that keep retries quick and pressure light, so that the limiter is what limits.
@@ -91,8 +103,14 @@ impl EngineSender {
         let mut shell = Shell::new(Engine::new(5, Limits::default()));
         shell.delay = delay;
         shell.says_durable_too_soon = flaw == Flaw::DurableTooSoon;
+        if let Flaw::Loses(wake_up) = flaw {
+            shell.loses = Some(wake_up);
+        }
         let mut sender = Self { shell, terms, flaw, term: 1, requests: BTreeMap::new(), made: 0 };
         sender.take(now, Origin::Fresh);
+        if flaw == Flaw::LosesHandOver {
+            sender.shell.loses = Some(WakeUp::Take);
+        }
         sender
     }
 
@@ -158,7 +176,7 @@ impl EngineSender {
         let written = self.shell.writes.len() * percent / 100;
         let writes: Vec<_> = self.shell.writes.drain(..written).collect();
         for (_, write) in writes {
-            if let Some(answer) = self.shell.make_durable(write) {
+            if let Some(answer) = self.shell.make_durable(write, now) {
                 self.shell.engine.handle(now, answer);
             }
         }
@@ -236,6 +254,17 @@ impl Sender for EngineSender {
     fn next_wake(&self) -> Option<Instant> {
         let durable = self.shell.writes.front().map(|(due, _)| *due);
         durable.into_iter().chain(self.shell.engine.next_wake()).min()
+    }
+
+    fn told(&self) -> String {
+        let (views, waiting) = (self.shell.engine.views(), self.shell.store.waiting(LANE));
+        let (wake, writes) = (self.shell.engine.next_wake(), self.shell.writes.len());
+        format!("{views:?}, {waiting} wait in the store, {writes} writes are not durable, wakes at {wake:?}")
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let held_back = |view: &LaneView| view.breaker.is_open() || view.paused_for > Nanos::ZERO;
+        self.shell.is_due(LANE, now) && !self.shell.engine.views().iter().any(held_back)
     }
 }
 

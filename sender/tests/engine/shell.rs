@@ -45,7 +45,37 @@ pub(crate) struct Shell {
     pub(crate) told: Vec<(LaneId, Shift)>,
     /// How operators were told that breakers stand.
     pub(crate) turned: Vec<(LaneId, Standing)>,
+    /// The next wake-up of this kind is lost.
+    pub(crate) loses: Option<WakeUp>,
     under_way: BTreeSet<(LaneId, DeliveryId)>,
+}
+
+/// A word to the engine that a lane may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WakeUp {
+    /// That settlements are durable.
+    Settled,
+    /// That a record is durable.
+    Persisted,
+    /// The answer to a claim.
+    Claimed,
+    /// That there is work.
+    Work,
+    /// That a lane is its owner's from now on.
+    Take,
+}
+
+impl WakeUp {
+    fn of(input: &Input) -> Option<Self> {
+        match input {
+            Input::Settled { .. } => Some(Self::Settled),
+            Input::Persisted { .. } => Some(Self::Persisted),
+            Input::Claimed { .. } => Some(Self::Claimed),
+            Input::Work { .. } => Some(Self::Work),
+            Input::Take(_) => Some(Self::Take),
+            _ => None,
+        }
+    }
 }
 
 /// Something on its way to the disk.
@@ -53,6 +83,8 @@ pub(crate) enum Write {
     /// Settlements, and those of them that tell of an attempt.
     Settle(BatchId, Vec<Settlement>, Vec<(LaneId, Instant)>),
     Persist(LaneId, Term, Revision, Box<LaneRecord>),
+    /// No write, but it waits for those before it.
+    Claim(LaneId, Term, u32),
 }
 
 impl Shell {
@@ -70,6 +102,7 @@ impl Shell {
             ended: BTreeMap::new(),
             told: vec![],
             turned: vec![],
+            loses: None,
             under_way: BTreeSet::new(),
         }
     }
@@ -91,7 +124,7 @@ impl Shell {
             next: self.store.next(lane),
             paused: false,
         };
-        self.engine.handle(now, Input::Take(Box::new(taking)));
+        self.hear(now, Input::Take(Box::new(taking)));
     }
 
     /// Adds deliveries that are due at once and tells the engine.
@@ -99,7 +132,22 @@ impl Shell {
         for _ in 0..count {
             self.store.add(lane, now, now + ttl);
         }
-        self.engine.handle(now, Input::Work { lane, due: now });
+        self.hear(now, Input::Work { lane, due: now });
+    }
+
+    /// Tells the engine, unless that is to be lost.
+    fn hear(&mut self, now: Instant, input: Input) {
+        if self.loses.is_some() && self.loses == WakeUp::of(&input) {
+            self.loses = None;
+        } else {
+            self.engine.handle(now, input);
+        }
+    }
+
+    /// Whether a delivery of a lane is due that is not under way, whoever holds it.
+    pub(crate) fn is_due(&self, lane: LaneId, now: Instant) -> bool {
+        let due = self.store.due(lane, now);
+        due.into_iter().any(|delivery| !self.under_way.contains(&(lane, delivery)))
     }
 
     /// Carries out outputs until there is a request to make.
@@ -114,8 +162,10 @@ impl Shell {
                     return Some(Sent { attempt, lane, delivery, number, at: now });
                 }
                 Output::Claim { lane, term, max } => {
-                    let (due, next) = self.store.claim(lane, now, max);
-                    self.engine.handle(now, Input::Claimed { lane, term, due, next });
+                    // Settlements polled before it come first.
+                    let after = self.writes.back().map_or(now, |(due, _)| now.max(*due));
+                    self.writes.push_back((after, Write::Claim(lane, term, max)));
+                    self.commit(now);
                 }
                 Output::Settle { batch, settlements } => {
                     assert!(!settlements.is_empty());
@@ -146,16 +196,20 @@ impl Shell {
     /// Makes durable what is by now, and tells the engine.
     pub(crate) fn commit(&mut self, now: Instant) {
         while let Some((_, write)) = self.writes.pop_front_if(|(due, _)| *due <= now) {
-            let answer = self.make_durable(write);
+            let answer = self.make_durable(write, now);
             if let Some(answer) = answer {
-                self.engine.handle(now, answer);
+                self.hear(now, answer);
             }
         }
     }
 
     /// Writes something down. Answers what the engine is to hear of it.
-    pub(crate) fn make_durable(&mut self, write: Write) -> Option<Input> {
+    pub(crate) fn make_durable(&mut self, write: Write, now: Instant) -> Option<Input> {
         match write {
+            Write::Claim(lane, term, max) => {
+                let (due, next) = self.store.claim(lane, now, max);
+                Some(Input::Claimed { lane, term, due, next })
+            }
             Write::Settle(batch, settlements, ended) => {
                 settlements.iter().for_each(|settlement| self.store.settle(settlement));
                 for (lane, at) in ended {
@@ -217,6 +271,12 @@ impl Store {
     pub(crate) fn next(&self, lane: LaneId) -> Option<Instant> {
         let rows = self.lanes.get(&lane)?;
         rows.keys().find(|(_, delivery)| !self.held.contains(&(lane, *delivery))).map(|(due, _)| *due)
+    }
+
+    /// The deliveries of a lane that are due, held or not.
+    fn due(&self, lane: LaneId, now: Instant) -> impl IntoIterator<Item = DeliveryId> {
+        let rows = self.lanes.get(&lane).into_iter().flat_map(BTreeMap::keys);
+        rows.take_while(move |(due, _)| *due <= now).map(|(_, delivery)| *delivery)
     }
 
     pub(crate) fn waiting(&self, lane: LaneId) -> usize {
