@@ -11,7 +11,7 @@ use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, each};
 use super::words::rough;
 use crate::boot_clock::BootClock;
-use crate::engine::Nanos;
+use crate::engine::{Nanos, StoreTime};
 use crate::roster::RosterKeeper;
 use crate::runtime::clock::{Clock, wall};
 use crate::runtime::store_time;
@@ -19,7 +19,7 @@ use crate::store::clock::{Fault, Start};
 use crate::store::command::Sweep;
 use crate::store::lane::LaneState;
 use crate::store::liveness::Life;
-use crate::store::read::Owner;
+use crate::store::read::{Owner, Reader};
 use crate::store::{Command, Database, Durability, Finding, Reply, State, Store, StoreError};
 
 /// A lane whose first delivery has been due for longer, and that nobody holds, is stuck.
@@ -40,6 +40,8 @@ Looks at: the clock, subscribers that nobody delivers to, broken subscribers and
 at leases of dead processes, deliveries of which a part is missing, the length of the log, how much of the file is free, and whether
 it is whole. On a PostgreSQL server also at transactions of any program that stay open, which keep the server from clearing away
 what is done.
+What cannot be read is named, table by table, with the rows as far as they can be told and what follows from it; the other checks are
+made all the same.
 --mend, for a file, brings the clock back to the wall clock (which must be right!), frees the leases of dead processes and cuts the
 log. Deliveries that cannot be read become dead letters (unreadable) by themselves when they are due. On a server there is nothing to
 mend from here.
@@ -70,15 +72,46 @@ impl Doctor {
         Ok(if is_off { ExitCode::from(EXIT_OFF) } else { ExitCode::SUCCESS })
     }
 
+    /// Each check by itself: what one cannot read keeps no other from being made.
     fn examine(&self, database: &Database) -> Result<Vec<Finding>, Failure> {
-        let mut findings = vec![clock(database, self.mend)?];
-        let look = Look::open(database)?;
-        findings.extend(leases(database, &look, self.mend)?);
-        findings.extend([lanes(&look)?, subscribers(&look, &self.reach)?, letters(&look)?]);
+        let reader = match database.parts().reader() {
+            Err(error @ StoreError::Broken { .. }) => {
+                let remedy = "copy the file, and restore a backup or `.recover` it";
+                return Ok(vec![Finding::off(
+                    "file",
+                    format!("nothing in it can be read: {error}; {remedy}"),
+                )]);
+            }
+            reader => reader?,
+        };
+        let now = match Look::open(database) {
+            Ok(look) => look.now,
+            Err(Failure::Damaged(_)) => wall(),
+            Err(failure) => return Err(failure),
+        };
+        let look = (&*reader, now);
+        let mut findings = vec![checked("clock", clock(database, self.mend))?];
+        match leases(database, look, self.mend) {
+            Err(Failure::Damaged(why)) => findings.push(Finding::unreadable("leases", why)),
+            found => findings.extend(found?),
+        }
+        findings.push(checked("lanes", lanes(look))?);
+        findings.push(checked("subscribers", subscribers(look, &self.reach))?);
+        findings.push(checked("unreadable", letters(look))?);
         findings.extend(database.examine(self.mend)?);
         Ok(findings)
     }
 }
+
+fn checked(check: &'static str, found: Result<Finding, Failure>) -> Result<Finding, Failure> {
+    match found {
+        Err(Failure::Damaged(why)) => Ok(Finding::unreadable(check, why)),
+        found => found,
+    }
+}
+
+/// What is read, and now, as the store counts, or as the wall clock does where that cannot be read.
+type Looking<'a> = (&'a dyn Reader, StoreTime);
 
 /// The database, for mending.
 fn writer(database: &Database) -> Result<Box<dyn Store>, StoreError> {
@@ -109,13 +142,13 @@ fn clock(database: &Database, mend: bool) -> Result<Finding, Failure> {
 }
 
 /// Nothing, where leases alone tell who is dead.
-fn leases(database: &Database, look: &Look, mend: bool) -> Result<Option<Finding>, Failure> {
+fn leases(database: &Database, (reader, now): Looking<'_>, mend: bool) -> Result<Option<Finding>, Failure> {
     let liveness = database.parts().liveness();
     if !liveness.sees_deaths() {
         return Ok(None);
     }
     let is_dead = |owner: &Owner| owner.lanes > 0 && liveness.life_of(owner.owner) == Life::Dead;
-    let dead: Vec<_> = look.reader.owners()?.into_iter().filter(is_dead).collect();
+    let dead: Vec<_> = reader.owners()?.into_iter().filter(is_dead).collect();
     let names: Vec<_> =
         dead.iter().map(|owner| format!("{:x} ({} subscribers)", owner.owner.0, owner.lanes)).collect();
     let finding = Finding::of("leases", &names, "processes that are dead hold subscribers");
@@ -123,16 +156,16 @@ fn leases(database: &Database, look: &Look, mend: bool) -> Result<Option<Finding
         return Ok(Some(finding));
     }
     let commands: Vec<_> = dead.iter().map(|owner| Command::Evict(owner.owner)).collect();
-    writer(database)?.commit(look.now, &commands)?;
+    writer(database)?.commit(now, &commands)?;
     Ok(Some(finding.mended()))
 }
 
-fn lanes(look: &Look) -> Result<Finding, Failure> {
-    let (now, mut stuck) = (look.now, Vec::new());
-    let (owners, leases_over) = (look.reader.owners()?, look.reader.nodes()?.lease_time(now));
+fn lanes((reader, now): Looking<'_>) -> Result<Finding, Failure> {
+    let mut stuck = Vec::new();
+    let (owners, leases_over) = (reader.owners()?, reader.nodes()?.lease_time(now));
     let lives = |id| owners.iter().any(|owner| owner.owner == id && owner.until > leases_over);
     each(
-        |from| look.reader.lanes(from, PAGE_ROWS),
+        |from| reader.lanes(from, PAGE_ROWS),
         |lane| {
             let late = lane.next.map_or(Nanos::ZERO, |next| now.since(next));
             let is_held = lane.owner.is_some_and(|(owner, _)| lives(owner));
@@ -145,16 +178,16 @@ fn lanes(look: &Look) -> Result<Finding, Failure> {
     Ok(Finding::of("lanes", &stuck, "deliveries are due and no process holds their subscribers"))
 }
 
-fn subscribers(look: &Look, reach: &Reach) -> Result<Finding, Failure> {
+fn subscribers((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Failure> {
     let mut keeper = RosterKeeper::new(reach.regions()?);
-    let roster = keeper.catch_up(&*look.reader, look.now)?;
+    let roster = keeper.catch_up(reader, now)?;
     let broken: Vec<_> =
         roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
     Ok(Finding::of("subscribers", &broken, "can't be sent to"))
 }
 
-fn letters(look: &Look) -> Result<Finding, Failure> {
-    let unreadable = look.reader.status(look.now)?.unreadable;
+fn letters((reader, now): Looking<'_>) -> Result<Finding, Failure> {
+    let unreadable = reader.status(now)?.unreadable;
     let what = "dead letters could not be read; `dead purge` forgets them";
     Ok(if unreadable == 0 {
         Finding::well("unreadable")

@@ -23,6 +23,9 @@ pub(super) enum Failure {
     /// What was asked for cannot be done.
     #[error("{0}")]
     Refused(String),
+    /// A part of the database cannot be read.
+    #[error("{0}")]
+    Damaged(String),
     /// It is not the asker's fault.
     #[error("{0}")]
     Ours(String),
@@ -46,7 +49,7 @@ impl Failure {
         ExitCode::from(match self {
             Self::Usage(_) => EXIT_USAGE,
             Self::Refused(_) => EXIT_REFUSED,
-            Self::Ours(_) => EXIT_OURS,
+            Self::Damaged(_) | Self::Ours(_) => EXIT_OURS,
         })
     }
 }
@@ -56,6 +59,7 @@ impl From<StoreError> for Failure {
         match error {
             // The wrong file was named.
             StoreError::OtherVersion { .. } | StoreError::Foreign { .. } => Self::usage(error),
+            error if error.is_damage() => Self::Damaged(error.to_string()),
             other => Self::ours(other),
         }
     }

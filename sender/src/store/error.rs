@@ -187,6 +187,12 @@ impl StoreError {
         )
     }
 
+    /// Whether a part of the store cannot be read, and others perhaps can.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Broken { .. } | Self::Io { .. })
+    }
+
     /// Whether it passes by itself, for all that is known: whoever begins waits for it.
     #[must_use]
     pub const fn passes_by_itself(&self) -> bool {

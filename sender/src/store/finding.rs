@@ -1,5 +1,9 @@
 //! What a look at a store found, for operators.
 
+use std::fmt::Display;
+
+use super::StoreError;
+
 /// So many names are named.
 const NAMES_MAX: usize = 10;
 
@@ -29,6 +33,18 @@ impl Finding {
 
     pub(crate) fn off(check: &'static str, detail: impl Into<String>) -> Self {
         Self { check, state: State::Off, detail: detail.into() }
+    }
+
+    /// Off, if what is checked cannot be read: the other checks go on.
+    pub(crate) fn checked(check: &'static str, found: Result<Self, StoreError>) -> Result<Self, StoreError> {
+        match found {
+            Err(error) if error.is_damage() => Ok(Self::unreadable(check, error)),
+            found => found,
+        }
+    }
+
+    pub(crate) fn unreadable(check: &'static str, why: impl Display) -> Self {
+        Self::off(check, format!("cannot be checked: {why}"))
     }
 
     /// Off, unless there is nothing to name.

@@ -61,6 +61,74 @@ fn whichever_page_is_damaged_nothing_panics_or_spins_and_what_is_acknowledged_is
     }
 }
 
+#[test]
+fn whichever_tree_of_pages_is_damaged_doctor_names_its_table_and_checks_the_rest() {
+    let whole = filled("http://127.0.0.1:9/");
+    let roots: Vec<(String, u64)> = {
+        let sql = whole.sql();
+        let mut roots =
+            sql.prepare("SELECT tbl_name, rootpage FROM sqlite_schema WHERE rootpage > 1").unwrap();
+        let roots = roots.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        roots.map(Result::unwrap).collect()
+    };
+    assert!(roots.len() > 30, "{}", roots.len());
+    let content = fs::read(whole.path()).unwrap();
+    for (table, root) in roots {
+        let database = Database::new();
+        fs::write(database.path(), &content).unwrap();
+        damage(&database, root - 1..root);
+        let output = database.command(&["doctor", "--json"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        let about = format!("the tree of {table} at page {root}: {told} {output:?}");
+        assert_eq!(output.status.code(), Some(1), "{about}");
+        let names = format!("table {table} ");
+        let findings: Vec<serde_json::Value> =
+            told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let named = |finding: &&serde_json::Value| {
+            finding["check"] == "file" && finding["detail"].as_str().unwrap().starts_with(&names)
+        };
+        let named = findings.iter().filter(named).count();
+        assert_eq!(named, 1, "{about}");
+        for check in crate::doctor::CHECKS {
+            assert!(findings.iter().any(|finding| finding["check"] == check), "no {check}: {about}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_told_by_their_keys_from_both_ends() {
+    let database = filled("http://127.0.0.1:9/");
+    let sql = database.sql();
+    // A dozen pages of rows, of which one in the middle is damaged.
+    sql.execute_batch(
+        "WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < 30)
+             INSERT INTO outbox (id, type, data) SELECT n, 'x', json_quote(hex(zeroblob(500))) FROM row;
+         PRAGMA wal_checkpoint(TRUNCATE)",
+    )
+    .unwrap();
+    drop(sql);
+    let content = fs::read(database.path()).unwrap();
+    let reads = |sql: &rusqlite::Connection, key: i64| {
+        sql.query_row("SELECT data FROM outbox WHERE id = ?1", [key], |_| Ok(())).is_ok()
+    };
+    let overwritten = (1..pages(&database)).map(|page| {
+        let copy = Database::new();
+        fs::write(copy.path(), &content).unwrap();
+        damage(&copy, page..page + 1);
+        copy
+    });
+    let is_in_the_middle = |copy: &Database| {
+        let sql = copy.sql();
+        !reads(&sql, 15) && reads(&sql, 1) && reads(&sql, 30)
+    };
+    let copy = overwritten.into_iter().find(is_in_the_middle).expect("a page of row 15 alone");
+    let output = copy.command(&["doctor", "--json"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let detail = told.lines().find(|line| line.contains("table outbox ")).unwrap();
+    assert!(detail.contains("the rows between id ") && detail.contains(" and id "), "{detail}");
+    assert!(detail.contains("become no events"), "{detail}");
+}
+
 /// It ends with one line, or goes on and says little; then what it acknowledges is delivered, or known to be stuck or dead.
 fn survives(serving: &mut Serving, sink: &Endpoint) {
     let Some(line) = serving.wait_for_line_or_end("\"address\"") else {

@@ -19,7 +19,7 @@ fn examine(database: &Database, options: &[&str]) -> (Option<i32>, impl Fn(&str)
     (output.status.code(), find)
 }
 
-const CHECKS: [&str; 9] =
+pub(crate) const CHECKS: [&str; 9] =
     ["clock", "leases", "lanes", "subscribers", "deliveries", "unreadable", "log", "space", "file"];
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Result, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Error, Result, params};
 
+use super::damaged::{is_about_the_disk, is_about_the_row};
 use super::failure::Doing;
 use super::values::int;
 use super::{Options, SqliteReader, SqliteStore};
@@ -15,8 +17,8 @@ use crate::units::rough;
 
 /// Deliveries looked at in one moment of the store: no look holds up the log for long.
 const ROWS_MAX: u32 = 20_000;
-/// No more faults of a table are listed.
-const FAULTS_MAX: u32 = 10;
+/// The first fault that SQLite finds in a table is told; it looks for no more than so many.
+const FAULTS_MAX: u32 = 2;
 
 /// The file is looked at for as long as the log is no longer than this: a look keeps it from being cut.
 const CHECK_LOG_BYTES_MAX: u64 = 64 << 20;
@@ -53,7 +55,13 @@ pub(in crate::store) fn examine_clock(
 /// Looks for what nobody but a file has, and cuts its log if that is to be mended.
 pub(in crate::store) fn examine(path: &Path, mend: bool) -> std::result::Result<Vec<Finding>, StoreError> {
     let reader = SqliteReader::open(path)?;
-    Ok(vec![deliveries(&reader)?, log(path, mend)?, space(&reader)?, file(&reader)?])
+    let mut findings = vec![
+        Finding::checked("deliveries", deliveries(&reader))?,
+        Finding::checked("log", log(path, mend))?,
+        Finding::checked("space", space(&reader))?,
+    ];
+    findings.extend(file(&reader)?);
+    Ok(findings)
 }
 
 fn deliveries(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
@@ -102,17 +110,121 @@ fn space(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
     Ok(finding)
 }
 
-fn file(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
-    let checked = reader.quick_check(CHECK_LOG_BYTES_MAX)?;
-    if checked.faults.is_empty() && !checked.unchecked.is_empty() {
+/// One finding for each table that is damaged.
+fn file(reader: &SqliteReader) -> std::result::Result<Vec<Finding>, StoreError> {
+    let check = "file";
+    let checked = match reader.quick_check(CHECK_LOG_BYTES_MAX) {
+        Err(error) if error.is_damage() => return Ok(vec![Finding::unreadable(check, error)]),
+        checked => checked?,
+    };
+    let mut findings: Vec<_> = checked.faults.into_iter().map(|fault| Finding::off(check, fault)).collect();
+    if !checked.unchecked.is_empty() {
         let detail = format!(
             "not checked wholly ({}), since the log grew by what was written meanwhile: try again when that is less",
             checked.unchecked.join(", ")
         );
-        return Ok(Finding { check: "file", state: State::Unchecked, detail });
+        findings.push(Finding { check, state: State::Unchecked, detail });
     }
-    let what = "the file is damaged; copy it, and restore a backup or `.recover` it";
-    Ok(Finding::of("file", &checked.faults, what))
+    if findings.is_empty() {
+        findings.push(Finding::well(check));
+    }
+    Ok(findings)
+}
+
+/// What is wrong with a table and its indexes, and what follows; nothing, if it is whole.
+fn check_table(sql: &Connection, table: &str) -> Result<Option<String>> {
+    let mut check = sql.prepare("SELECT quick_check FROM pragma_quick_check(?1) LIMIT ?2")?;
+    let found =
+        check.query_map(params![table, FAULTS_MAX], |row| row.get(0))?.collect::<Result<Vec<String>>>();
+    let faults = match found {
+        Err(error) if is_damage(&error) => vec![error.to_string()],
+        found => found?,
+    };
+    let Some(first) = faults.into_iter().find(|fault| fault != "ok") else { return Ok(None) };
+    let rows = unreadable_rows(sql, table)?;
+    let follows = what_follows(table);
+    let remedy = "copy the file, and restore a backup or `.recover` it";
+    Ok(Some(format!(
+        "table {table} is damaged: {rows}; {follows}; {remedy} (SQLite: {})",
+        first.replace('\n', " ")
+    )))
+}
+
+fn is_damage(error: &Error) -> bool {
+    is_about_the_row(error) || is_about_the_disk(error)
+}
+
+/// Which rows cannot be read, as far as reading from both ends tells.
+fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
+    let mut keys = sql.prepare("SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk")?;
+    let mut keys = keys.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>>>()?;
+    if keys.is_empty() {
+        keys.push("rowid".to_owned());
+    }
+    let first = read_rows(sql, table, &keys, "ASC")?;
+    if first.is_all {
+        return Ok(format!("all its {} rows can be read, an index of it can't", first.rows));
+    }
+    let last = read_rows(sql, table, &keys, "DESC")?;
+    let from = first.key.unwrap_or_else(|| "the beginning".to_owned());
+    let to = last.key.unwrap_or_else(|| "the end".to_owned());
+    let (before, after) = (first.rows, last.rows);
+    Ok(format!(
+        "the rows between {from} and {to} cannot be read, {before} before them and {after} after them can"
+    ))
+}
+
+/// Rows that can be read from one end of a table on.
+#[derive(Default)]
+struct Readable {
+    rows: u64,
+    /// Of the last of them.
+    key: Option<String>,
+    /// There are no others.
+    is_all: bool,
+}
+
+fn read_rows(sql: &Connection, table: &str, keys: &[String], order: &str) -> Result<Readable> {
+    let list =
+        |suffix: &str| keys.iter().map(|key| format!("\"{key}\"{suffix}")).collect::<Vec<_>>().join(", ");
+    let text = format!("SELECT {}, * FROM \"{table}\" ORDER BY {}", list(""), list(&format!(" {order}")));
+    let mut query = sql.prepare(&text)?;
+    let (mut rows, mut readable) = (query.query([])?, Readable::default());
+    loop {
+        match rows.next() {
+            Ok(Some(row)) => {
+                readable.rows += 1;
+                let named = keys.iter().enumerate().map(|(place, name)| match row.get_ref(place) {
+                    Ok(ValueRef::Integer(value)) => format!("{name} {value}"),
+                    Ok(ValueRef::Text(value)) => format!("{name} {:?}", String::from_utf8_lossy(value)),
+                    _ => name.clone(),
+                });
+                readable.key = Some(named.collect::<Vec<_>>().join(", "));
+            }
+            Ok(None) => return Ok(Readable { is_all: true, ..readable }),
+            Err(error) if is_damage(&error) => return Ok(readable),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What damage to a table means for what is owed.
+fn what_follows(table: &str) -> &'static str {
+    match table {
+        "deliveries" | "expiring" | "swept" => "deliveries there may never be made, nor be given up",
+        "events" | "further_bodies" => {
+            "deliveries of events there become dead letters (unreadable) when they are due"
+        }
+        "subscribers" | "secrets" | "lanes" | "capped" => {
+            "subscribers there cannot be delivered to, nor be changed"
+        }
+        "attempts" | "latencies" | "marks" => {
+            "history and figures there are lost, and commits that write there fail"
+        }
+        "outbox" | "outbox_rejected" | "sqlite_sequence" => "rows of the outbox there become no events",
+        "owners" | "nodes" | "membership" => "processes may fail to take subscribers over",
+        _ => "nothing may be taken or delivered",
+    }
 }
 
 /// Waiting deliveries of which a part is missing or makes no sense, as far as one look goes.
@@ -127,7 +239,7 @@ pub struct Missing {
 /// What a look at the file's tables found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// What is wrong, the first faults of each table.
+    /// What is wrong, for each table that is damaged.
     pub faults: Vec<String>,
     /// The tables that were not looked at to their end.
     pub unchecked: Vec<String>,
@@ -142,23 +254,19 @@ impl SqliteReader {
     /// When the store cannot be read at all.
     pub fn quick_check(&self, log_bytes_max: u64) -> std::result::Result<Checked, StoreError> {
         let tables = self.moment("list the tables", |sql| {
-            sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?
+            sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
                 .query_map([], |row| row.get(0))?
                 .collect::<Result<Vec<String>>>()
         })?;
         let mut checked = Checked::default();
         for table in tables {
-            let found = self.moment_within(log_bytes_max, "check a table", |sql| {
-                let mut check = sql.prepare("SELECT quick_check FROM pragma_quick_check(?1) LIMIT ?2")?;
-                let found = check.query_map(params![table, FAULTS_MAX], |row| row.get(0))?;
-                found.collect::<Result<Vec<String>>>()
-            });
-            match found {
+            match self.moment_within(log_bytes_max, "check a table", |sql| check_table(sql, &table)) {
                 Err(StoreError::TooMuch { .. }) => checked.unchecked.push(table),
-                found => {
-                    let found = found?.into_iter().filter(|fault| fault != "ok");
-                    checked.faults.extend(found.map(|fault| format!("{table}: {fault}")));
+                Err(error) if error.is_damage() => {
+                    let follows = what_follows(&table);
+                    checked.faults.push(format!("table {table} cannot be read: {error}; {follows}"));
                 }
+                found => checked.faults.extend(found?),
             }
         }
         Ok(checked)
