@@ -45,6 +45,7 @@ def chart(folder):
             documents = [one for text in texts for one in yaml.safe_load_all(text) if one]
             for document in documents:
                 kubernetes_validate.validate(document, KUBERNETES, strict=True)
+                confined(document)
             found = sorted(document["kind"] for document in documents)
             assert found == kinds, f"{values}: rendered {found}, expected {kinds}"
             for document in documents:
@@ -53,11 +54,36 @@ def chart(folder):
     print(f"ok -- the chart, with {len(VALUES)} sets of values")
 
 
+def pinned(files):
+    """Sees to it that whose code runs in a workflow is named by a commit, which nobody can move, and by its version for people."""
+    for file in files:
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            found = re.match(r"\s*(?:-\s+)?uses:\s*(\S+)(.*)", line)
+            if not found or found.group(1).startswith("./") or found.group(1).startswith("OWNER/hookproof/"):
+                continue
+            commit = re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", found.group(1))
+            version = re.match(r"\s+# v\d+\.\d+\.\d+$", found.group(2))
+            assert commit and version, f"{file}:{number}: {line.strip()}: expected OWNER/NAME@COMMIT # vVERSION"
+    print("ok -- actions are pinned by commits")
+
+
+def confined(document):
+    """Sees to it that a pod runs as nobody in particular, with no right and no disk but its own."""
+    pod = document.get("spec", {}).get("jobTemplate", document).get("spec", {}).get("template", {}).get("spec")
+    if not pod:
+        return
+    assert pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"]["runAsUser"] == 65532, pod
+    for container in pod["containers"]:
+        rights = container["securityContext"]
+        assert rights["readOnlyRootFilesystem"] is True and rights["capabilities"] == {"drop": ["ALL"]}, container
+
+
 def main(root):
     """Checks them all."""
     against("vendor.github-actions", root.glob(".github/actions/*/action.yml"))
     written = root / "harness/src/cli/init/workflow.yml"
     against("vendor.github-workflows", [*root.glob(".github/workflows/*.yml"), written])
+    pinned([*root.glob(".github/actions/*/action.yml"), *root.glob(".github/workflows/*.yml"), written])
     against("vendor.compose-spec", sorted(root.glob("packaging/compose/*.yaml")))
     recipe = re.search(r"```yaml\n(.*?)```", (root / "docs/ci.md").read_text(), re.DOTALL).group(1)
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:

@@ -69,6 +69,54 @@ fn an_archive_is_unpacked_and_one_command_says_a_verdict() {
     assert!(verdict.contains("first: pass: "), "{verdict}");
 }
 
+/// Who stands between could replace the archive and its checksum together.
+#[test]
+fn nothing_is_installed_from_an_address_without_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    let ours = format!("file://{}", folder.path().display());
+    for from in
+        ["http://127.0.0.1:9/releases", "HTTP://127.0.0.1:9/releases", "ftp://127.0.0.1:9/releases", &ours]
+    {
+        let output = install(Path::new(from), &to);
+        let told = said(&output);
+        assert!(!output.status.success() && told.contains("expected https://"), "{from}: {told}");
+    }
+    assert!(!to.exists(), "something was installed");
+}
+
+/// A program that answers for `gh` and `curl`: an archive of GitHub's that is forged together with its checksum.
+#[test]
+fn an_archive_without_an_attestation_is_not_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to, tools) =
+        (folder.path().join("releases"), folder.path().join("to"), folder.path().join("tools"));
+    releases(&from);
+    fs::create_dir(&tools).unwrap();
+    let tool = |name: &str, text: &str| {
+        fs::write(tools.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        succeeds(Command::new("chmod").arg("755").arg(tools.join(name)));
+    };
+    // The last argument is the address, the one before it the file.
+    tool("curl", "while [ $# -gt 2 ]; do shift; done; cp \"$FROM/${2##*/}\" \"$1\"");
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let installed = || {
+        let mut command = Command::new(root().join("packaging/install"));
+        command.args(["--from", "https://github.com/some/one/releases", "--to"]).arg(&to);
+        command.env("PATH", &path).env("FROM", &from).output().unwrap()
+    };
+    tool("gh", "echo \"$@\" >\"$FROM/asked\"; exit 1");
+    let output = installed();
+    let told = said(&output);
+    assert!(!output.status.success() && told.contains("no attestation of a build by some/one"), "{told}");
+    assert!(!to.exists(), "something was installed");
+    let asked = fs::read_to_string(from.join("asked")).unwrap();
+    assert!(asked.starts_with("attestation verify ") && asked.contains("--repo some/one "), "{asked}");
+    tool("gh", "exit 0");
+    let output = installed();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 #[test]
 fn an_archive_that_was_changed_is_not_installed() {
     let folder = tempfile::tempdir().unwrap();
