@@ -1,6 +1,6 @@
 //! The options that many commands share, and what they amount to.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,8 +25,9 @@ use crate::transport::{DnsResolver, Settings};
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
-    /// The database: a file, or postgres://USER:PASSWORD@HOST/DATABASE, with ?sslmode=verify-full for TLS, and
-    /// &sslrootcert=FILE for an authority of your own
+    /// The database: a file, or postgres://USER@HOST/DATABASE, with ?sslmode=verify-full for TLS, and &sslrootcert=FILE for an
+    /// authority of your own. An argument shows in `ps`: put a password into HOOKPROOF_DB, or into a file of mode 0600 that
+    /// ?passfile=FILE or PGPASSFILE names, with lines of HOST:PORT:DATABASE:USER:PASSWORD
     #[arg(long, global = true, value_name = "DATABASE", env = "HOOKPROOF_DB", hide_env_values = true)]
     db: Option<OsString>,
     /// Print JSON on stdout: one object, or one on each line of a list
@@ -46,7 +47,7 @@ impl Common {
         let missing =
             "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
         let text = self.db.as_deref().ok_or_else(|| Failure::usage(missing))?;
-        Database::parse(text).map_err(|error| Failure::usage(format_args!("--db cannot be used: {error}")))
+        database_of(text, "--db")
     }
 
     /// The database, which must be there: a misspelt path must not become a new, empty one. Whether a server has it is seen
@@ -60,6 +61,23 @@ impl Common {
         }
         Ok(database)
     }
+}
+
+/// The database that an option names. A password that every user of this machine can read is worth a warning.
+pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failure> {
+    let database = Database::parse(text)
+        .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))?;
+    let shown = |argument: OsString| {
+        let (argument, text) = (argument.into_encoded_bytes(), text.as_encoded_bytes());
+        argument.ends_with(text)
+    };
+    if database.says_password() && std::env::args_os().any(shown) {
+        tracing::warn!(
+            "the password in {option} can be read in `ps` by every user of this machine; give the address in \
+             HOOKPROOF_DB, or the password in a file that ?passfile=FILE or PGPASSFILE names"
+        );
+    }
+    Ok(database)
 }
 
 /// Where deliveries may go, and what shapes them.

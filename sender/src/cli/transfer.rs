@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::options::database_of;
 use super::print::Printer;
-use crate::store::Database;
 use crate::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
 
 #[derive(Args, Debug)]
@@ -17,12 +17,13 @@ Examples:
   hookproof-sender move --from sender.db --to postgres://hookproof@db.example/hookproof
   hookproof-sender move --from postgres://hookproof@db.example/hookproof --to sender.db
 
-Others on the machine see arguments: an address with a password belongs in HOOKPROOF_FROM or HOOKPROOF_TO.
+Others on the machine see arguments: an address with a password belongs in HOOKPROOF_FROM or HOOKPROOF_TO, or the password in a file
+of mode 0600 that ?passfile=FILE or PGPASSFILE names.
 
 End every process on either of them first. Where it is broken off nothing has moved: run it again. The source stays as it is: deliver
 from one of the two alone afterwards.")]
 pub(super) struct Move {
-    /// Where the store is: a file, or postgres://USER:PASSWORD@HOST/DATABASE
+    /// Where the store is: a file, or postgres://USER@HOST/DATABASE
     #[arg(long, value_name = "DATABASE", env = "HOOKPROOF_FROM", hide_env_values = true)]
     from: OsString,
     /// Where it is to be: the other of the two, with nothing in it
@@ -32,11 +33,7 @@ pub(super) struct Move {
 
 impl Move {
     pub(super) fn run(self, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let parse = |option: &str, text: &OsString| {
-            Database::parse(text)
-                .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))
-        };
-        let (from, to) = (parse("--from", &self.from)?, parse("--to", &self.to)?);
+        let (from, to) = (database_of(&self.from, "--from")?, database_of(&self.to, "--to")?);
         if !from.may_exist() {
             return Err(Failure::usage(format_args!("there is no database {from}; check --from")));
         }

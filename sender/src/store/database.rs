@@ -51,6 +51,14 @@ impl Database {
         }
     }
 
+    /// Whether its address has a password in it.
+    pub(crate) const fn says_password(&self) -> bool {
+        match self {
+            Self::File(_) => false,
+            Self::Postgres(address) => address.says_password(),
+        }
+    }
+
     /// How long the log is that is to be kept short from here; nothing, where there is none.
     pub(crate) fn log_bytes(&self) -> u64 {
         match self {

@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
+use super::passfile::PassFile;
 use super::servers::Servers;
 use super::tls::Asked;
 use crate::store::StoreError;
@@ -28,6 +29,7 @@ pub struct Address {
     servers: Arc<Servers>,
     shown: Arc<str>,
     answer_within: Duration,
+    says_password: bool,
 }
 
 /// A text that names no database.
@@ -47,6 +49,11 @@ impl Address {
     /// The same, for whoever can do without: each of the servers may take so long for a connection, and for each answer.
     pub(super) fn within(&self, length: Duration) -> Self {
         Self { servers: Arc::new(self.servers.within(length / 2)), answer_within: length, ..self.clone() }
+    }
+
+    /// Whether the text itself has a password.
+    pub(in crate::store) const fn says_password(&self) -> bool {
+        self.says_password
     }
 
     /// How long the server may take for an answer, until it is as good as away.
@@ -82,9 +89,14 @@ impl FromStr for Address {
         }
         let answer_within = config.get_tcp_user_timeout().copied().unwrap_or(ANSWER_WITHIN);
         let answer_within = answer_within.clamp(SHORTEST, LONGEST);
-        let servers = Servers::of(&config, asked.tls).map_err(BadAddress)?;
+        let mut servers = Servers::of(&config, asked.tls).map_err(BadAddress)?;
+        let says_password = config.get_password().is_some();
+        let named = || std::env::var("PGPASSFILE").ok().filter(|path| !path.is_empty());
+        if !says_password && let Some(path) = asked.passfile.or_else(named) {
+            servers = servers.with_passwords(&PassFile::read(&path).map_err(BadAddress)?);
+        }
         let shown = format!("postgres://{servers}/{}", config.get_dbname().unwrap_or_default());
-        Ok(Self { servers: Arc::new(servers), shown: shown.into(), answer_within })
+        Ok(Self { servers: Arc::new(servers), shown: shown.into(), answer_within, says_password })
     }
 }
 

@@ -12,12 +12,16 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Socket};
 
 use super::failure::failure;
+use super::passfile::{PassFile, Whom};
 use super::tls::Tls;
 use crate::store::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How long a server that was reached may take until it is ready for questions.
 const READY_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where a server listens if its address does not say.
+const PORT: u16 = 5432;
 
 const CONNECTING: &str = "connect to the database";
 
@@ -61,6 +65,24 @@ impl Servers {
         let asked = config.get_target_session_attrs();
         let take_writes = count > 1 || asked == TargetSessionAttrs::ReadWrite;
         Ok(Self { each, tls, last: Arc::default(), take_writes, ready_within: READY_WITHIN })
+    }
+
+    /// The same, with what a file of passwords has for those that need one.
+    pub(super) fn with_passwords(mut self, file: &PassFile) -> Self {
+        for server in &mut self.each {
+            let config = &server.config;
+            let whom = Whom {
+                host: &server.host,
+                is_socket: matches!(config.get_hosts().first(), Some(Host::Unix(_))),
+                port: config.get_ports().first().copied().unwrap_or(PORT),
+                database: config.get_dbname(),
+                user: config.get_user(),
+            };
+            if let Some(password) = file.password(&whom) {
+                server.config.password(password);
+            }
+        }
+        self
     }
 
     /// The same, where reaching each of them and having it ready may take so long, each.

@@ -28,6 +28,8 @@ pub(super) struct Asked {
     pub(super) rest: String,
     /// How TLS is spoken, if it is.
     pub(super) tls: Option<Tls>,
+    /// The file with the password, if it names one.
+    pub(super) passfile: Option<String>,
 }
 
 impl Asked {
@@ -40,14 +42,15 @@ impl Asked {
             return Err("an @ in a user's name, a password or a setting is written %40".to_owned());
         }
         let Some((place, query)) = place.split_once('?') else {
-            return Ok(Self { rest: address.to_owned(), tls: None });
+            return Ok(Self { rest: address.to_owned(), ..Self::default() });
         };
-        let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
+        let (mut mode, mut roots, mut passfile, mut rest) = (None, None, None, Vec::new());
         for pair in query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             match decoded(key).as_str() {
                 "sslmode" => mode = Some(decoded(value)),
                 "sslrootcert" => roots = Some(decoded(value)),
+                "passfile" => passfile = Some(decoded(value)),
                 _ => rest.push(pair),
             }
         }
@@ -64,7 +67,7 @@ impl Asked {
             }
         };
         let settings = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
-        Ok(Self { rest: format!("{credentials}{place}{settings}"), tls })
+        Ok(Self { rest: format!("{credentials}{place}{settings}"), tls, passfile })
     }
 }
 

@@ -86,7 +86,10 @@ impl Liveness for OwnerFiles {
     fn announce(&self, id: OwnerId) -> io::Result<Box<dyn Presence>> {
         let path = self.path_of(id)?;
         loop {
-            let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            let mut options = OpenOptions::new();
+            // Who else may open it may lock it, and so make a dead owner look alive.
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let lock = options.create(true).truncate(false).write(true).open(&path)?;
             lock.lock()?;
             // Whoever cleaned up between the two lines above took it for a dead owner's.
             if leads_to(&path, &lock) {
@@ -166,6 +169,10 @@ mod tests {
     fn an_owner_is_dead_when_its_lock_is_free_and_never_before() {
         let (_folder, files) = database("sender.db");
         let owner = files.announce(OwnerId(7)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &fs::metadata(files.path_of(OwnerId(7)).unwrap()).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600, "nobody else may lock it");
         assert_eq!(files.life_of(OwnerId(7)), Life::Alive);
         assert_eq!(files.life_of(OwnerId(8)), Life::Unknown, "nothing is known of an owner without a file");
         let path = |id| files.path_of(OwnerId(id)).unwrap();
