@@ -7,8 +7,9 @@
 
 use super::evidence::Evidence;
 use super::outage::Outages;
+use super::queue::may_refuse;
 use super::verdict::{Finding, Tally, Witness};
-use crate::scenario::{Millionths, WhenFull};
+use crate::scenario::Millionths;
 use crate::trace::Refused;
 
 /// What must be accepted where the scenario doesn't say.
@@ -56,8 +57,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
 /// Whether the scenario has something for which events may be turned away.
 fn is_bounded(evidence: &Evidence<'_>) -> bool {
     let scenario = evidence.scenario;
-    let refuses = scenario.subscribers.iter().any(|one| one.queue.when_full == WhenFull::Refuse);
-    refuses || scenario.expect.queue_rows.max.is_some() || !scenario.sender.arguments.is_empty()
+    may_refuse(evidence) || scenario.expect.queue_rows.max.is_some() || !scenario.sender.arguments.is_empty()
 }
 
 fn silent(refusal: &Refused) -> Witness {

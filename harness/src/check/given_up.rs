@@ -218,7 +218,7 @@ fn sheds_for_others(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
 
 /// How many deliveries a lane's queue holds at least before it sheds by its own bound. What the sender's arguments, or a bound
 /// on all, make of a lane without one is not known.
-fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+pub(super) fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let (rows, bytes) = match (queue.rows, queue.bytes) {
         (None, None) if sheds_for_others(evidence, lane) => return 0,

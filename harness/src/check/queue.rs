@@ -16,6 +16,7 @@
 //! the first moment at which it may have been sent.
 
 use super::evidence::{Delivery, Evidence, Lane};
+use super::given_up::room;
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::scenario::{SECOND, Scenario, Size, Subscriber, WhenFull};
@@ -69,9 +70,7 @@ fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
     let Subscriber { name, queue, .. } = lane.subscriber;
     let depths = || evidence.trace.depths.iter();
     let own = || depths().filter(|one| concerns(one, lane.subscriber, evidence.scenario));
-    // What an event came to be offered for more than once is one delivery, or several.
-    let offers = |delivery: &Delivery| evidence.event(delivery).map_or(0, |event| u64::from(event.offers));
-    let offered: u64 = evidence.deliveries_of(at).iter().filter(|one| one.owed).map(offers).sum();
+    let offered = offered(evidence, at);
     let whole = depths().filter(|one| one.subscriber.is_none());
     let whole = whole.filter_map(|one| one.waiting).max().unwrap_or(u64::MAX);
     let most = offered.min(whole);
@@ -85,6 +84,22 @@ fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
         return Some(format!("no sample of the queue says how many bytes wait for {name}"));
     }
     None
+}
+
+/// How many deliveries a lane was offered: an event that was offered more than once is one of them, or several.
+fn offered(evidence: &Evidence<'_>, at: u32) -> u64 {
+    let offers = |delivery: &Delivery| evidence.event(delivery).map_or(0, |event| u64::from(event.offers));
+    evidence.deliveries_of(at).iter().filter(|one| one.owed).map(offers).sum()
+}
+
+/// Whether a full queue may have refused events: a subscriber whose queue refuses was offered more than that queue holds
+/// at least. A queue without a declared bound is never full.
+pub(super) fn may_refuse(evidence: &Evidence<'_>) -> bool {
+    (0..).zip(&evidence.lanes).any(|(at, lane)| {
+        let queue = &lane.subscriber.queue;
+        let declared = queue.rows.is_some() || queue.bytes.is_some();
+        queue.when_full == WhenFull::Refuse && declared && offered(evidence, at) > room(evidence, lane)
+    })
 }
 
 /// Whether a sample is of that subscriber's lane: by its name, or as there is no other.
@@ -172,9 +187,7 @@ const LOAD_MIN: u64 = 100;
 
 /// Judges answers that turned events away without a cause, and says how many there are.
 fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
-    let refuses = |one: &Subscriber| one.queue.when_full == WhenFull::Refuse;
-    let bounded = evidence.scenario.expect.queue_rows.max.is_some();
-    if bounded || evidence.scenario.subscribers.iter().any(refuses) {
+    if evidence.scenario.expect.queue_rows.max.is_some() || may_refuse(evidence) {
         return 0;
     }
     let mut asked: Vec<(u64, u64)> =

@@ -130,11 +130,7 @@ pub(super) const QUEUE: Section = Section {
     fields: &[
         may("rows", Form::Count, "how many deliveries"),
         may("bytes", Form::Size, "how many bytes of bodies"),
-        may(
-            "when_full",
-            Form::Word(&["shed-oldest", "refuse"]),
-            "what a full queue does; shed-oldest without it",
-        ),
+        may("when_full", Form::Word(&["shed-oldest", "refuse"]), "what a full queue does; refuse without it"),
     ],
 };
 
@@ -160,7 +156,7 @@ pub enum WhenFull {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { rows: None, bytes: None, when_full: WhenFull::ShedOldest }
+        Self { rows: None, bytes: None, when_full: WhenFull::Refuse }
     }
 }
 
@@ -174,7 +170,7 @@ impl Queue {
         Self {
             rows,
             bytes: reader.get("bytes"),
-            when_full: reader.word("when_full", &words).unwrap_or(WhenFull::ShedOldest),
+            when_full: reader.word("when_full", &words).unwrap_or(WhenFull::Refuse),
         }
     }
 }

@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 fn refused(count: u64, status: Option<u16>, unknown: bool) -> impl Fn(&mut Trace) {
     move |trace| {
         for token in 10..110 {
-            build::offer(trace, token, SECOND, &[]);
+            build::offer(trace, token, SECOND, &["a"]);
             if token - 10 < count {
                 trace.accepted.pop();
                 let (why, retry_after) = ("connection refused".to_owned(), Some("1".to_owned()));
@@ -31,6 +31,16 @@ fn a_sender_accepts_nearly_all_where_no_bound_explains_less() {
         "queue = { rows = 1, when_full = \"refuse\" }",
         refused(50, Some(429), false),
         Status::Pass,
+    );
+    // A queue that holds more than was offered refuses nothing, and nor does one without a bound.
+    check("emit.accepted", "queue = { rows = 1000 }", refused(50, Some(429), false), Status::Fail);
+    check("emit.accepted", "queue = { when_full = \"refuse\" }", refused(50, Some(429), false), Status::Fail);
+    check("emit.accepted", "queue = { rows = 1 }", refused(50, Some(429), false), Status::Pass);
+    check(
+        "emit.accepted",
+        "queue = { rows = 1, when_full = \"shed-oldest\" }",
+        refused(50, Some(429), false),
+        Status::Fail,
     );
     check("emit.accepted", "[expect]\naccepted_min = 0.4", refused(50, Some(503), false), Status::Pass);
     check(

@@ -104,6 +104,7 @@ fn what_nothing_is_too_full_for_is_taken() {
     };
     check("queue.visible", "", refused, Status::Fail);
     check("queue.visible", "queue = { rows = 1, when_full = \"refuse\" }", refused, Status::Pass);
+    check("queue.visible", "queue = { rows = 1000 }", refused, Status::Fail);
 }
 
 /// A delivery's connection was cut, and it is given up for that reason; perhaps another one was cut too and came again.

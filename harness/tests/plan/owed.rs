@@ -30,7 +30,8 @@ fn an_endpoint_that_takes_nothing_has_no_percentile() {
 
 #[test]
 fn what_was_shed_takes_for_ever() {
-    let shedding = STEADY.to_owned() + "limit = { rate = \"20/s\", burst = 5 }\nqueue = { rows = 10 }\n";
+    let shedding = STEADY.to_owned()
+        + "limit = { rate = \"20/s\", burst = 5 }\nqueue = { rows = 10, when_full = \"shed-oldest\" }\n";
     // More than half of it gets through: its median is a time, and its 95th percentile is not.
     assert_eq!(broken(&shedding, &["p50<20s", "p95<20s"]), ["a p95<20s: never"]);
 }

@@ -26,7 +26,7 @@ const DRAIN: &str = "name = \"drain\"\nseed = 12\ndrain = \"90s\"\n\
 
 const SHED: &str = "name = \"shed\"\nseed = 13\ndrain = \"60s\"\n\
     [[traffic]]\nshape = \"steady\"\nrate = \"15/s\"\nlasts = \"12s\"\n\
-    [[subscriber]]\nname = \"a\"\nlimit = { in_flight = 2 }\nqueue = { rows = 60 }\nanswers = \"100ms\"\n";
+    [[subscriber]]\nname = \"a\"\nlimit = { in_flight = 2 }\nqueue = { rows = 60, when_full = \"shed-oldest\" }\nanswers = \"100ms\"\n";
 
 /// More than any machine carries, many times over.
 const WIDE: &str = "name = \"wide\"\nseed = 14\ndrain = \"60s\"\n\

@@ -42,7 +42,7 @@ fn what_waits_to_be_made_one_waits_for_its_window() {
 fn dead_letters_that_are_sent_again_are_in_no_bound() {
     let traffic =
         "[[traffic]]\nshape = \"burst\"\nevents = 50\n[[traffic]]\nshape = \"pause\"\nlasts = \"31s\"\n";
-    let redriven = "limit = { rate = \"10/s\", burst = 5 }\nqueue = { rows = 10 }\n\
+    let redriven = "limit = { rate = \"10/s\", burst = 5 }\nqueue = { rows = 10, when_full = \"shed-oldest\" }\n\
                     [[fault]]\nat = \"30s\"\ndo = \"redrive\"\n";
     assert_eq!(bound(traffic, redriven), Err("its dead letters are sent again"));
 }

@@ -79,7 +79,7 @@ data_bytes = "10..10"
 [[subscriber]]
 name  = "a"
 limit = { rate = "1/s", burst = 1 }
-queue = { rows = 10 }
+queue = { rows = 10, when_full = "shed-oldest" }
 "#;
     let figures = simulate(&scenario("forgotten", text), &options(Keep::Figures)).unwrap().figures;
     let lane = &figures.lanes[0];

@@ -37,7 +37,6 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let result = results.into_iter().next();
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;
-    app.count_shed(accepted.shed);
     let shown = Shown::of(app, &accepted, None);
     let mut response = answer(shown.status(), &shown);
     say_when(&mut response, shown.retry_after_secs());
@@ -89,7 +88,6 @@ fn lines_shown(
         // Writing to a string cannot fail.
         let _ = match result {
             Ok(accepted) => {
-                app.count_shed(accepted.shed);
                 let shown = Shown::of(app, &accepted, Some(number));
                 all &= shown.status() == StatusCode::ACCEPTED;
                 retry_after_secs = retry_after_secs.max(shown.retry_after_secs());

@@ -48,7 +48,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     let figures = app.sender().read(move |reader| Figures::read(reader, now)).await??;
     let views = app.sender().views().await;
     let body = Exposition::body(|mut text| async move {
-        totals(&mut text, &figures.status, app.shed());
+        totals(&mut text, &figures.status);
         lanes(&mut text, &figures, now).await;
         under_way(&mut text, &UnderWay::of(&views));
         owned(&mut text, &figures, &views, &app).await;
@@ -113,15 +113,9 @@ impl Figures {
     }
 }
 
-fn totals(text: &mut Exposition, status: &Status, shed: u64) {
+fn totals(text: &mut Exposition, status: &Status) {
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
     one("hookproof_accepted_total", Type::Counter, "Deliveries ever recorded.", status.counts.accepted);
-    one(
-        "hookproof_shed_total",
-        Type::Counter,
-        "Deliveries that made room for events emitted through this process.",
-        shed,
-    );
     one(
         "hookproof_delivered_last_hour",
         Type::Gauge,
@@ -329,6 +323,10 @@ fn store(text: &mut Exposition, health: &Health) {
         "Deliveries settled by this process.",
         health.written.settled,
     );
+    let help = "Deliveries that this process gave up to make room for new ones.";
+    one("hookproof_shed_total", Type::Counter, help, health.written.shed);
+    let help = "Dead letters that this process forgot, as more were kept than may be.";
+    one("hookproof_dead_forgotten_total", Type::Counter, help, health.written.forgotten);
 }
 
 /// The steady clock beside the wall clock, as far as that is worth a word.

@@ -42,7 +42,6 @@ pub mod token;
 pub use server::{BindError, bind, serve};
 pub use token::{Token, TokenError};
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,7 +77,6 @@ pub fn router(sender: Sender, config: Config) -> Router {
     routes::router(App(Arc::new(Inner {
         sender,
         config,
-        shed: AtomicU64::new(0),
         delivery_ids: OnceLock::new(),
         room: Room::new(EVENTS_BYTES_MAX),
     })))
@@ -94,8 +92,6 @@ struct App(Arc<Inner>);
 struct Inner {
     sender: Sender,
     config: Config,
-    /// Deliveries that made room for what was emitted here.
-    shed: AtomicU64,
     delivery_ids: OnceLock<DeliveryIds>,
     room: Room,
 }
@@ -112,14 +108,6 @@ impl App {
     /// The memory for events.
     fn room(&self) -> &Room {
         &self.0.room
-    }
-
-    fn count_shed(&self, rows: u64) {
-        self.0.shed.fetch_add(rows, Ordering::Relaxed);
-    }
-
-    fn shed(&self) -> u64 {
-        self.0.shed.load(Ordering::Relaxed)
     }
 
     /// What the store's deliveries are called.

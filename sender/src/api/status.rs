@@ -92,6 +92,8 @@ fn store(health: &Health) -> Value {
         "bytes_waiting": health.bytes,
         "commits": health.written.commits,
         "rows_written": health.written.rows,
+        "shed": health.written.shed,
+        "dead_forgotten": health.written.forgotten,
     })
 }
 

@@ -20,6 +20,7 @@ use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
 use crate::store::LogSize;
 use crate::store::clock::{Fault, TOLERANCE};
+use crate::store::lane::Counts;
 use crate::store::latency::Measured;
 use crate::store::read::{Nodes, Over, Status as Figures};
 use crate::subscriber::RegionSecrets;
@@ -170,7 +171,7 @@ impl Found {
             ("behind", behind),
             ("delivered", delivered),
             ("failed attempts", failed),
-            ("dead letters", format!("{}, {} in the last hour", counts.dead_kept, figures.dead_last_hour)),
+            ("dead letters", dead_letters(counts, figures.dead_last_hour)),
             ("coalesced", counts.coalesced.to_string()),
             ("latency", words::latency(Some(&self.measured.answer))),
             ("emit to first attempt", words::lengths(Some(&self.measured.first_attempt), "first attempts")),
@@ -199,6 +200,14 @@ impl Found {
         }
         let what = "events that they want are refused until they are mended, given their region's secret, or removed";
         format!("{}; {what}", first_of(&broken))
+    }
+}
+
+fn dead_letters(counts: &Counts, last_hour: u64) -> String {
+    let kept = format!("{}, {last_hour} in the last hour", counts.dead_kept);
+    match counts.dead_gone() {
+        0 => kept,
+        gone => format!("{kept}; {gone} more are kept no more: beyond the bounds, purged, or too old"),
     }
 }
 
@@ -252,6 +261,16 @@ fn first_of(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dead_letters_that_are_kept_no_more_are_told() {
+        let counts = Counts { dead: 5, dead_kept: 5, ..Counts::default() };
+        assert_eq!(dead_letters(&counts, 2), "5, 2 in the last hour");
+        assert_eq!(
+            dead_letters(&Counts { dead: 12, ..counts }, 2),
+            "5, 2 in the last hour; 7 more are kept no more: beyond the bounds, purged, or too old"
+        );
+    }
 
     #[test]
     fn one_process_is_no_processes() {

@@ -59,6 +59,7 @@ pub(crate) fn counts(counts: &Counts) -> Value {
         "waiting_bytes": counts.waiting_bytes,
         "retrying": counts.retrying,
         "dead_kept": counts.dead_kept,
+        "dead_gone": counts.dead_gone(),
         "failed_attempts": counts.failed_attempts,
     })
 }

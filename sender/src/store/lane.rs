@@ -145,6 +145,12 @@ impl Counts {
         }
     }
 
+    /// Dead letters that are kept no more: beyond the bounds, purged, or too old.
+    #[must_use]
+    pub const fn dead_gone(&self) -> u64 {
+        self.dead.saturating_sub(self.dead_kept)
+    }
+
     /// Nothing was lost or invented.
     #[must_use]
     pub const fn conserved(&self) -> bool {

@@ -68,6 +68,7 @@ pub use parts::Parts;
 pub use read::Reader;
 pub use reply::{Refusal, Reply};
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::engine::StoreTime;
@@ -175,4 +176,20 @@ pub struct Written {
     pub recorded: u64,
     /// Deliveries settled for good.
     pub settled: u64,
+    /// Deliveries given up to make room for new ones.
+    pub shed: u64,
+    /// Dead letters forgotten as more were kept than may be.
+    pub forgotten: u64,
+}
+
+impl AddAssign for Written {
+    fn add_assign(&mut self, other: Self) {
+        let Self { commits, rows, recorded, settled, shed, forgotten } = other;
+        self.commits += commits;
+        self.rows += rows;
+        self.recorded += recorded;
+        self.settled += settled;
+        self.shed += shed;
+        self.forgotten += forgotten;
+    }
 }

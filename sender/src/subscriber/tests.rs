@@ -180,7 +180,7 @@ fn a_field_of_the_wrong_form_is_named_with_what_is_expected() {
         (
             "queue.when_full",
             json!("drop"),
-            "unknown variant `drop`, expected `shed-oldest` or `refuse`".into(),
+            "unknown variant `drop`, expected `refuse` or `shed-oldest`".into(),
         ),
         (
             "retry.backoff",

@@ -98,7 +98,7 @@ section! {
         /// How many bytes of bodies may wait.
         bytes: Bytes = Bytes(256 << 20), in Bytes(1)..=SettingsText::QUEUE_BYTES_MAX;
         /// What happens to one delivery more.
-        when_full: WhenFullText = WhenFullText::ShedOldest;
+        when_full: WhenFullText = WhenFullText::Refuse;
     }
 }
 
@@ -207,10 +207,10 @@ word_form! {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum WhenFullText {
+        /// The event is not recorded for this subscriber, only for the others, and the emitter is told to emit it again later.
+        Refuse = "refuse",
         /// The oldest makes room and becomes a dead letter.
         ShedOldest = "shed-oldest",
-        /// The emitter is told to come back later.
-        Refuse = "refuse",
     }
 }
 

@@ -132,6 +132,34 @@ async fn a_full_subscriber_that_would_rather_refuse_turns_the_emitter_away_and_s
     world.stop().await;
 }
 
+/// Three times as many as may wait, in batches, to an endpoint that takes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_at_the_defaults_loses_nothing_that_was_acknowledged() {
+    const ROWS: u64 = 100;
+    let world = World::with(None, |options| options.delivers = false).await;
+    world.subscribe("dead", NOWHERE, json!({ "queue": { "rows": ROWS } })).await;
+    let batch = "{\"type\":\"x\",\"data\":1}\n".repeat(50);
+    let (mut acknowledged, mut refused) = (0, 0);
+    for _ in 0..6 {
+        let answer = world.call_with("POST", "/v1/events", MANY, batch.clone()).await;
+        for line in answer.text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            match line["status"].as_u64() {
+                None => acknowledged += line["deliveries"].as_u64().unwrap(),
+                status => {
+                    assert_eq!((status, &line["error"]["code"]), (Some(429), &json!("full")));
+                    assert_eq!(answer.headers["retry-after"], "5");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    let status = world.get("/v1/status").await.expect(200);
+    let found = (&status["deliveries"]["waiting"], &status["deliveries"]["dead"]);
+    assert_eq!(found, (&json!(acknowledged), &json!(0)), "{acknowledged} were acknowledged");
+    assert_eq!((acknowledged, refused), (ROWS, 300 - ROWS));
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_some_have_no_room_for_is_answered_with_their_names() {
     let world = World::with(None, |options| options.delivers = false).await;
@@ -221,12 +249,15 @@ async fn the_answer_to_a_batch_does_not_grow_as_its_events_times_the_full_subscr
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_full_subscriber_sheds_is_counted() {
     let world = World::with(None, |options| options.delivers = false).await;
-    world.subscribe("small", NOWHERE, json!({ "queue": { "rows": 1 } })).await;
+    world.subscribe("small", NOWHERE, json!({ "queue": { "rows": 1, "when_full": "shed-oldest" } })).await;
     world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
     let second = world.post("/v1/events", json!({ "type": "x", "data": 2 })).await.expect(202);
     assert_eq!((&second["deliveries"], &second["shed"]), (&json!(1), &json!(1)));
     let metrics = world.get("/metrics").await.text;
     assert!(metrics.contains("\nhookproof_shed_total 1\n"), "{metrics}");
+    assert!(metrics.contains("\nhookproof_dead_forgotten_total 0\n"), "{metrics}");
+    let status = world.get("/v1/status").await.expect(200);
+    assert_eq!((&status["store"]["shed"], &status["deliveries"]["dead_gone"]), (&json!(1), &json!(0)));
     world.stop().await;
 }
 

@@ -69,7 +69,7 @@ impl Work<'_> {
             counts.dead += 1;
             counts.dead_kept += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         let kept = self.ledger.lane(lane)?.map_or(0, |lane| lane.counts.dead_kept);
         if kept > self.limits.dead_per_lane_max {
             self.forget_oldest(Of::Letters(lane))?;
@@ -99,6 +99,7 @@ impl Work<'_> {
             self.ledger.need(self.rows.oldest.lanes(of).take(many.saturating_sub(1)).chain([lane]))?;
         }
         self.rows.forget_letter(letter);
+        self.written.forgotten += 1;
         self.ledger.count(lane, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))
     }
 

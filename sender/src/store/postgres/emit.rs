@@ -48,6 +48,7 @@ impl Work<'_> {
             }
         }
         self.record(emit, &routes, in_part, &mut emitted)?;
+        self.written.shed += emitted.shed;
         Ok(Reply::Emitted(emitted))
     }
 
@@ -215,7 +216,7 @@ impl Work<'_> {
             signature: target.signature.clone(),
         });
         self.ledger.count(lane, |counts| counts.accept(bytes))?;
-        self.recorded += 1;
+        self.written.recorded += 1;
         if !fits {
             self.count_buried(lane, delivery, bytes, false)?;
             return Ok(Placed::Overflowed { delivery });
@@ -263,7 +264,7 @@ impl Work<'_> {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         Ok(())
     }
 

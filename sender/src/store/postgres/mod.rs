@@ -57,6 +57,7 @@ mod oldest;
 mod open;
 mod options;
 mod parts;
+mod passfile;
 mod purge;
 mod queues;
 mod reader;
@@ -175,10 +176,7 @@ impl PostgresStore {
     fn keep(&mut self, done: Done) -> Vec<Reply> {
         self.hands().keep();
         self.gathered.keep(done.now);
-        self.written.commits += done.written.commits;
-        self.written.rows += done.written.rows;
-        self.written.recorded += done.written.recorded;
-        self.written.settled += done.written.settled;
+        self.written += done.written;
         done.replies
     }
 
@@ -262,15 +260,13 @@ impl PostgresStore {
             room: Room::default(),
             rows,
             bodies: BTreeMap::new(),
-            recorded: 0,
-            settled: 0,
+            written: Written::default(),
         };
         let mut replies = Vec::with_capacity(commands.len());
         for (place, run) in commands.chunk_by(together).enumerate() {
             work.carry_out_run(run, place == 0, &mut replies)?;
         }
-        let rest =
-            Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
+        let rest = Closing { ledger: work.ledger, rows: work.rows, written: work.written };
         drop(hands);
         self.finish(now, begun, rest, commands, replies)
     }
@@ -287,7 +283,7 @@ impl PostgresStore {
         let Some(sql) = self.link.as_ref() else {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
-        let Closing { mut ledger, mut rows, recorded, settled } = closing;
+        let Closing { mut ledger, mut rows, written: counted } = closing;
         columns::flush(sql, &mut ledger, &mut rows).map_err(|stop| stop.doing("write a commit"))?;
         if !commands.iter().all(Command::only_reads) {
             latencies::flush(sql, self.gathered.due(now))
@@ -297,7 +293,7 @@ impl PostgresStore {
         let written = sql.changes() - begun;
         let done = Done {
             replies,
-            written: Written { commits: u64::from(written > 0), rows: written, recorded, settled },
+            written: Written { commits: u64::from(written > 0), rows: written, ..counted },
             now,
         };
         if written == 0 && ledger.moved().is_none() {
@@ -329,8 +325,7 @@ impl PostgresStore {
 struct Closing {
     ledger: Ledger,
     rows: Rows,
-    recorded: u64,
-    settled: u64,
+    written: Written,
 }
 
 impl Store for PostgresStore {
@@ -392,6 +387,5 @@ struct Work<'a> {
     room: Room,
     rows: Rows,
     bodies: claim::Bodies,
-    recorded: u64,
-    settled: u64,
+    written: Written,
 }

@@ -158,7 +158,7 @@ impl Work<'_> {
             }
             counts.delivered += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         Ok(SettleResult::Applied)
     }
 

@@ -71,7 +71,7 @@ impl Work<'_> {
 
     fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<()> {
         for letter in self.oldest(lane, DeliveryId(0), 1)? {
-            self.forget_one(letter)?;
+            self.written.forgotten += u64::from(self.forget_one(letter)?);
         }
         Ok(())
     }

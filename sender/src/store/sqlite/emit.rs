@@ -73,6 +73,7 @@ impl Work<'_> {
             let placed = self.place(emit, target, &route, &numbers, &mut emitted.shed)?;
             emitted.targets.push(placed);
         }
+        self.written.shed += emitted.shed;
         Ok(Reply::Emitted(emitted))
     }
 

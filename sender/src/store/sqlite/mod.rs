@@ -230,10 +230,7 @@ impl SqliteStore {
         match result {
             Ok((replies, written)) => {
                 self.latencies.keep(now);
-                self.written.commits += written.commits;
-                self.written.rows += written.rows;
-                self.written.recorded += written.recorded;
-                self.written.settled += written.settled;
+                self.written += written;
                 Ok(replies)
             }
             Err(error) => {

@@ -243,8 +243,10 @@ pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {
     let kept: Vec<bool> = letters.iter().map(|letter| world.place(*letter) == Some(Place::Dead)).collect();
     assert_eq!(kept, [false, false, true, true, true]);
     let counts = world.counts(one);
-    assert_eq!((counts.accepted, counts.dead, counts.dead_kept), (3, 3, 1));
+    assert_eq!((counts.accepted, counts.dead, counts.dead_kept, counts.dead_gone()), (3, 3, 1, 2));
     assert_eq!(world.total().dead, 5);
+    let written = world.store.written();
+    assert_eq!((written.forgotten, written.shed), (2, 0), "an operator gave them up, not the bound");
 }
 
 /// More than any store looks at in one go, some of them handed out, and some that were.
