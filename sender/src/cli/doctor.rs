@@ -84,13 +84,14 @@ impl Doctor {
             }
             reader => reader?,
         };
+        // First, as it may bring back the time by which the others look.
+        let mut findings = vec![checked("clock", clock(database, self.mend))?];
         let now = match Look::open(database) {
             Ok(look) => look.now,
             Err(Failure::Damaged(_)) => wall(),
             Err(failure) => return Err(failure),
         };
         let look = (&*reader, now);
-        let mut findings = vec![checked("clock", clock(database, self.mend))?];
         match leases(database, look, self.mend) {
             Err(Failure::Damaged(why)) => findings.push(Finding::unreadable("leases", why)),
             found => findings.extend(found?),
