@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use hookproof_failed_sync::{move_log, repair};
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 use tracing::info;
 
@@ -16,7 +18,7 @@ const VERSION: i64 = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the log grows before it is written back, 32 MiB: pages that many commits change are written back once.
-const CHECKPOINT_PAGES: u32 = 8_192;
+const CHECKPOINT_PAGES: i32 = 8_192;
 
 /// What an acknowledgement survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,7 +170,7 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     drop(private().open(path).map_err(OpenError::io(path))?);
-    let sql = connect(path)?;
+    let mut sql = connect(path)?;
     let empty: bool =
         sql.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).map_err(&failed)?;
     if !empty {
@@ -180,9 +182,12 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     };
     let settings = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = 67108864;
-         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
+         PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     );
     sql.execute_batch(&settings).map_err(&failed)?;
+    // SQLite's own would not say that a sync failed.
+    let moving = |log: &mut Wal, pages: i32| if pages < CHECKPOINT_PAGES { Ok(()) } else { move_log(log) };
+    sql.wal_hook(Some(moving)).map_err(&failed)?;
     if empty {
         let schema = include_str!("schema.sql");
         let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};");
@@ -209,6 +214,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags).map_err(OpenError::sql(path))?;
     sql.busy_timeout(PATIENCE).map_err(OpenError::sql(path))?;
+    repair(&sql).map_err(OpenError::sql(path))?;
     Ok(sql)
 }
 

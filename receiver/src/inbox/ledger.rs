@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hookproof_failed_sync::ends_the_process;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::file::{Durability, Watched, write_nothing_new};
@@ -101,7 +102,8 @@ impl Ledger {
         ids.look(&transaction)?;
         let answers = take(&transaction, now, arrivals, &mut ids, (&mut waiting, self.waiting_max))?;
         let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
-        transaction.commit()?;
+        let committed = transaction.commit();
+        ends_the_process(&self.sql, committed)?;
         (self.ids, self.waiting) = (ids, waiting);
         if sweeping && swept_all {
             self.swept = Some(now);
@@ -140,7 +142,8 @@ impl Ledger {
         let mut ids = self.ids.take();
         ids.index_many(&transaction)?;
         let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
-        transaction.commit()?;
+        let committed = transaction.commit();
+        ends_the_process(&self.sql, committed)?;
         (self.ids, self.waiting) = (ids, waiting);
         if sweeping && swept_all {
             self.swept = Some(now);

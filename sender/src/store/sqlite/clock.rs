@@ -4,6 +4,7 @@
 //! is told by its own row: it cannot have been recorded, redriven or tried in the future. Such rows are brought back in small
 //! steps, one lane after the other, along the index of what is due later than now.
 
+use hookproof_failed_sync::ends_the_process;
 use rusqlite::{Connection, OptionalExtension, Result, TransactionBehavior, params};
 
 use super::damaged::or_least;
@@ -64,7 +65,8 @@ impl SqliteStore {
                 .and_then(|mut update| update.execute(params![start.now, machine.boot, machine.uptime]))
                 .doing("keep the time of the store")?;
         }
-        tx.commit().doing("keep the time of the store")?;
+        let committed = tx.commit();
+        ends_the_process(&self.sql, committed).doing("keep the time of the store")?;
         Ok(start)
     }
 }

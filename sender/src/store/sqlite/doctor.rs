@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hookproof_failed_sync::ends_the_process;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, Result, params};
 
@@ -304,10 +305,8 @@ impl SqliteStore {
     ///
     /// When the store cannot be written.
     pub fn cut_log(&mut self) -> std::result::Result<bool, StoreError> {
-        let busy: bool = self
-            .sql
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-            .doing("cut the log")?;
+        let cut = self.sql.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        let busy: bool = ends_the_process(&self.sql, cut).doing("cut the log")?;
         Ok(!busy)
     }
 }

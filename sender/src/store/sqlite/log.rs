@@ -4,6 +4,9 @@
 //! As long as commits follow each other without a gap the log is never wholly moved, and so grows: the thread has
 //! moved nearly all of it by the time that a commit has to end the matter, which is why that is quick.
 //!
+//! A checkpoint whose sync fails ends the process: see [`hookproof_failed_sync`]. One that cannot write is tried again, as SQLite does
+//! not count as moved what it has not written.
+//!
 //! A program that reads the database for long keeps the log from beginning anew, and it grows by all that is written. That
 //! is said, shown in [`LogSize`], and looked at each second, until the log can be cut. Who reads is blamed only if its content
 //! could not be moved for that: a disk that can't keep up makes a long log too.
@@ -13,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hookproof_failed_sync::{ends_the_process, move_log};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Result};
 
@@ -104,9 +108,9 @@ fn watch(
         note_pages(&size, i64::from(pages));
         let asked = pages < before || ask();
         if pages >= max || !asked {
-            // It may be that somebody else is at it, or that somebody still reads what is there: the next commit
-            // tries again. Whatever is wrong with the disk, the commit that was made stands.
-            drop(log.checkpoint());
+            // It may be that somebody else is at it, or that somebody still reads what is there: the next commit tries
+            // again. A failed sync becomes the commit's own failure, at which the process ends.
+            move_log(log)?;
         }
         Ok(())
     }))
@@ -122,7 +126,8 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
             Err(RecvTimeoutError::Disconnected) => return,
         }
         // The file grows by what the log has of new pages.
-        match reserve.lend(|| move_or_cut(beside, size).doing("move the log")) {
+        let moved = || ends_the_process(beside, move_or_cut(beside, size)).doing("move the log");
+        match reserve.lend(moved) {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hookproof_failed_sync::ends_the_process;
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::clock::{Beginning, Start};
@@ -142,7 +143,7 @@ impl SqliteStore {
         let tx = tx.doing("write the latencies")?;
         let written = latencies::flush_all(&mut self.latencies, &tx).and_then(|()| tx.commit());
         self.latencies = Gathered::default();
-        written.doing("write the latencies")
+        ends_the_process(&self.sql, written).doing("write the latencies")
     }
 
     fn out(&self) -> MutexGuard<'_, Out> {
@@ -210,7 +211,8 @@ impl SqliteStore {
         let (written, ledger) = work.done();
         let rows = tx.total_changes() - changes_before;
         drop(out);
-        tx.commit().doing("commit")?;
+        let committed = tx.commit();
+        ends_the_process(&self.sql, committed).doing("commit")?;
         let mut out = self.out();
         out.keep(ledger.totals.numbers());
         drop(out);

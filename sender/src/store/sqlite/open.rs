@@ -96,6 +96,8 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, StoreError> {
     // Without SQLITE_OPEN_URI: a path is a path, whatever it is called.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
+    sql.busy_timeout(READER_PATIENCE).doing(OPENING)?;
+    hookproof_failed_sync::repair(&sql).doing(OPENING)?;
     sql.busy_timeout(patience).doing(OPENING)?;
     // Plans are made once and for all: SQLite would otherwise compile some statements anew for each value bound.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).doing(OPENING)?;

@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::Path;
 
+use hookproof_failed_sync::ends_the_process;
 use rusqlite::Connection;
 
 use super::failure::{Doing, failure};
@@ -68,7 +69,7 @@ pub(in crate::store) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError>
     if left < needed {
         return Err(VacuumError::NoRoom { folder: folder.display().to_string(), needed, left });
     }
-    if let Err(error) = sql.execute_batch("VACUUM") {
+    if let Err(error) = ends_the_process(&sql, sql.execute_batch("VACUUM")) {
         // What it has written into the log is of no use, and the disk may be full of it. Where that fails the next one does it.
         let _ = cut(&sql);
         return Err(match failure(VACUUM, &error) {
@@ -84,7 +85,7 @@ pub(in crate::store) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError>
 
 /// Moves the log into the file, which gets its new size by that: false, if some program reads or writes for longer than one waits.
 fn cut(sql: &Connection) -> Result<bool, StoreError> {
-    let is_busy: bool = sql.query_row(CUT, [], |row| row.get(0)).doing(VACUUM)?;
+    let is_busy: bool = ends_the_process(sql, sql.query_row(CUT, [], |row| row.get(0))).doing(VACUUM)?;
     Ok(!is_busy)
 }
 

@@ -1,0 +1,184 @@
+//! The disks that a power cut could leave at one place of a recording.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::{Change, Random, Recording};
+
+/// A disk writes so much at once, or not at all.
+const SECTOR: usize = 512;
+
+/// Of each hundred sectors that were not synced, so many are there.
+const KEPT: [u64; 5] = [0, 10, 50, 90, 100];
+
+/// The disk after a cut: what each name stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// After how many changes the power was cut.
+    pub cut: usize,
+    /// By which seed it came to be.
+    pub seed: u64,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Image {
+    /// Writes the files into a folder that has none of these names.
+    ///
+    /// # Errors
+    ///
+    /// When the folder does not take them.
+    pub fn write(&self, folder: &Path) -> std::io::Result<()> {
+        self.files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes))
+    }
+}
+
+/// A file in the making.
+#[derive(Clone, Debug, Default)]
+struct File {
+    durable: Vec<u8>,
+    /// Since its last sync, as places in the recording.
+    pending: Vec<usize>,
+}
+
+/// Names, and which of the files they stand for.
+type Names = BTreeMap<String, usize>;
+
+/// Goes through a recording once, from cut to cut.
+#[derive(Debug)]
+pub struct Images<'a> {
+    recording: &'a Recording,
+    done: usize,
+    files: Vec<File>,
+    /// The latest file of each number: the system gives a number again once a file is gone.
+    by_number: BTreeMap<u64, usize>,
+    names: Names,
+    /// The names as the folder's last sync found them, and after each change since.
+    since: Vec<Names>,
+}
+
+impl<'a> Images<'a> {
+    /// Before the first change.
+    #[must_use]
+    pub fn new(recording: &'a Recording) -> Self {
+        let (files, by_number, names) = (Vec::new(), BTreeMap::new(), Names::new());
+        Self { recording, done: 0, files, by_number, names, since: vec![Names::new()] }
+    }
+
+    /// What one cut could leave, after so many changes: not fewer than at the call before.
+    ///
+    /// # Panics
+    ///
+    /// If the recording names a file of which it knows nothing.
+    pub fn after(&mut self, cut: usize, seed: u64) -> Image {
+        let recording = self.recording;
+        for (place, change) in recording.changes().enumerate().take(cut).skip(self.done) {
+            self.take(place, change);
+        }
+        self.done = self.done.max(cut);
+        let mut random = Random::new(seed);
+        let names = &self.since[random.place(self.since.len())];
+        let kept = KEPT[random.place(KEPT.len())];
+        let mut made: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+        for file in names.values() {
+            made.entry(*file).or_insert_with(|| self.content(*file, kept, &mut random));
+        }
+        let files = names.iter().map(|(name, file)| (name.clone(), made[file].clone())).collect();
+        Image { cut, seed, files }
+    }
+
+    /// What programs find after the last change, without any cut.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::after`].
+    pub fn whole(mut self) -> Image {
+        let cut = self.recording.len();
+        drop(self.after(cut, 0));
+        let all = |file: &usize| self.content(*file, 100, &mut Random::new(0));
+        let files = self.names.iter().map(|(name, file)| (name.clone(), all(file))).collect();
+        Image { cut, seed: 0, files }
+    }
+
+    fn take(&mut self, place: usize, change: &Change) {
+        match change {
+            Change::Create { file, name } => {
+                self.by_number.insert(*file, self.files.len());
+                self.names.insert(name.clone(), self.files.len());
+                self.files.push(File::default());
+            }
+            Change::Write { file, .. } | Change::Truncate { file, .. } => {
+                self.file(*file).pending.push(place)
+            }
+            Change::Sync { file } => return self.sync(*file),
+            Change::FailedSync { file } => {
+                let recording = self.recording;
+                // A length is in the file system's own log, which a failed sync of bytes does not concern.
+                let stays = |place: &usize| matches!(recording.change(*place), Change::Truncate { .. });
+                return self.file(*file).pending.retain(stays);
+            }
+            Change::Unlink { name } => drop(self.names.remove(name)),
+            Change::Rename { from, to } => {
+                if let Some(file) = self.names.remove(from) {
+                    self.names.insert(to.clone(), file);
+                }
+            }
+            Change::Link { from, to } => {
+                if let Some(file) = self.names.get(from).copied() {
+                    self.names.insert(to.clone(), file);
+                }
+            }
+        }
+        if !matches!(change, Change::Write { .. } | Change::Truncate { .. }) {
+            self.since.push(self.names.clone());
+        }
+    }
+
+    fn file(&mut self, number: u64) -> &mut File {
+        let place = self.by_number.get(&number);
+        &mut self.files[*place.expect("a file is created before it is written")]
+    }
+
+    fn sync(&mut self, number: u64) {
+        let Some(place) = self.by_number.get(&number).copied() else {
+            // What was not created here is the folder itself.
+            self.since = vec![self.names.clone()];
+            return;
+        };
+        let recording = self.recording;
+        let file = &mut self.files[place];
+        for place in std::mem::take(&mut file.pending) {
+            apply(&mut file.durable, recording.change(place), |_| true);
+        }
+    }
+
+    /// A file with some of the sectors that were not synced.
+    fn content(&self, file: usize, kept: u64, random: &mut Random) -> Vec<u8> {
+        let file = &self.files[file];
+        let mut bytes = file.durable.clone();
+        for place in &file.pending {
+            apply(&mut bytes, self.recording.change(*place), |_| random.below(100) < kept);
+        }
+        bytes
+    }
+}
+
+/// Carries out a change of a file, of whose sectors those are kept of which `keeps` says so.
+fn apply(file: &mut Vec<u8>, change: &Change, mut keeps: impl FnMut(usize) -> bool) {
+    match change {
+        Change::Write { offset, bytes, .. } => {
+            let (mut from, end) = (*offset, offset + bytes.len());
+            while from < end {
+                let until = (from / SECTOR + 1).saturating_mul(SECTOR).min(end);
+                if keeps(from) {
+                    if file.len() < until {
+                        file.resize(until, 0);
+                    }
+                    file[from..until].copy_from_slice(&bytes[from - offset..until - offset]);
+                }
+                from = until;
+            }
+        }
+        Change::Truncate { length, .. } if keeps(*length) => file.resize(*length, 0),
+        _ => {}
+    }
+}

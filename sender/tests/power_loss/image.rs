@@ -1,0 +1,101 @@
+//! What a sender finds after a cut.
+
+use std::collections::HashSet;
+
+use hookproof_power_loss::{Image, Images, Random, Recording};
+use hookproof_sender::store::sqlite::{Options, SqliteStore};
+use rusqlite::Connection;
+
+/// What came of images.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) images: usize,
+    /// Images that can't be opened, or are not whole.
+    pub(crate) damaged: usize,
+    /// Acknowledged events that were looked for, and those of them that are not there.
+    pub(crate) acknowledged: usize,
+    pub(crate) missing: usize,
+    /// What was wrong first, and with which image.
+    pub(crate) first: Option<String>,
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.images += other.images;
+        self.damaged += other.damaged;
+        self.acknowledged += other.acknowledged;
+        self.missing += other.missing;
+        self.first = self.first.take().or(other.first);
+    }
+}
+
+/// Opens an image for each of these cuts, from first to last, and looks for what was acknowledged.
+pub(crate) fn judge<'t>(
+    recording: &Recording,
+    cuts: &[usize],
+    seed: u64,
+    acknowledged: impl Fn(usize) -> Vec<&'t str>,
+) -> Found {
+    each(recording, cuts, seed, |cut, there| {
+        let (there, told) = (there.into_iter().collect::<HashSet<_>>(), acknowledged(cut));
+        (told.len(), told.into_iter().filter(|id| !there.contains(*id)).count())
+    })
+}
+
+/// The same, where a cut may take events, yet none that came before one that it leaves.
+pub(crate) fn judge_order(recording: &Recording, cuts: &[usize], seed: u64) -> Found {
+    let whole = open(&Images::new(recording).whole()).unwrap();
+    each(recording, cuts, seed, |_, there| {
+        (there.len(), there.iter().zip(&whole).filter(|(found, expected)| found != expected).count())
+    })
+}
+
+/// Opens an image for each of these cuts: `weigh` says how many events it should have, and how many of them it lacks.
+fn each(
+    recording: &Recording,
+    cuts: &[usize],
+    seed: u64,
+    mut weigh: impl FnMut(usize, Vec<String>) -> (usize, usize),
+) -> Found {
+    let (mut images, mut random, mut found) = (Images::new(recording), Random::new(seed), Found::default());
+    for cut in cuts {
+        let image = images.after(*cut, random.next());
+        found.images += 1;
+        let wrong = match open(&image) {
+            Err(error) => {
+                found.damaged += 1;
+                error
+            }
+            Ok(there) => {
+                let (acknowledged, missing) = weigh(*cut, there);
+                found.acknowledged += acknowledged;
+                found.missing += missing;
+                if missing == 0 {
+                    continue;
+                }
+                format!("{missing} missing")
+            }
+        };
+        found.first.get_or_insert(format!("cut {cut} of {}, seed {}: {wrong}", recording.len(), image.seed));
+    }
+    found
+}
+
+/// Opens an image as the sender does: the events that are there, in the order in which they came, if it is whole.
+fn open(image: &Image) -> Result<Vec<String>, String> {
+    let folder = tempfile::tempdir().unwrap();
+    image.write(folder.path()).unwrap();
+    let path = folder.path().join("sender.db");
+    let options = Options { create: true, ..Options::default() };
+    let store = SqliteStore::open(&path, &options).map_err(|error| error.to_string())?;
+    let sql = Connection::open(&path).unwrap();
+    let text = |error: rusqlite::Error| error.to_string();
+    let whole: String = sql.query_row("PRAGMA integrity_check", [], |row| row.get(0)).map_err(text)?;
+    if whole != "ok" {
+        return Err(whole.lines().take(2).collect());
+    }
+    let mut query = sql.prepare("SELECT id FROM events ORDER BY event").map_err(text)?;
+    let ids = query.query_map([], |row| row.get(0)).map_err(text)?.collect::<Result<_, _>>().map_err(text)?;
+    drop(store);
+    Ok(ids)
+}

@@ -1,0 +1,165 @@
+//! The real sender on disks that lose their power: each image that a cut could leave is opened as the sender opens it, is whole, and has
+//! every event that was acknowledged before the cut.
+//!
+//! `cargo test -p hookproof-sender --test power_loss` makes 200 images of the sender at work. With `-- --ignored` it makes 20,000, or as many
+//! as `HOOKPROOF_IMAGES` says.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../binary/mod.rs"]
+mod binary;
+mod image;
+mod load;
+mod program;
+
+use hookproof_power_loss::{Change, Disk, Of, Random, Recording};
+use rusqlite::Connection;
+
+use image::{Found, judge, judge_order};
+use load::{Load, acknowledged};
+
+/// Images of the quick form, in all its recordings together.
+const QUICK: usize = 200;
+/// And of the long one, of which each recording gives so many.
+const LONG: usize = 20_000;
+const OF_ONE_RECORDING: usize = 500;
+
+#[test]
+fn no_cut_loses_what_was_acknowledged() {
+    assert_keeps_all(everything(QUICK / 2, 1, false));
+    assert_keeps_all(two_processes(QUICK / 2, 2));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn no_cut_of_many_loses_what_was_acknowledged() {
+    let images = std::env::var("HOOKPROOF_IMAGES").map_or(LONG, |text| text.parse().unwrap());
+    let mut total = Found::default();
+    for seed in 0_u64.. {
+        let left = images - total.images;
+        if left == 0 {
+            break;
+        }
+        let these = left.min(OF_ONE_RECORDING);
+        let by_one = everything(these / 2, seed, false);
+        total.add(by_one);
+        total.add(two_processes(these - these / 2, seed));
+        eprintln!("{total:?}");
+    }
+    assert_keeps_all(total);
+}
+
+#[track_caller]
+fn assert_keeps_all(found: Found) {
+    eprintln!("{found:?}");
+    assert!(found.images > 0 && found.acknowledged > 0, "nothing was judged: {found:?}");
+    assert_eq!((found.damaged, found.missing), (0, 0), "{found:?}");
+}
+
+/// A new file, a load, an orderly end, and a vacuum of it.
+fn everything(images: usize, seed: u64, lies: bool) -> Found {
+    let disk = Disk::new().unwrap();
+    let mut load = Load::begin(&disk, &[], lies);
+    load.emit(500);
+    load.stop();
+    let vacuum_from = disk.position().unwrap();
+    assert!(load.command(&["vacuum"]).output().unwrap().status.success());
+    let recording = disk.recording().unwrap();
+    let cuts = cuts(&recording, recording.before(vacuum_from), images, seed);
+    judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
+}
+
+/// Two senders on one file, both of which take events; one joins late, and one is killed.
+fn two_processes(images: usize, seed: u64) -> Found {
+    let disk = Disk::new().unwrap();
+    let mut load = Load::begin(&disk, &[], false);
+    load.join();
+    load.emit(300);
+    load.end();
+    load.join();
+    load.emit(100);
+    load.end();
+    let recording = disk.recording().unwrap();
+    let cuts = cuts(&recording, recording.len(), images, seed);
+    judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
+}
+
+/// Where to cut: a quarter while the database is written, as in checkpoints, a quarter where it is made and vacuumed, and the rest anywhere.
+fn cuts(recording: &Recording, vacuum_from: usize, images: usize, seed: u64) -> Vec<usize> {
+    let mut random = Random::new(seed);
+    let databases = recording.files_named(".db");
+    let moves = recording.places(|change| match change {
+        Change::Write { file, .. } | Change::Sync { file } => databases.contains(file),
+        _ => false,
+    });
+    let place = |random: &mut Random, number: usize| match number % 8 {
+        0 | 1 => moves[random.place(moves.len())],
+        2 => random.place(150.min(recording.len())),
+        3 if vacuum_from < recording.len() => vacuum_from + random.place(recording.len() - vacuum_from),
+        _ => random.place(recording.len() + 1),
+    };
+    let mut cuts: Vec<usize> = (0..images).map(|number| place(&mut random, number)).collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+/// Cuts after a sync that fails, in a run in which a part of the log is moved without a sync before it.
+fn cuts_after_a_failure(of: Of, seed: u64, options: &'static [&'static str], others: usize) -> Found {
+    let disk = Disk::new().unwrap();
+    let mut load = Load::begin(&disk, options, false);
+    (0..others).for_each(|_| load.join());
+    load.emit(150);
+    let reader = Connection::open(disk.folder().join("sender.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+    load.emit(150);
+    drop(reader);
+    disk.fail_next_sync(of).unwrap();
+    assert_eq!(load.emit_until_one_ends(), Some(70));
+    load.join();
+    load.emit(200);
+    load.end();
+    let recording = disk.recording().unwrap();
+    let failed = recording.places(|change| matches!(change, Change::FailedSync { .. }));
+    assert_eq!(failed.len(), 1, "one sync failed");
+    let rest = recording.len() - failed[0];
+    let cuts: Vec<usize> = (0..=10).map(|number| failed[0] + rest * number / 10).collect();
+    judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
+}
+
+#[test]
+fn a_sync_of_the_database_that_fails_ends_the_sender_and_loses_nothing() {
+    let mut total = Found::default();
+    (0..4).for_each(|seed| total.add(cuts_after_a_failure(Of::Database, seed, &[], 0)));
+    assert_keeps_all(total);
+}
+
+#[test]
+fn a_sync_of_the_log_that_fails_ends_the_sender_and_loses_nothing() {
+    let mut total = Found::default();
+    (0..4).for_each(|seed| total.add(cuts_after_a_failure(Of::Log, seed, &[], 0)));
+    assert_keeps_all(total);
+}
+
+#[test]
+fn a_sync_that_fails_loses_nothing_while_another_process_stays_on_the_file() {
+    assert_keeps_all(cuts_after_a_failure(Of::Database, 1, &[], 1));
+    assert_keeps_all(cuts_after_a_failure(Of::Log, 2, &[], 1));
+}
+
+#[test]
+fn durable_against_the_end_of_the_process_alone_a_cut_takes_the_newest_events_alone() {
+    let disk = Disk::new().unwrap();
+    let mut load = Load::begin(&disk, &["--durability", "process"], false);
+    load.emit(500);
+    load.end();
+    let recording = disk.recording().unwrap();
+    let found = judge_order(&recording, &cuts(&recording, recording.len(), 60, 3), 3);
+    eprintln!("{found:?}");
+    assert_eq!((found.damaged, found.missing), (0, 0), "{found:?}");
+}
+
+#[test]
+fn syncs_that_do_nothing_are_caught() {
+    let found = everything(60, 4, true);
+    assert!(found.damaged + found.missing > 0, "{found:?}");
+}

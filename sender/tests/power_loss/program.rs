@@ -1,0 +1,115 @@
+//! A plain SQLite program in the place of the sender, with one defect each: the judge must see what it does.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use hookproof_power_loss::{Change, Disk, Images, Of, Random};
+use rusqlite::Connection;
+
+/// Where the program finds its database, and which defect it has; only then it is one.
+const DATABASE: &str = "POWER_LOSS_PROGRAM";
+const DEFECT: &str = "POWER_LOSS_DEFECT";
+const ROWS: usize = 1_500;
+/// After so many rows, somebody begins to read, and after so many ends; the next sync of the database then fails.
+const READ_FROM: usize = 380;
+const READ_TO: usize = 600;
+
+/// What the program does otherwise than the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Defect {
+    None,
+    SyncsNothing,
+    GoesOnAfterAFailure,
+}
+
+/// Writes rows, and says of each when it is committed. It moves the log as the sender does, beside the commits.
+#[test]
+#[ignore = "is the program of the other test"]
+fn the_program() {
+    let Ok(path) = std::env::var(DATABASE) else { return };
+    let defect = std::env::var(DEFECT).unwrap();
+    let sql = Connection::open(&path).unwrap();
+    let synchronous = if defect == "SyncsNothing" { "OFF" } else { "FULL" };
+    let settings = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0;
+         CREATE TABLE rows (row INTEGER PRIMARY KEY, bytes BLOB)"
+    );
+    sql.execute_batch(&settings).unwrap();
+    let beside = Connection::open(&path).unwrap();
+    beside.execute_batch(&format!("PRAGMA synchronous = {synchronous}")).unwrap();
+    let reader = Connection::open(&path).unwrap();
+    for row in 0..ROWS {
+        sql.execute("INSERT INTO rows VALUES (?1, randomblob(2000))", [row]).unwrap();
+        println!("row {row}");
+        std::io::stdout().flush().unwrap();
+        match row {
+            READ_FROM => reader.execute_batch("BEGIN; SELECT count(*) FROM rows").unwrap(),
+            READ_TO => {
+                reader.execute_batch("COMMIT").unwrap();
+                // Until the test has seen to it that a sync fails.
+                assert_eq!(std::io::stdin().read_line(&mut String::new()).unwrap(), 0);
+            }
+            _ => {}
+        }
+        if row % 100 == 99 {
+            // A failure is of no concern to it.
+            let _ = beside.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        }
+    }
+    std::process::abort();
+}
+
+/// Images of the program's disk that are damaged, or lack rows.
+fn spoilt(defect: Defect) -> (usize, usize) {
+    let disk = Disk::new().unwrap();
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "program::the_program", "--nocapture", "--ignored"]);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped());
+    program.env(DATABASE, disk.folder().join("rows.db")).env(DEFECT, format!("{defect:?}"));
+    disk.attach(&mut program);
+    let mut program = program.spawn().unwrap();
+    let mut committed = Vec::new();
+    for line in BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        let Some((_, row)) = line.rsplit_once("row ") else { continue };
+        let row: usize = row.parse().unwrap();
+        committed.push(disk.position().unwrap());
+        if row == READ_TO {
+            if defect == Defect::GoesOnAfterAFailure {
+                disk.fail_next_sync(Of::Database).unwrap();
+            }
+            drop(program.stdin.take());
+        }
+    }
+    program.wait().unwrap();
+    assert_eq!(committed.len(), ROWS);
+    let recording = disk.recording().unwrap();
+    let fails = recording.places(|change| matches!(change, Change::FailedSync { .. })).len();
+    assert_eq!(fails, usize::from(defect == Defect::GoesOnAfterAFailure));
+    let (mut images, mut random, mut spoilt) = (Images::new(&recording), Random::new(5), 0);
+    for number in 0..=40 {
+        let cut = recording.len() * number / 40;
+        let rows = committed.iter().filter(|position| recording.before(**position) <= cut).count();
+        let folder = tempfile::tempdir().unwrap();
+        images.after(cut, random.next()).write(folder.path()).unwrap();
+        spoilt += usize::from(!holds(&folder.path().join("rows.db"), rows));
+    }
+    (spoilt, 41)
+}
+
+/// Whether a database is whole and has at least so many rows.
+fn holds(path: &Path, rows: usize) -> bool {
+    let sql = Connection::open(path).unwrap();
+    let whole = sql.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
+    let found = sql.query_row("SELECT count(*) FROM rows", [], |row| row.get::<_, usize>(0));
+    whole.is_ok_and(|whole| whole == "ok") && found.unwrap_or(0) >= rows
+}
+
+#[test]
+fn what_is_wrong_in_a_program_is_seen_in_its_images() {
+    for defect in [Defect::None, Defect::SyncsNothing, Defect::GoesOnAfterAFailure] {
+        let (spoilt, images) = spoilt(defect);
+        eprintln!("{defect:?}: {spoilt} of {images} images");
+        assert_eq!(spoilt > 0, defect != Defect::None, "{defect:?}: {spoilt} of {images} images");
+    }
+}
