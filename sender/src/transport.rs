@@ -18,7 +18,8 @@
 //! - **Nothing leaves after its time**: the first write of a request looks at the attempt's deadline, the lane's consent and
 //!   the end of the lane's lease together, on a clock that also counts a suspended machine ([`SendPermit`]). Later bytes of a
 //!   request look at the lease again.
-//! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read. Timers run for a
+//! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read, and one on what a lane's
+//!   endpoint sends beside its answers, in requests and between them (`traffic`). Timers run for a
 //!   second at most, so that an attempt ends about then after the machine was suspended past its time.
 //! - The environment has no say: no proxies, no list of roots, and no compression.
 
@@ -43,6 +44,7 @@ mod sockets;
 mod sync;
 mod timer;
 mod tls;
+mod traffic;
 mod wire;
 mod write_tracker;
 

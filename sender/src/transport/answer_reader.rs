@@ -93,6 +93,11 @@ impl AnswerReader {
         self.after_heads(&held[used..])
     }
 
+    /// How much of the body has come.
+    pub(super) const fn body_bytes(&self) -> usize {
+        self.body
+    }
+
     /// The connection has ended.
     pub(super) fn end(&mut self) -> Result<Read, Failure> {
         match std::mem::replace(&mut self.part, Part::Whole) {

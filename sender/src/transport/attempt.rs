@@ -21,6 +21,7 @@ use super::request::Request;
 use super::route::Route;
 use super::sockets::Sockets;
 use super::timer::{TIMER_MAX, after, later, now, reached};
+use super::traffic::ANSWER_BYTES;
 use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
 
@@ -89,8 +90,11 @@ enum Connection {
 
 impl Attempt<'_> {
     async fn over(&self, want: Want) -> Ended {
-        let found = match self.at_hand(want) {
+        let is_hostile = self.lane.limit.account.is_hostile();
+        let at_hand = if is_hostile { None } else { self.at_hand(want) };
+        let found = match at_hand {
             Some(connection) => Ok((connection, false)),
+            None if is_hostile => Err(Failure::Hostile),
             // On the heap: an attempt is as large as its largest part, and most of them find a connection at hand.
             None => Box::pin(self.search(want)).await,
         };
@@ -100,14 +104,17 @@ impl Attempt<'_> {
             Err(_) if self.is_revoked() => {
                 return Ended::Over(AttemptResult::Unsent(Failure::Withdrawn));
             }
-            Err(failure) => return Ended::Over(AttemptResult::Unsent(failure)),
+            Err(failure) => return Ended::Over(AttemptResult::Unsent(self.cause(failure))),
         };
         let (result, wrote) = match connection {
             Connection::Http1(connection) => self.over_http1(connection).await,
             Connection::Http2(place) => Box::pin(self.over_http2(place)).await,
         };
-        match result {
-            Ok(answered) => Ended::Over(AttemptResult::Answered(answered)),
+        match result.map_err(|failure| self.cause(failure)) {
+            Ok(answered) => {
+                self.lane.limit.account.earn(ANSWER_BYTES);
+                Ended::Over(AttemptResult::Answered(answered))
+            }
             // Whatever ended it, a process that stood still may have found out too late.
             Err(_) if wrote && self.lease_is_over() => Ended::Over(AttemptResult::Silent(Failure::LeaseOver)),
             // A later byte may meet the deadline before the timer does.
@@ -125,6 +132,19 @@ impl Attempt<'_> {
             Err(failure) if is_new => Ended::Over(AttemptResult::Unsent(failure)),
             Err(failure) => Ended::Stale(failure),
         }
+    }
+
+    /// Why it failed: whatever a connection says that ended because its endpoint is hostile.
+    fn cause(&self, failure: Failure) -> Failure {
+        let is_its_end = matches!(
+            failure,
+            Failure::Tls { .. }
+                | Failure::Closed
+                | Failure::Half(_)
+                | Failure::NotHttp(_)
+                | Failure::Broken(_)
+        );
+        if is_its_end && self.lane.limit.account.is_hostile() { Failure::Hostile } else { failure }
     }
 
     fn is_too_late(&self) -> bool {

@@ -20,6 +20,7 @@ use super::route::Origin;
 use super::sockets::{self, Sockets};
 use super::timer::{after, now};
 use super::tls::HTTP2;
+use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
@@ -56,6 +57,7 @@ impl Connector {
             [only] => connect(only).await?,
             _ => first_connected(addresses, deadline, || permit.beside(&self.sockets), connect).await?,
         };
+        let tcp = Charged::new(tcp, Arc::clone(permit.limit()));
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
             return Ok(Opened::Http1(Box::new(Http1::over(wire))));

@@ -100,6 +100,11 @@ pub enum Failure {
     /// What came is not HTTP, or has more headers than are read.
     #[error("the answer cannot be read as HTTP: {0}")]
     NotHttp(Cause),
+    /// The endpoint sends far more than its answers. This connection was ended for it, or not opened, since another was.
+    #[error(
+        "hostile: the endpoint floods its connections beside its answers; they are closed, for 16 s at least"
+    )]
+    Hostile,
     /// The connection broke: reset, most often.
     #[error("the connection broke: {0}")]
     Broken(Cause),
@@ -135,6 +140,7 @@ impl Failure {
             Self::Closed => "closed",
             Self::Half(_) => "half_answer",
             Self::NotHttp(_) => "not_http",
+            Self::Hostile => "hostile",
             Self::Broken(_) => "broken",
         }
     }

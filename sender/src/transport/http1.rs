@@ -150,7 +150,12 @@ fn exchange(
         let mut bytes = ReadBuf::uninit(&mut room);
         let read = match (Pin::new(&mut *wire).poll_read(cx, &mut bytes), &broken) {
             (Poll::Ready(Ok(())), _) if bytes.filled().is_empty() => answer.end().map(Some),
-            (Poll::Ready(Ok(())), _) => answer.take(bytes.filled()),
+            (Poll::Ready(Ok(())), _) => {
+                let before = answer.body_bytes();
+                let read = answer.take(bytes.filled());
+                wire.earn_body(answer.body_bytes() - before);
+                read
+            }
             (Poll::Ready(Err(error)), _) => Err(answer.fail(&error)),
             // What could be read has been: nothing more is to be hoped for.
             (Poll::Pending, Some(error)) => Err(answer.fail(error)),
@@ -172,6 +177,7 @@ mod tests {
 
     use super::*;
     use crate::transport::limit::SocketLimit;
+    use crate::transport::traffic::Charged;
     use crate::transport::wire::{Speaks, Stream};
 
     struct Attempt;
@@ -186,6 +192,7 @@ mod tests {
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let limit = Arc::new(SocketLimit::default());
         limit.set_max(1);
+        let tcp = Charged::new(tcp, Arc::clone(&limit));
         let mut connection =
             Http1::over(Wire::new(Stream::Plain(tcp), Speaks::Http1, limit.enter().unwrap()));
         let attempt = Arc::new(Attempt);

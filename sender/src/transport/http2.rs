@@ -39,6 +39,11 @@ const REQUESTS_MAX: u32 = 100;
 const WINDOW_BYTES: u32 = 64 * 1024;
 const WINDOW_BYTES_ALL: u32 = 256 * 1024;
 
+/// The most pieces of answers of under so many bytes that a connection may hold before they are read: an answer in pieces of 16
+/// bytes. Each takes about 150 bytes of memory. An endpoint that sends more loses its connection.
+const UNREAD_PIECES_MAX: usize = 4096;
+const PIECE_BYTES: usize = 256;
+
 /// The most interim answers to a request.
 const INTERIM_MAX: u32 = 100;
 
@@ -90,6 +95,7 @@ impl Http2 {
             .enable_push(false)
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
             .initial_window_size(WINDOW_BYTES)
+            .data_frame_budget(UNREAD_PIECES_MAX * PIECE_BYTES)
             .initial_connection_window_size(WINDOW_BYTES_ALL);
         let (sender, connection) = builder.handshake(wire).await.map_err(|e| failure(&e))?;
         let driver = tokio::spawn(Driver { connection, socket: Arc::clone(&socket) });
@@ -268,17 +274,21 @@ impl Place {
     }
 
     async fn is_longer_than_is_read(&mut self, mut body: RecvStream) -> Result<bool, Failure> {
-        let mut half = |error: h2::Error| Failure::Half(Cause::of(self.ended_by(&error)));
         let mut read = 0;
         while let Some(data) = body.data().await {
-            let bytes = data.map_err(&mut half)?.len();
+            let bytes = data.map_err(|error| self.half(&error))?.len();
             read += bytes;
+            self.limit.account.earn_body(bytes);
             if read > ANSWER_BYTES_MAX {
                 return Ok(true);
             }
-            body.flow_control().release_capacity(bytes).map_err(&mut half)?;
+            body.flow_control().release_capacity(bytes).map_err(|error| self.half(&error))?;
         }
         Ok(false)
+    }
+
+    fn half(&mut self, error: &h2::Error) -> Failure {
+        Failure::Half(Cause::of(self.ended_by(error)))
     }
 
     /// Notes what ended the request. Of a stream that the endpoint has reset nothing arrives any more, so that its connection need

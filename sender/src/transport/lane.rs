@@ -126,7 +126,9 @@ impl Lanes {
         for lane in lanes {
             lane.close_idle(oldest);
         }
-        let is_used = |lane: &Arc<Lane>| Arc::strong_count(lane) > 1 || lane.limit.open() > 0;
+        let is_used = |lane: &Arc<Lane>| {
+            Arc::strong_count(lane) > 1 || lane.limit.open() > 0 || !lane.limit.account.is_full()
+        };
         lock(&self.by_id).retain(|_, lane| is_used(lane));
     }
 

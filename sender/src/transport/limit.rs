@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 use super::sockets::{Socket, Sockets};
+use super::traffic::Account;
 
 /// Counts the sockets of a lane.
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub(super) struct SocketLimit {
     /// As the latest attempt had it.
     max: AtomicU32,
     pub(super) freed: Notify,
+    /// What the endpoint may still send beside its answers, over all sockets of the lane.
+    pub(super) account: Account,
 }
 
 /// The right of a lane to one socket. Dropping it gives the right back.
@@ -49,6 +52,10 @@ impl SocketLimit {
 }
 
 impl SocketPermit {
+    pub(super) const fn limit(&self) -> &Arc<SocketLimit> {
+        &self.limit
+    }
+
     /// The same with a place among all sockets.
     pub(super) fn with(mut self, socket: Socket) -> Self {
         self.socket = Some(socket);

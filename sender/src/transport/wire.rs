@@ -14,6 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::frames::Frames;
 use super::limit::SocketPermit;
+use super::traffic::Charged;
 use super::write_tracker::SocketState;
 
 /// A socket, and the place that it takes among its lane's connections.
@@ -26,8 +27,8 @@ pub(super) struct Wire {
 }
 
 pub(super) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Charged),
+    Tls(Box<TlsStream<Charged>>),
 }
 
 /// What is spoken, and with it how requests are told apart.
@@ -54,11 +55,20 @@ impl Wire {
         Arc::clone(&self.state)
     }
 
-    fn tcp(&self) -> &TcpStream {
+    fn charged(&self) -> &Charged {
         match &self.stream {
             Stream::Plain(tcp) => tcp,
             Stream::Tls(tls) => tls.get_ref().0,
         }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        self.charged().tcp()
+    }
+
+    /// A part of an answer's body has come.
+    pub(super) fn earn_body(&self, bytes: usize) {
+        self.charged().account().earn_body(bytes);
     }
 
     /// Whether anything has come that was not read: bytes, the end, or a failure. It is the system that is asked, since what the

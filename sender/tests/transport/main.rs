@@ -15,6 +15,7 @@ mod binary;
 mod bounds;
 mod endpoint;
 mod environment;
+mod floods;
 mod http2;
 mod keeping;
 mod laws;

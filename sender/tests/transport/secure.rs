@@ -72,13 +72,7 @@ impl Secure {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.unwrap().with_no_client_auth();
-        let mut config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
-        config.alpn_protocols = speaks.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let (config, pem) = config(speaks);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -102,7 +96,7 @@ impl Secure {
                 let _ = connected.send(());
             }
         });
-        Self { address, pem: made.cert.pem(), connections, accepting }
+        Self { address, pem, connections, accepting }
     }
 
     /// As `held`; tells what was read over each connection, to its end: nothing, where TLS failed.
@@ -136,9 +130,26 @@ impl Secure {
 
     /// A transport that trusts this endpoint's certificate.
     pub(crate) fn transport(&self) -> Transport {
-        let roots = Roots::default().with_pem(self.pem.as_bytes()).unwrap();
-        Transport::new(Settings { roots, ..Settings::default() }, lenient()).unwrap()
+        trusting(&self.pem)
     }
+}
+
+/// A transport that trusts a certificate.
+pub(crate) fn trusting(pem: &str) -> Transport {
+    let roots = Roots::default().with_pem(pem.as_bytes()).unwrap();
+    Transport::new(Settings { roots, ..Settings::default() }, lenient()).unwrap()
+}
+
+/// How an endpoint speaks TLS, and its certificate, which vouches for itself and names `localhost` alone.
+pub(crate) fn config(speaks: &[&str]) -> (ServerConfig, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.unwrap().with_no_client_auth();
+    let mut config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    config.alpn_protocols = speaks.iter().map(|name| name.as_bytes().to_vec()).collect();
+    (config, made.cert.pem())
 }
 
 impl Drop for Secure {

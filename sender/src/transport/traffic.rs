@@ -1,0 +1,229 @@
+//! How much an endpoint may send beside its answers. All that a lane's sockets read and write, below TLS, is charged to one account:
+//! so frames, records and interim answers that mean nothing are bounded in one place, whatever they are called.
+//!
+//! An answer earns more than an honest one costs, and time earns enough for keep-alives. An endpoint that overdraws its lane's
+//! account is hostile: all connections of the lane end, and it gets no other before the account has recovered. So however often it
+//! is connected to, its floods are 2 MiB at once and 64 KiB a second in the long run.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::failure::Failure;
+use super::limit::SocketLimit;
+use super::sync::lock;
+use super::timer::now;
+
+/// The most that an account holds, in bytes: a body of 64 KiB that comes in pieces of 16 bytes, each in a packet of its own, takes
+/// half of it.
+const BALANCE_MAX: i64 = 2 * 1024 * 1024;
+/// After it was overdrawn, this much is needed for a connection: 16 s of time.
+const BALANCE_TO_RECOVER: i64 = BALANCE_MAX / 2;
+/// Earned by time: 64 KiB a second, for 120 connections with a PING a second each.
+const BYTES_A_MILLISECOND: i64 = 64;
+/// The cost of a read, beside its bytes, and of a write that is shorter: about what the system takes for it, in frames.
+const CALL_BYTES: usize = 256;
+/// Earned by an answer, and by a connection: a head twice as long as common proxies let through, or a chain of certificates.
+pub(super) const ANSWER_BYTES: usize = 16 * 1024;
+/// A byte of an answer's body pays for itself and for as much of what frames it.
+const BODY_EARNS: usize = 2;
+/// Of a request so many bytes pay for one that lets the next leave: of a WINDOW_UPDATE, for instance.
+const WRITTEN_EARN: usize = 16;
+
+/// What a lane's endpoint may still send.
+#[derive(Debug)]
+pub(super) struct Account(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    balance: i64,
+    /// Up to when time has been paid for.
+    paid: Instant,
+    is_hostile: bool,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self(Mutex::new(State { balance: BALANCE_MAX, paid: now(), is_hostile: false }))
+    }
+}
+
+impl Account {
+    /// The endpoint has earned so many bytes.
+    pub(super) fn earn(&self, bytes: usize) {
+        lock(&self.0).earn(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// It has sent a part of a body.
+    pub(super) fn earn_body(&self, bytes: usize) {
+        self.earn(bytes.saturating_mul(BODY_EARNS));
+    }
+
+    fn charge(&self, bytes: usize) -> io::Result<()> {
+        let is_hostile = lock(&self.0).charge(i64::try_from(bytes).unwrap_or(i64::MAX), now());
+        if is_hostile { Err(io::Error::other(Failure::Hostile)) } else { Ok(()) }
+    }
+
+    /// Whether the lane's connections end, and it gets no other.
+    pub(super) fn is_hostile(&self) -> bool {
+        let mut state = lock(&self.0);
+        state.is_hostile && state.is_still_hostile(now())
+    }
+
+    /// Whether nothing has to be remembered of it.
+    pub(super) fn is_full(&self) -> bool {
+        let mut state = lock(&self.0);
+        let moment = now();
+        !state.is_still_hostile(moment) && state.balance == BALANCE_MAX
+    }
+}
+
+impl State {
+    fn earn(&mut self, bytes: i64) {
+        self.balance = self.balance.saturating_add(bytes).min(BALANCE_MAX);
+    }
+
+    fn earn_time(&mut self, moment: Instant) {
+        let whole = moment.saturating_duration_since(self.paid).as_millis();
+        if whole > 0 {
+            self.paid = moment;
+            self.earn(i64::try_from(whole).unwrap_or(i64::MAX).saturating_mul(BYTES_A_MILLISECOND));
+        }
+    }
+
+    /// Whether the endpoint is hostile. Of a hostile one nothing is read, so that it owes nothing.
+    fn charge(&mut self, bytes: i64, moment: Instant) -> bool {
+        if !self.is_still_hostile(moment) {
+            self.balance = self.balance.saturating_sub(bytes);
+            self.is_hostile = self.balance < 0;
+            self.balance = self.balance.max(0);
+        }
+        self.is_hostile
+    }
+
+    fn is_still_hostile(&mut self, moment: Instant) -> bool {
+        self.earn_time(moment);
+        self.is_hostile &= self.balance < BALANCE_TO_RECOVER;
+        self.is_hostile
+    }
+}
+
+/// A connection to an endpoint, all of whose traffic is charged.
+pub(super) struct Charged {
+    tcp: TcpStream,
+    limit: Arc<SocketLimit>,
+}
+
+impl Charged {
+    pub(super) fn new(tcp: TcpStream, limit: Arc<SocketLimit>) -> Self {
+        limit.account.earn(ANSWER_BYTES);
+        Self { tcp, limit }
+    }
+
+    pub(super) const fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.limit.account
+    }
+
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let count = ready!(written)?;
+        self.account().earn(count / WRITTEN_EARN);
+        // What is in the system's hands can't be taken back: the next read fails.
+        let _ = self.account().charge(CALL_BYTES.saturating_sub(count));
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl AsyncRead for Charged {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
+        let count = buf.filled().len() - before;
+        Poll::Ready(self.account().charge(CALL_BYTES + count))
+    }
+}
+
+impl AsyncWrite for Charged {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.tcp).poll_write(cx, buf);
+        self.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs);
+        self.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Charges so much so often, with so much time in between, and says how often until the endpoint is hostile.
+    fn until_hostile(bytes: usize, every: Duration, times: usize) -> Option<usize> {
+        let mut moment = now();
+        let mut state = State { balance: BALANCE_MAX, paid: moment, is_hostile: false };
+        (0..times).find(|_| {
+            moment += every;
+            state.charge(i64::try_from(bytes).unwrap(), moment)
+        })
+    }
+
+    #[test]
+    fn keep_alives_go_on_forever_and_floods_do_not() {
+        // A PING in a record of TLS, and its answer.
+        let ping = 2 * CALL_BYTES + 17 + 22;
+        let (second, week) = (Duration::from_secs(1), 7 * 86_400);
+        assert_eq!(until_hostile(ping, second, week), None);
+        assert_eq!(until_hostile(100 * ping, second, week), None, "100 connections");
+        let frame = until_hostile(9, Duration::ZERO, usize::MAX).unwrap();
+        assert_eq!(frame, usize::try_from(BALANCE_MAX).unwrap() / 9);
+        for (name, bytes, expected) in [("PINGs", ping, 4_306), ("a byte at a time", CALL_BYTES + 1, 10_865)]
+        {
+            let fast = until_hostile(bytes, Duration::from_millis(1), week);
+            assert_eq!(fast, Some(expected), "{name}, one a millisecond");
+        }
+    }
+
+    #[test]
+    fn a_hostile_endpoint_gets_no_connection_for_16_seconds() {
+        let begins = now();
+        let mut state = State { balance: BALANCE_MAX, paid: begins, is_hostile: false };
+        for round in 0..10 {
+            let moment = begins + round * Duration::from_secs(17);
+            assert!(!state.is_still_hostile(moment));
+            assert!(state.charge(i64::MAX, moment));
+            assert!(state.charge(1, moment + Duration::from_secs(16)), "{round}");
+        }
+    }
+}
