@@ -2,6 +2,14 @@
 
 use std::fmt;
 
+/// Whether a letter shows nothing by itself, breaks the line, or turns the direction of the text around it: a name with one reads
+/// as another name.
+pub(crate) const fn is_hidden(letter: char) -> bool {
+    matches!(letter,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// At most the beginning of a text. It prints in quotes, escaped, so that it can neither flood a log nor forge a line
 /// of it.
 #[derive(Clone, PartialEq, Eq)]

@@ -29,5 +29,29 @@ pub use agreement::{Agreement, RegionSecrets, Timeouts};
 pub use error::SettingsError;
 pub use text::SettingsText;
 
+use crate::excerpt::{Excerpt, is_hidden};
+
+/// Bytes of a subscriber's name.
+pub(crate) const NAME_BYTES_MAX: usize = 100;
+
+/// A name that people can read, type, and write in a path.
+pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
+    let problem = if name.trim() != name || name.is_empty() {
+        "is empty, or begins or ends with a blank"
+    } else if name.len() > NAME_BYTES_MAX {
+        "is too long"
+    } else if name.contains(is_hidden) {
+        "has a control character, a line break or a change of direction in it"
+    } else if name.contains('/') || name.starts_with("sub_") {
+        "has a '/' in it, or begins with sub_ as an id does"
+    } else {
+        return Ok(name);
+    };
+    Err(format!(
+        "the name {} {problem}; expected 1 to {NAME_BYTES_MAX} bytes of visible text",
+        Excerpt::of(name)
+    ))
+}
+
 #[cfg(test)]
 mod tests;

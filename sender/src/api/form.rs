@@ -17,10 +17,7 @@ use crate::operate::shown;
 use crate::roster::Roster;
 use crate::sign::{Keys, Retiring, Secret, Signer};
 use crate::store::read;
-use crate::subscriber::{Agreement, RegionSecrets, SettingsText};
-
-/// The longest name, in bytes.
-const NAME_BYTES_MAX: usize = 100;
+use crate::subscriber::{Agreement, RegionSecrets, SettingsText, checked_name};
 
 /// What an operator wrote about a subscriber: all that may be written, nothing checked against anything else yet.
 pub(super) struct Written {
@@ -39,7 +36,9 @@ impl Written {
 
     /// Takes a subscriber's own fields out of an object; the rest is settings.
     pub(super) fn take(mut object: Map<String, Value>, guard: &Guard) -> Result<Self, Problem> {
-        let name = take_text(&mut object, "name")?.map(checked_name).transpose()?;
+        let name = take_text(&mut object, "name")?;
+        let name = name.as_deref().map(checked_name).transpose();
+        let name = name.map_err(|problem| Problem::unprocessable("bad_name", problem).field("name"))?;
         let url = take_text(&mut object, "url")?.map(|url| Target::parse(&url, guard)).transpose()?;
         let events = match object.remove("events") {
             None => None,
@@ -49,21 +48,13 @@ impl Written {
                 Problem::unprocessable("bad_events", message).field("events")
             })?),
         };
-        Ok(Self { name, url: url.map(|url| url.as_str().into()), events, settings: Value::Object(object) })
+        Ok(Self {
+            name: name.map(Into::into),
+            url: url.map(|url| url.as_str().into()),
+            events,
+            settings: Value::Object(object),
+        })
     }
-}
-
-fn checked_name(name: String) -> Result<Arc<str>, Problem> {
-    let problem = if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        format!("the name has {} bytes; expected 1 to {NAME_BYTES_MAX}", name.len())
-    } else if name.chars().any(char::is_control) || name.trim() != name {
-        "the name holds control characters, or blanks at an end".to_owned()
-    } else if name.contains('/') || name.starts_with("sub_") {
-        "the name holds a '/', or begins with sub_ as an id does; both stand in paths".to_owned()
-    } else {
-        return Ok(name.into());
-    };
-    Err(Problem::unprocessable("bad_name", problem).field("name"))
 }
 
 /// Refuses an object without a field.
@@ -106,22 +97,25 @@ impl Rotation {
 
     pub(super) fn take(mut object: Map<String, Value>) -> Result<Self, Problem> {
         let secret = take_text(&mut object, "secret")?;
-        let overlap = match object.remove("overlap") {
-            None => Nanos::DAY,
-            Some(text) => serde_json::from_value(text)
-                .ok()
-                .filter(|overlap| *overlap <= Self::OVERLAP_MAX)
-                .ok_or_else(|| {
-                let message = format!(
-                    "overlap cannot be read; expected a while such as 24h, up to {}",
-                    Self::OVERLAP_MAX
-                );
-                Problem::unprocessable("bad_overlap", message).field("overlap")
-            })?,
-        };
+        let overlap = length(&mut object, "overlap", Nanos::DAY, Self::OVERLAP_MAX)?;
         nothing_left(&object, &["secret", "overlap"])?;
         Ok(Self { secret, overlap })
     }
+}
+
+/// Takes a length of time out of an object.
+pub(super) fn length(
+    object: &mut Map<String, Value>,
+    name: &'static str,
+    default: Nanos,
+    max: Nanos,
+) -> Result<Nanos, Problem> {
+    let Some(given) = object.remove(name) else { return Ok(default) };
+    let length = serde_json::from_value(given).ok().filter(|length| *length <= max);
+    length.ok_or_else(|| {
+        let message = format!("{name} cannot be read; expected a while such as {default}, up to {max}");
+        Problem::unprocessable("bad_length", message).field(name)
+    })
 }
 
 /// A subscriber in an answer, and what is wrong with it, as this process sees it.

@@ -15,6 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::App;
 use super::problem::Problem;
 use crate::engine::LaneId;
+use crate::event::Limits;
+use crate::event::json::Json;
 use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
 use crate::store::read::{Subscriber, Whom};
@@ -208,8 +210,23 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(Problem::unprocessable("not_an_object", "the body is JSON, but not an object")),
-        Err(error) => Err(Problem::bad_request("not_json", format!("the body is not JSON: {error}"))),
+        Err(error) => {
+            let problem = Problem::bad_request("not_json", format!("the body is not JSON: {error}"));
+            Err(with_lone_surrogate(bytes).map_or(problem, |field| {
+                let message =
+                    format!("the field {field} has half of a surrogate pair; expected text in Unicode");
+                Problem::unprocessable("lone_surrogate", message).field(field.as_str())
+            }))
+        }
     }
+}
+
+/// The first field whose name or value has half of a surrogate pair, if the bytes are JSON otherwise.
+fn with_lone_surrogate(bytes: &[u8]) -> Option<Excerpt> {
+    let mut fields = Json::parse(bytes, Limits::default().depth_max).ok()?.fields();
+    let (name, _) =
+        fields.find(|(name, value)| name.lone_surrogate().or(value.lone_surrogate()).is_some())?;
+    Some(Excerpt::of(&name.string().unwrap_or(name.text().into())))
 }
 
 /// Takes a text out of an object.

@@ -86,6 +86,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::excerpt::is_hidden;
     use crate::subscriber::SettingsText;
     use crate::subscriber::reference::schema;
 
@@ -118,6 +119,31 @@ mod tests {
             assert!(SettingsText::FIELDS.iter().all(|field| schema["properties"][field].is_null()), "{name}");
             // Beside `allOf`, only this one refuses what neither knows.
             assert_eq!(schema["unevaluatedProperties"] == false, name != "Subscriber", "{name}");
+        }
+    }
+
+    /// The letters that a class of a pattern holds: `\uXXXX`, and ranges of those.
+    fn letters(class: &str) -> BTreeSet<char> {
+        let code = |text: &str| u32::from_str_radix(text.strip_prefix("\\u").unwrap(), 16).unwrap();
+        let mut found = BTreeSet::new();
+        let mut rest = class;
+        while !rest.is_empty() {
+            let (first, last) = if rest.get(6..7) == Some("-") { (0, 7) } else { (0, 0) };
+            found.extend(
+                (code(&rest[first..first + 6])..=code(&rest[last..last + 6])).filter_map(char::from_u32),
+            );
+            rest = &rest[last + 6..];
+        }
+        found
+    }
+
+    #[test]
+    fn names_and_keys_are_refused_the_letters_that_the_document_says() {
+        let schemas = &documented().0["components"]["schemas"];
+        let hidden: BTreeSet<char> = ('\0'..=char::MAX).filter(|letter| is_hidden(*letter)).collect();
+        for (schema, begins) in [(&schemas["Name"], "[^/"), (&schemas["Event"]["properties"]["key"], "[^")] {
+            let (_, class) = schema["pattern"].as_str().unwrap().split_once(begins).unwrap();
+            assert_eq!(letters(class.split_once(']').unwrap().0), hidden);
         }
     }
 

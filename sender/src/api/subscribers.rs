@@ -15,10 +15,10 @@ use super::form::{self, Rotation, Written, agree, keys, required, secret_or};
 use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subscriber, take_text};
 use super::moment;
 use super::problem::{Problem, answer, ok};
-use crate::engine::{LaneId, StoreTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
 use crate::operate::shown;
-use crate::operate::trial::{self, Trial, TrialError};
+use crate::operate::trial::{self, Trial, TrialError, Tried};
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
@@ -32,8 +32,9 @@ const CHANGES_MAX: u32 = 8;
 /// How long an answer waits until this process goes by the change. It takes milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a test waits for its first attempt: the longest common timeout, and less than a request may take.
-const TRIAL_WITHIN: Duration = Duration::from_secs(20);
+/// How long a test waits for its first attempt, unless asked for otherwise, and at most: less than a request may take.
+const TRIAL_WAIT: Nanos = Nanos::from_secs(1);
+const TRIAL_WAIT_MAX: Nanos = Nanos::from_secs(20);
 
 /// `GET /v1/subscribers`
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
@@ -222,7 +223,8 @@ pub(super) async fn rotate(
     })))
 }
 
-/// `POST /v1/subscribers/{id}/test`: one event, signed and sent as any other, and what became of its first attempt.
+/// `POST /v1/subscribers/{id}/test`: one event, signed and sent as any other. Tells what became of its first attempt, if that is
+/// made soon, or else where to ask.
 pub(super) async fn test(
     State(app): State<App>,
     Segment(whom): Segment,
@@ -234,12 +236,16 @@ pub(super) async fn test(
     let event_type =
         event_type.map_err(|error| Problem::unprocessable("bad_type", error.to_string()).field("type"))?;
     let data = object.remove("data").map_or_else(|| trial::DATA.to_owned(), |data| data.to_string());
-    nothing_left(&object, &["type", "data"])?;
+    let wait = form::length(&mut object, "wait", TRIAL_WAIT, TRIAL_WAIT_MAX)?;
+    nothing_left(&object, &["type", "data", "wait"])?;
     let lane = subscriber(&app, &whom).await?.lane;
-    let trial = Trial { lane, event_type: event_type.as_ref(), data: &data, within: TRIAL_WITHIN };
-    let tried = trial.run(app.sender()).await?;
+    let trial = Trial { lane, event_type: event_type.as_ref(), data: &data };
+    let delivery = trial.record(app.sender()).await?;
+    let tried = Tried::within(Duration::from_nanos(wait.0), app.sender(), delivery).await?;
     let id = app.delivery_ids().await?.name(tried.delivery.received, tried.delivery.delivery);
-    Ok(ok(&tried.shown(&id)))
+    let status = if tried.attempted.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let location = [(header::LOCATION, format!("/v1/deliveries/{}", id.as_str()))];
+    Ok((location, answer(status, &tried.shown(&id))).into_response())
 }
 
 impl From<TrialError> for Problem {
@@ -247,9 +253,6 @@ impl From<TrialError> for Problem {
         match error {
             TrialError::Offer(refusal) => refusal.into(),
             TrialError::Subscriber(message) => Self::conflict("not_to_be_tested", message),
-            TrialError::NoAttempt(_) => {
-                Self::new(StatusCode::GATEWAY_TIMEOUT, "no_attempt", error.to_string())
-            }
             TrialError::Refused(refusal) => refusal.into(),
             TrialError::Failed(failed) => failed.into(),
         }

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use serde_json::Value;
 
 use super::failure::Failure;
+use crate::excerpt::is_hidden;
 
 /// Writes to stdout. Once nobody reads it any more (`| head`), it writes nothing and says so.
 pub(super) struct Printer {
@@ -124,7 +125,7 @@ fn fit(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();
     }
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|letter| if is_hidden(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 #[cfg(test)]
@@ -143,6 +144,6 @@ mod tests {
 
     #[test]
     fn a_strangers_text_can_not_move_the_cursor() {
-        assert_eq!(fit("a\x1b[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
+        assert_eq!(fit("a\x1b[2J\nb\u{202e}c"), "a\u{fffd}[2J\u{fffd}b\u{fffd}c");
     }
 }

@@ -13,6 +13,7 @@ use super::words::{place, rough};
 use crate::engine::Nanos;
 use crate::event::{EventType, PublicId};
 use crate::operate::trial::{self, Trial, TrialError, Tried};
+use crate::store::read::Attempted;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,25 +44,34 @@ impl Test {
         let look = Look::open(&database)?;
         let lane = look.subscriber(&self.name)?.lane;
         let options = operating(database.clone(), &self.reach, None)?;
-        let trial = Trial {
-            lane,
-            event_type: self.event_type.as_ref(),
-            data: &self.data,
-            within: Duration::from_nanos(self.wait.0),
-        };
-        let tried = with_session(options, |session| Ok(session.wait(trial.run(session.sender()))?))?;
+        let trial = Trial { lane, event_type: self.event_type.as_ref(), data: &self.data };
+        let tried = with_session(options, |session| {
+            let delivery = session.wait(trial.record(session.sender()))?;
+            eprintln!("the event is recorded; waiting up to {} for its first attempt", self.wait);
+            let within = Duration::from_nanos(self.wait.0);
+            Ok(session.wait(Tried::within(within, session.sender(), delivery))?)
+        })?;
         let id = look.delivery_ids.name(tried.delivery.received, tried.delivery.delivery);
         if printer.json {
             printer.object(&tried.shown(&id))?;
         } else {
             printer.line(told(&tried, &id))?;
         }
+        if tried.attempted.is_none() {
+            return Err(Failure::refused(format_args!(
+                "no attempt within {}; expected a `serve` on this database, a subscriber that is not paused, and room in \
+                 its limits; the event goes on waiting",
+                self.wait
+            )));
+        }
         Ok(if tried.is_delivered() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 
 fn told(tried: &Tried, id: &PublicId) -> String {
-    let attempt = &tried.attempted.attempt;
+    let Some(Attempted { attempt, .. }) = &tried.attempted else {
+        return format!("{} ({id})", place(tried.delivery.place));
+    };
     let answer = match (attempt.status, &attempt.error) {
         (Some(status), _) => format!("answered {status}"),
         (None, Some(error)) => format!("failed: {error}"),

@@ -10,6 +10,7 @@ use crate::event::{EventPatterns, PublicId};
 use crate::excerpt::Excerpt;
 use crate::guard::{Guard, Target};
 use crate::store::read::Subscriber;
+use crate::subscriber;
 
 /// The settings that are lists: there, commas separate what is given without brackets.
 const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
@@ -119,24 +120,8 @@ pub(super) fn patterns(patterns: &[Pattern]) -> Result<EventPatterns, Failure> {
     EventPatterns::try_from(patterns.to_vec()).map_err(Failure::usage)
 }
 
-/// A name that people can read and type.
 pub(super) fn checked_name(name: &str) -> Result<String, Failure> {
-    const BYTES_MAX: usize = 100;
-    let problem = if name.trim() != name || name.is_empty() {
-        "is empty, or begins or ends with a blank"
-    } else if name.len() > BYTES_MAX {
-        "is too long"
-    } else if name.chars().any(char::is_control) {
-        "has a control character in it"
-    } else if name.contains('/') || name.starts_with("sub_") {
-        "has a '/' in it, or begins with sub_ as an id does"
-    } else {
-        return Ok(name.to_owned());
-    };
-    Err(Failure::usage(format_args!(
-        "the name {} {problem}; expected 1 to {BYTES_MAX} bytes of visible text",
-        Excerpt::of(name)
-    )))
+    subscriber::checked_name(name).map(str::to_owned).map_err(Failure::usage)
 }
 
 /// A URL that may be sent to, in its normal form.

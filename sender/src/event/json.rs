@@ -105,6 +105,13 @@ impl<'a> Json<'a> {
         Elements::of(self)
     }
 
+    /// Where the first escape begins that is half of a surrogate pair, if there is one: parsers of other languages refuse it, or
+    /// make some other letter of it.
+    #[must_use]
+    pub fn lone_surrogate(self) -> Option<usize> {
+        walk::lone_surrogate(self.0)
+    }
+
     /// What a string says, its escapes resolved. Nothing for another kind, nor for a string that is no text (half of
     /// a surrogate pair).
     #[must_use]

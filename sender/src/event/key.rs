@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::excerpt::is_hidden;
 use crate::text_form::text_form;
 
 text_form!(EventKey, "an event key as text");
 
-/// The key of an event, in the emitter's own words. Any text will do; it goes to the store and into no header.
+/// The key of an event, in the emitter's own words. Any text that people can read will do; it goes to the store and into no
+/// header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(Box<str>);
 
@@ -29,7 +31,10 @@ impl FromStr for EventKey {
         match text.len() {
             0 => Err(EventKeyError::Empty),
             bytes if bytes > Self::BYTES_MAX => Err(EventKeyError::TooLong { bytes }),
-            _ => Ok(Self(text.into())),
+            _ => match text.char_indices().find(|(_, letter)| is_hidden(*letter)) {
+                Some((at, letter)) => Err(EventKeyError::Character { letter, at }),
+                None => Ok(Self(text.into())),
+            },
         }
     }
 }
@@ -51,5 +56,15 @@ pub enum EventKeyError {
     TooLong {
         /// Its length.
         bytes: usize,
+    },
+    /// A character that people do not see, or that reorders those that they see.
+    #[error(
+        "the event key has {letter:?} at byte {at}; expected no control character, line break or change of direction"
+    )]
+    Character {
+        /// The character.
+        letter: char,
+        /// Where.
+        at: usize,
     },
 }

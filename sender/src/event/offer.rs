@@ -47,10 +47,11 @@ impl<'a> Offer<'a> {
             if place.replace(value).is_some() {
                 return Err(Refusal::DoubledField { field });
             }
+            whole(field, value)?;
         }
         let event_type = event_type.ok_or(Refusal::MissingField { field: "type" })?;
         Ok(Self {
-            id: optional("id", id)?.map(|id| id.parse()).transpose()?,
+            id: id.map(|id| text("id", id)?.parse().map_err(Refusal::from)).transpose()?,
             event_type: text("type", event_type)?.parse()?,
             key: optional("key", key)?.map(|key| key.parse()).transpose()?,
             data: data.ok_or(Refusal::MissingField { field: "data" })?,
@@ -71,7 +72,7 @@ impl<'a> Offer<'a> {
             id: id.map(str::parse).transpose()?,
             event_type: event_type.parse()?,
             key: key.map(str::parse).transpose()?,
-            data: Json::parse(data, limits.depth_max)?,
+            data: whole("data", Json::parse(data, limits.depth_max)?)?,
             atomic: false,
         })
     }
@@ -82,6 +83,14 @@ fn check_length(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
         return Err(Refusal::EventTooLarge { bytes: bytes.len(), max: limits.event_bytes_max });
     }
     Ok(())
+}
+
+/// A value in which each surrogate has its other half.
+fn whole<'a>(field: &'static str, value: Json<'a>) -> Result<Json<'a>, Refusal> {
+    match value.lone_surrogate() {
+        Some(at) => Err(Refusal::LoneSurrogate { field, at }),
+        None => Ok(value),
+    }
 }
 
 /// The text of an optional field; `null` is as good as leaving it out.

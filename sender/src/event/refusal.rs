@@ -81,6 +81,14 @@ pub enum Refusal {
         /// What it is.
         found: JsonKind,
     },
+    /// An escape that is no character.
+    #[error("the field {field} has half of a surrogate pair at byte {at} of it; expected text in Unicode")]
+    LoneSurrogate {
+        /// The field.
+        field: &'static str,
+        /// Where its escape begins.
+        at: usize,
+    },
     /// A type that is none.
     #[error("{0}")]
     Type(#[from] EventTypeError),
@@ -110,11 +118,13 @@ impl Refusal {
             Self::MissingField { .. } => "missing_field",
             Self::NotText { .. } => "not_text",
             Self::NotTruth { .. } => "not_truth",
+            Self::LoneSurrogate { .. } => "lone_surrogate",
             Self::Type(EventTypeError::Empty) => "type_empty",
             Self::Type(EventTypeError::TooLong { .. }) => "type_too_long",
             Self::Type(EventTypeError::Character { .. }) => "type_character",
             Self::Key(EventKeyError::Empty) => "key_empty",
             Self::Key(EventKeyError::TooLong { .. }) => "key_too_long",
+            Self::Key(EventKeyError::Character { .. }) => "key_character",
             Self::Id(PublicIdError::Empty) => "id_empty",
             Self::Id(PublicIdError::TooLong { .. }) => "id_too_long",
             Self::Id(PublicIdError::Character { .. }) => "id_character",
@@ -135,6 +145,7 @@ impl Refusal {
             Self::DoubledField { field }
             | Self::MissingField { field }
             | Self::NotText { field, .. }
+            | Self::LoneSurrogate { field, .. }
             | Self::NotTruth { field, .. } => Some(field),
             Self::Type(_) => Some("type"),
             Self::Key(_) => Some("key"),

@@ -33,14 +33,12 @@ pub(crate) struct Trial<'a> {
     pub(crate) event_type: Option<&'a EventType>,
     /// The event's data, as JSON.
     pub(crate) data: &'a str,
-    /// How long to wait for the first attempt.
-    pub(crate) within: Duration,
 }
 
-/// What came of it: the first attempt, and where the delivery is after that.
+/// What came of it so far: where the delivery is, and its first attempt, if that is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
-    pub(crate) attempted: Attempted,
+    pub(crate) attempted: Option<Attempted>,
     pub(crate) delivery: Delivery,
 }
 
@@ -53,12 +51,6 @@ pub(crate) enum TrialError {
     /// The subscriber, as it is now.
     #[error("{0}")]
     Subscriber(String),
-    /// Nobody made an attempt.
-    #[error(
-        "no attempt within {0:?}; expected a `serve` on this database, a subscriber that is not paused, and room in its \
-         limits; the event goes on waiting"
-    )]
-    NoAttempt(Duration),
     /// The store would not.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -74,15 +66,8 @@ impl From<StoreError> for TrialError {
 }
 
 impl Trial<'_> {
-    /// Sends it, and waits for the first attempt.
-    pub(crate) async fn run(&self, sender: &Sender) -> Result<Tried, TrialError> {
-        let delivery = self.record(sender).await?;
-        let seen = timeout(self.within, first_attempt(sender, delivery)).await;
-        seen.unwrap_or(Err(TrialError::NoAttempt(self.within)))
-    }
-
-    /// Records the event for this one subscriber.
-    async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
+    /// Records the event for this one subscriber. It is sent in its turn.
+    pub(crate) async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
         let limits = *sender.limits();
         let id = PublicId::new(Kind::Event, wall(), random());
         for _ in 0..MATCHES_MAX {
@@ -122,6 +107,18 @@ impl Trial<'_> {
 }
 
 impl Tried {
+    /// The delivery after its first attempt, or after that time.
+    pub(crate) async fn within(
+        longest: Duration,
+        sender: &Sender,
+        delivery: DeliveryId,
+    ) -> Result<Self, TrialError> {
+        match timeout(longest, first_attempt(sender, delivery)).await {
+            Ok(tried) => tried,
+            Err(_) => now(sender, delivery).await,
+        }
+    }
+
     /// Whether the endpoint took the event.
     pub(crate) fn is_delivered(&self) -> bool {
         self.delivery.place == Place::Delivered
@@ -129,13 +126,13 @@ impl Tried {
 
     /// For machines. `id` is what the delivery is called outside.
     pub(crate) fn shown(&self, id: &PublicId) -> Value {
-        let attempt = &self.attempted.attempt;
+        let attempt = self.attempted.as_ref().map(|attempted| &attempted.attempt);
         json!({
             "id": id.as_str(),
             "place": shown::place(self.delivery.place),
-            "status": attempt.status,
-            "error": attempt.error.as_deref(),
-            "latency_us": attempt.latency.0 / 1_000,
+            "status": attempt.and_then(|attempt| attempt.status),
+            "error": attempt.and_then(|attempt| attempt.error.as_deref()),
+            "latency_us": attempt.map(|attempt| attempt.latency.0 / 1_000),
         })
     }
 }
@@ -170,18 +167,25 @@ fn placed(targets: &[Placed]) -> Result<DeliveryId, TrialError> {
     Err(TrialError::Subscriber(problem.to_owned()))
 }
 
-/// Waits for the first attempt, and what became of the delivery.
+/// Waits for the first attempt.
 async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<Tried, TrialError> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;
-        let found = sender.read(move |reader| {
-            let attempt = reader.attempts_of(delivery)?.into_iter().next();
-            Ok::<_, StoreError>(attempt.zip(reader.delivery(delivery)?))
-        });
-        if let Some((attempted, delivery)) = found.await?? {
-            return Ok(Tried { attempted, delivery });
+        let tried = now(sender, delivery).await?;
+        if tried.attempted.is_some() {
+            return Ok(tried);
         }
     }
+}
+
+/// What the store knows of a delivery now.
+async fn now(sender: &Sender, delivery: DeliveryId) -> Result<Tried, TrialError> {
+    let found = sender.read(move |reader| {
+        let attempted = reader.attempts_of(delivery)?.into_iter().next();
+        Ok::<_, StoreError>(reader.delivery(delivery)?.map(|delivery| Tried { attempted, delivery }))
+    });
+    let gone = "the delivery was removed, with its subscriber or by retention";
+    found.await??.ok_or_else(|| TrialError::Subscriber(gone.to_owned()))
 }

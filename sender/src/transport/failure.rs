@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::excerpt::Excerpt;
+use crate::excerpt::{Excerpt, is_hidden};
 use crate::guard::Refused;
 
 /// Why no answer came.
@@ -176,7 +176,7 @@ impl Cause {
 impl From<&str> for Cause {
     fn from(text: &str) -> Self {
         let end = text.floor_char_boundary(Self::BYTES_MAX);
-        let kept = text[..end].chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        let kept = text[..end].chars().map(|letter| if is_hidden(letter) { ' ' } else { letter });
         Self(kept.chain((end < text.len()).then_some('…')).collect::<String>().into())
     }
 }

@@ -2,7 +2,7 @@ use axum::body::Body;
 use axum::http::Request;
 use hookproof_sender::api::Token;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -118,4 +118,108 @@ fn nothing_that_is_asked_breaks_anything() {
         }
     });
     runtime.block_on(world.stop());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field() {
+    let world = World::new().await;
+    world.subscribe("shop", "http://127.0.0.1:1/", json!({})).await;
+    let named = |name: &str| format!(r#"{{"name":"{name}","url":"http://127.0.0.1:1/"}}"#);
+    let rows = [
+        ("POST /v1/events", r#"{"type":"a","data":"\ud800"}"#.to_owned(), "lone_surrogate", "data"),
+        (
+            "POST /v1/events",
+            r#"{"type":"a","data":{"x\udc00\ud800":[]}}"#.to_owned(),
+            "lone_surrogate",
+            "data",
+        ),
+        ("POST /v1/events", r#"{"type":"a","key":"\uDBFFx","data":1}"#.to_owned(), "lone_surrogate", "key"),
+        ("POST /v1/events", r#"{"type":"\ud800","data":1}"#.to_owned(), "lone_surrogate", "type"),
+        ("POST /v1/events", r#"{"id":null,"type":"a","data":1}"#.to_owned(), "not_text", "id"),
+        ("POST /v1/events", r#"{"type":"a","key":"x\u202egpj","data":1}"#.to_owned(), "key_character", "key"),
+        (
+            "POST /v1/events",
+            "{\"type\":\"a\",\"key\":\"x\u{2066}\",\"data\":1}".to_owned(),
+            "key_character",
+            "key",
+        ),
+        ("POST /v1/events", r#"{"type":"a","key":"a\u001b[2J","data":1}"#.to_owned(), "key_character", "key"),
+        ("POST /v1/events", r#"{"type":"a\u202e","data":1}"#.to_owned(), "type_character", "type"),
+        ("POST /v1/subscribers", named("\\ud800"), "lone_surrogate", "name"),
+        ("POST /v1/subscribers", named("a\u{202e}b"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\\u200fb"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\u{feff}"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\\nb"), "bad_name", "name"),
+        ("PATCH /v1/subscribers/shop", r#"{"name":"a\u202eb"}"#.to_owned(), "bad_name", "name"),
+        (
+            "PATCH /v1/subscribers/shop",
+            r#"{"limit":{"rate":"\udfff"}}"#.to_owned(),
+            "lone_surrogate",
+            "limit",
+        ),
+        ("POST /v1/subscribers/shop/test", r#"{"data":"\ud800"}"#.to_owned(), "lone_surrogate", "data"),
+    ];
+    for (request, body, code, field) in rows {
+        println!("{request} {body}");
+        let (method, path) = request.split_once(' ').unwrap();
+        world.call(method, path, body).await.refuses(422, code, Some(field));
+    }
+    // Pairs, and what only looks like half of one, are text; and so is what is written from right to left.
+    let pair = r#"{"type":"a","key":"\ud83d\ude00","data":"\ud83d\ude00 \\ud800"}"#;
+    world.call("POST", "/v1/events", pair).await.expect(202);
+    world.post("/v1/events", json!({ "type": "a", "key": "\u{5d0}", "data": 1 })).await.expect(202);
+    let escaped = r#"{"type":"a","data":"\\\ud83d\\\ude00"}"#;
+    world.call("POST", "/v1/events", escaped).await.refuses(422, "lone_surrogate", Some("data"));
+    let lines = "{\"type\":\"a\",\"data\":\"\\ud800\"}\n{\"type\":\"a\",\"data\":1}\n";
+    let answer = world.call_with("POST", "/v1/events", "application/x-ndjson", lines).await;
+    assert!(answer.text.contains("lone_surrogate") && answer.text.contains("\"deliveries\":"), "{answer:?}");
+    world.stop().await;
+}
+
+/// The schema of a request's body, its reference followed.
+fn body_schema<'a>(document: &'a Value, method: &str, path: &str) -> &'a Value {
+    let operation = &document["paths"][path][method.to_lowercase()];
+    followed(document, &operation["requestBody"]["content"]["application/json"]["schema"])
+}
+
+fn followed<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    schema["$ref"].as_str().map_or(schema, |name| document.pointer(name.strip_prefix('#').unwrap()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_of_a_body_may_be_null_only_if_the_schema_says_so() {
+    let world = World::new().await;
+    let document = world.get("/v1/openapi.json").await.expect(200);
+    let mut tried = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, _) in methods.as_object().unwrap().iter().filter(|(_, it)| it["requestBody"].is_object())
+        {
+            let fields = body_schema(&document, method, path)["properties"].as_object().unwrap();
+            for (field, schema) in fields {
+                let schema = followed(&document, schema);
+                world.subscribe(&format!("shop{tried}"), "http://127.0.0.1:1/", json!({})).await;
+                let mut body = match &**path {
+                    "/v1/events" => json!({ "type": "a", "data": 1 }),
+                    "/v1/subscribers" => {
+                        json!({ "name": format!("new{tried}"), "url": "http://127.0.0.1:1/" })
+                    }
+                    "/v1/subscribers/{id}/shed" if field == "plan" => json!({ "all": true }),
+                    "/v1/dead/redrive" if field == "after" => json!({ "all": true }),
+                    _ => json!({}),
+                };
+                body[field] = Value::Null;
+                let path = path.replace("{id}", &format!("shop{tried}"));
+                let answer = world.call(&method.to_uppercase(), &path, body.to_string()).await;
+                let kinds = schema["type"].as_array();
+                let any = schema["type"].is_null() && schema["const"].is_null();
+                let may_be_null = any || kinds.is_some_and(|kinds| kinds.contains(&json!("null")));
+                println!("{method} {path} {body}: {}", answer.text);
+                assert_eq!(answer.status.as_u16() == 422, !may_be_null, "{method} {path} {body}: {answer:?}");
+                assert!(may_be_null || answer.text.contains(field), "{method} {path} {body}: {answer:?}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 30, "{tried}");
+    world.stop().await;
 }

@@ -1,9 +1,13 @@
+use std::sync::Arc;
+
+use axum::Router;
 use hookproof_sender::engine::contract::Rate;
 use hookproof_sender::sign::Keys;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
-use crate::world::{Answer, Endpoint, World};
+use crate::world::{Answer, Endpoint, World, listen};
 
 const URL: &str = "http://127.0.0.1:9/hook";
 
@@ -178,7 +182,7 @@ async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
     let signatures = headers["webhook-signature"].to_str().unwrap();
     assert_eq!(signatures.split(' ').count(), 2, "{signatures}");
     let rows = [
-        (r#"{"overlap":"1000d"}"#, "bad_overlap", "overlap"),
+        (r#"{"overlap":"1000d"}"#, "bad_length", "overlap"),
         (r#"{"secret":"x"}"#, "bad_secret", "secret"),
         (r#"{"secrets":"x"}"#, "unknown_field", "secrets"),
         (r#"{"secret":"a-plain-text-that-is-long-enough"}"#, "bad_secret", "secret"),
@@ -234,6 +238,33 @@ async fn a_test_tells_what_the_endpoint_answered() {
     world.post(path, json!({ "type": "video.new" })).await.refuses(409, "not_to_be_tested", None);
     world.post(path, json!({ "type": 5 })).await.refuses(422, "not_text", Some("type"));
     world.post(path, json!({ "kind": "x" })).await.refuses(422, "unknown_field", Some("kind"));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_of_an_endpoint_that_does_not_answer_tells_where_to_ask_on() {
+    let world = World::new().await;
+    let answers = Arc::new(Notify::new());
+    let answer = Arc::clone(&answers);
+    let router = Router::new().fallback(async move || answer.notified().await);
+    let url = format!("http://{}/", listen(router, std::future::pending()).await);
+    world.subscribe("acme", &url, json!({ "retry": { "attempts": 1 } })).await;
+    for body in ["", r#"{"wait":"0s"}"#] {
+        // The endpoint answers when this is answered.
+        let accepted = world.call("POST", "/v1/subscribers/acme/test", body).await;
+        let location = accepted.headers["location"].to_str().unwrap().to_owned();
+        let accepted = accepted.expect(202);
+        assert_eq!(location, format!("/v1/deliveries/{}", accepted["id"].as_str().unwrap()));
+        let [place, status, latency] = ["place", "status", "latency_us"].map(|field| &accepted[field]);
+        assert_eq!((place, status, latency), (&json!("waiting"), &Value::Null, &Value::Null));
+        answers.notify_one();
+        let tried = world.until(&location, |value| value["state"] == "delivered").await;
+        assert_eq!(tried["tried"][0]["status"], 200);
+    }
+    let path = "/v1/subscribers/acme/test";
+    for wait in [json!("21s"), json!("soon"), json!(1), Value::Null] {
+        world.post(path, json!({ "wait": wait })).await.refuses(422, "bad_length", Some("wait"));
+    }
     world.stop().await;
 }
 

@@ -184,3 +184,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn half_of_a_surrogate_pair_is_found_where_it_begins() {
+    let rows = [
+        (r#""\ud83d\ude00""#, None),
+        (r#""\\ud800""#, None),
+        (r#"["\uD7FF","\ue000","ud800"]"#, None),
+        (r#""\ud800""#, Some(1)),
+        (r#""\udc00""#, Some(1)),
+        (r#""\ude00\ud83d""#, Some(1)),
+        (r#""\ud83d\ud83d\ude00""#, Some(1)),
+        (r#""\ud83d\ude00\udbff""#, Some(13)),
+        (r#""\\\ud800""#, Some(3)),
+        (r#"{"\ud83d":1}"#, Some(2)),
+    ];
+    for (text, at) in rows {
+        assert_eq!(parse(text).unwrap().lone_surrogate(), at, "{text}");
+    }
+}

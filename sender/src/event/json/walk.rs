@@ -22,6 +22,25 @@ pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> 
     None
 }
 
+/// Where the first escape begins that is half of a surrogate pair; nothing if each has its other half.
+pub(super) fn lone_surrogate(text: &str) -> Option<usize> {
+    let unit = |at: usize| {
+        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    // Outside of strings there is no backslash.
+    let mut at = text.find("\\u").map_or(text.len(), |_| 0);
+    while let Some(next) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        at += next;
+        at += match (unit(at), unit(at + 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => return Some(at),
+            _ => 2,
+        };
+    }
+    None
+}
+
 /// The fields of an object: key and value.
 #[derive(Clone, Debug)]
 pub struct Fields<'a>(Walk<'a>);
