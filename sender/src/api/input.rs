@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::App;
+use super::connection::TooSlow;
 use super::problem::Problem;
 use crate::engine::LaneId;
 use crate::event::Limits;
@@ -135,7 +136,7 @@ pub(super) fn unsupported(expected: &str) -> Problem {
 }
 
 /// Reads a body to its end.
-async fn bytes(body: Body, max: usize) -> Result<Bytes, Problem> {
+pub(super) async fn bytes(body: Body, max: usize) -> Result<Bytes, Problem> {
     let whole = Limited::new(body, max).collect().await;
     whole.map(Collected::to_bytes).map_err(|error| cut(&*error, max))
 }
@@ -144,6 +145,10 @@ fn cut(error: &(dyn std::error::Error + Send + Sync + 'static), max: usize) -> P
     if error.is::<LengthLimitError>() {
         let message = format!("the body is longer than {max} bytes");
         return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message);
+    }
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    if causes.any(|error| error.is::<TooSlow>()) {
+        return Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", TooSlow.to_string());
     }
     Problem::bad_request("body_cut", "the body ended before it was complete")
 }

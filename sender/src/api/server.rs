@@ -21,17 +21,18 @@ use tracing::{debug, warn};
 use super::Token;
 use super::connection::State;
 
-/// Connections at a time. For the next one, the oldest at rest is closed, or else the oldest whose answer is not read to its
-/// end; if all have a request under way, it waits for the first that comes to rest. A request that has begun is answered all the
-/// same, and then its connection is closed.
+/// Connections at a time. For the next one, the oldest at rest is closed, or else the one whose body comes slowest and too slowly,
+/// or else the oldest whose answer is not read to its end; if there is none, it waits for the first that comes to rest. A request
+/// whose body is here is answered all the same, and then its connection is closed. With a token, no body is read of a request
+/// without it, so a stranger's connection is at rest at all times.
 const CONNECTIONS_MAX: usize = 1_024;
 /// The longest head of a request, in bytes, and the most headers in it.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long a head may take, and a connection may rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// How often to look for answers that nobody reads, and after how many looks in a row without any progress one of them is given
-/// up: half a minute, and about a second once the server is to stop.
+/// How often to look for bodies that come too slowly and for answers that nobody reads, and after how many looks in a row without any progress one of them is given
+/// such an answer is given up: half a minute, and about a second once the server is to stop.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 30;
 const LOOKS_MAX_AT_STOP: u32 = 2;
@@ -93,7 +94,7 @@ async fn serve_bounded(
     tokio::select! {
         in_order = answer_all(listener, router, stop, within, connections_max, look_every, &open) => in_order,
         // It never ends.
-        () = open.close_the_unread(look_every) => false,
+        () = open.look_around(look_every) => false,
     }
 }
 
@@ -137,7 +138,7 @@ async fn answer_all(
         }
         let entry = open.enter();
         let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));
-        let answer = service_fn(move |request| state.answer(router.call(request)));
+        let answer = service_fn(move |request| state.answer(router.call(state.paced(request))));
         let connection = server.serve_connection(TokioIo::new(stream), answer);
         let stops = stops.clone();
         tokio::spawn(async move {
@@ -211,8 +212,8 @@ impl Open {
         Entry { open: Arc::clone(self), number, state }
     }
 
-    /// A permit for one more connection. If there is none, one connection makes room: one that is at rest, or whose answer nobody
-    /// reads, or else the first that comes to rest, lest those who go on asking keep all others out.
+    /// A permit for one more connection. If there is none, one connection makes room: one that is at rest, or whose body comes too
+    /// slowly, or whose answer nobody reads, or else the first that comes to rest, lest those who go on asking keep all others out.
     async fn permit(
         &self,
         connections: &Arc<Semaphore>,
@@ -238,20 +239,26 @@ impl Open {
         }
     }
 
-    /// Heads that never end, or come byte by byte, must not keep others out: health least of all. Nor must whoever does not read,
-    /// if it is `or_unread`. Does nothing while one is about to close.
+    /// Heads that never end, or come byte by byte, must not keep others out: health least of all. Nor must bodies that do, nor
+    /// whoever does not read, if it is `or_unread`. Does nothing while one is about to close.
     fn close_the_oldest_idle(&self, or_unread: bool) {
         let open = self.lock();
         let mut states = open.1.values();
         let is_one_told = states.clone().any(|state| state.is_told())
             || states.clone().any(|state| state.tell_to_close(false));
         if or_unread && !is_one_told {
-            states.any(|state| state.tell_to_close(true));
+            // Of several, the last is taken, which is the oldest.
+            let slowest =
+                states.clone().rev().filter(|state| state.is_slow()).max_by_key(|state| state.behind());
+            if !slowest.is_some_and(|state| state.tell_to_close_if_slow()) {
+                states.any(|state| state.tell_to_close(true));
+            }
         }
     }
 
-    /// Closes connections of which nobody reads the answer: they would be kept for ever, and hold up the end.
-    async fn close_the_unread(&self, look_every: Duration) {
+    /// Ends bodies that come too slowly, and closes connections of which nobody reads the answer: they would be kept for ever, and
+    /// hold up the end.
+    async fn look_around(&self, look_every: Duration) {
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -259,6 +266,7 @@ impl Open {
             let is_stopping = self.is_stopping.load(Ordering::Relaxed);
             let looks_max = if is_stopping { LOOKS_MAX_AT_STOP } else { LOOKS_MAX };
             for state in self.lock().1.values() {
+                state.look_at_body();
                 if state.is_unread(looks_max) {
                     state.tell_to_close(true);
                 }
@@ -291,8 +299,9 @@ async fn pause(length: Duration) {
 mod tests {
     use std::sync::atomic::AtomicU32;
 
-    use axum::body::Bytes;
-    use axum::routing::get;
+    use axum::body::{Body, Bytes};
+    use axum::response::IntoResponse as _;
+    use axum::routing::{get, post};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
     use tokio::sync::{mpsc, oneshot};
@@ -515,5 +524,61 @@ mod tests {
         stop.send(()).unwrap();
         assert!(server.await.unwrap(), "in order");
         drop(unread);
+    }
+
+    /// Sends a body of ten bytes but for its last, once its head is read.
+    async fn begin_body(address: SocketAddr) -> TcpStream {
+        let head = "POST / HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut goes_on = [0; 25];
+        stream.read_exact(&mut goes_on).await.unwrap();
+        assert_eq!(&goes_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream.write_all(b"123456789").await.unwrap();
+        stream
+    }
+
+    fn reading() -> Router {
+        let well = async |body: Body| match crate::api::input::bytes(body, 10).await {
+            Ok(_) => "well".into_response(),
+            Err(problem) => problem.into_response(),
+        };
+        Router::new().route("/", post(well).get(|| async { "well" }))
+    }
+
+    #[tokio::test]
+    async fn at_the_bound_the_slowest_body_makes_room_and_the_others_stay() {
+        const MAX: usize = 3;
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let never = std::future::pending();
+        let server = tokio::spawn(serve_bounded(listener, reading(), never, Duration::ZERO, MAX, LOOK_EVERY));
+        let mut slow = Vec::new();
+        for _ in 0..MAX {
+            slow.push(begin_body(address).await);
+        }
+        let mut late = TcpStream::connect(address).await.unwrap();
+        assert!(ask_again(&mut late).await);
+        drop(late);
+        let mut slowest = slow.remove(0);
+        assert!(matches!(slowest.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it is closed");
+        for mut other in slow {
+            other.write_all(b"0").await.unwrap();
+            assert!(read_answer(&mut other).await);
+        }
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_too_slowly_is_refused() {
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (never, often) = (std::future::pending(), Duration::from_millis(1));
+        let server = tokio::spawn(serve_bounded(listener, reading(), never, Duration::ZERO, 2, often));
+        let mut slow = begin_body(address).await;
+        let mut answer = String::new();
+        slow.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("body_too_slow"), "{answer}");
+        server.abort();
     }
 }

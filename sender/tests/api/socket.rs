@@ -181,3 +181,51 @@ async fn a_body_in_a_coding_is_refused_and_the_answer_says_which_is_taken() {
     assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
     world.stop().await;
 }
+
+const WAITS: &str =
+    "expect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_slow_bodies_as_there_may_be_connections_keep_nobody_out() {
+    const CONNECTIONS_MAX: usize = 1_024;
+    let world = World::new().await;
+    let address = listen(world.router.clone(), std::future::pending()).await;
+    let mut slow = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("POST /v1/events HTTP/1.1\r\nhost: localhost\r\n{WAITS}");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    for stream in &mut slow {
+        // The body is being read.
+        let mut goes_on = [0; 25];
+        timeout(FOREVER, stream.read_exact(&mut goes_on)).await.unwrap().unwrap();
+        assert_eq!(&goes_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream.write_all(b"{").await.unwrap();
+    }
+    for _ in 0..3 {
+        let (status, answer) = ask(address, "GET /v1/status HTTP/1.1", "host: localhost\r\n").await;
+        assert_eq!(status, 200, "{answer}");
+    }
+    // It has made room, or on a machine that takes its time was refused as too slow.
+    let mut answer = Vec::new();
+    let _ = timeout(FOREVER, slow[0].read_to_end(&mut answer)).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_token_no_body_is_read_of_a_request_without_it() {
+    let world = World::with(Some(Token::new(TOKEN).unwrap()), |_| {}).await;
+    let address = listen(world.router.clone(), std::future::pending()).await;
+    for path in ["/v1/events", "/v1/subscribers", "/v1/nothing"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{WAITS}");
+        // Had it been read, the answer would begin with 100.
+        let answer = exchange(&mut stream, &head).await;
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+    world.stop().await;
+}
