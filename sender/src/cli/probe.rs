@@ -1,5 +1,6 @@
 //! `subscriber test`: one test event to one subscriber, through its limits and in its turn, as any other.
 
+use std::io::{IsTerminal as _, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -47,31 +48,31 @@ impl Test {
         let trial = Trial { lane, event_type: self.event_type.as_ref(), data: &self.data };
         let tried = with_session(options, |session| {
             let delivery = session.wait(trial.record(session.sender()))?;
-            eprintln!("the event is recorded; waiting up to {} for its first attempt", self.wait);
+            if stderr().is_terminal() {
+                eprintln!("the event is recorded; waiting up to {} for its first attempt", self.wait);
+            }
             let within = Duration::from_nanos(self.wait.0);
             Ok(session.wait(Tried::within(within, session.sender(), delivery))?)
         })?;
         let id = look.delivery_ids.name(tried.delivery.received, tried.delivery.delivery);
+        let Some(attempted) = &tried.attempted else {
+            return Err(Failure::refused(format_args!(
+                "no attempt within {}; expected a `serve` on this database, a subscriber that is not paused, and room in \
+                 its limits; the event goes on waiting as {id}",
+                self.wait
+            )));
+        };
         if printer.json {
             printer.object(&tried.shown(&id))?;
         } else {
-            printer.line(told(&tried, &id))?;
-        }
-        if tried.attempted.is_none() {
-            return Err(Failure::refused(format_args!(
-                "no attempt within {}; expected a `serve` on this database, a subscriber that is not paused, and room in \
-                 its limits; the event goes on waiting",
-                self.wait
-            )));
+            printer.line(told(&tried, attempted, &id))?;
         }
         Ok(if tried.is_delivered() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 
-fn told(tried: &Tried, id: &PublicId) -> String {
-    let Some(Attempted { attempt, .. }) = &tried.attempted else {
-        return format!("{} ({id})", place(tried.delivery.place));
-    };
+fn told(tried: &Tried, attempted: &Attempted, id: &PublicId) -> String {
+    let attempt = &attempted.attempt;
     let answer = match (attempt.status, &attempt.error) {
         (Some(status), _) => format!("answered {status}"),
         (None, Some(error)) => format!("failed: {error}"),
