@@ -133,7 +133,7 @@ impl Sender {
     /// Asks until everything is recorded as delivered.
     pub(crate) fn wait_until_recorded(&self, events: u64) -> Result<(), Failure> {
         let events = crate::figures::float(events);
-        while self.metric("hookproof_delivered_total")? < events {
+        while self.metric("hookproof_all_delivered_total")? < events {
             std::thread::yield_now();
         }
         Ok(())

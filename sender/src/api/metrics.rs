@@ -1,16 +1,19 @@
 //! Figures for Prometheus. What the store counts holds for all processes on the database, and across restarts; what
 //! only a lane's owner knows comes from the owner alone.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
 use super::exposition::{Exposition, Family, Type, Value};
+use super::input::Query;
 use super::problem::Problem;
 use crate::engine::{LaneId, LaneView, Nanos, StoreTime, UnderWay};
+use crate::roster::Roster;
 use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
 use crate::store::latency::{Histogram, Measured};
@@ -42,13 +45,22 @@ const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("30", 30_000),
 ];
 
+/// Lanes that have figures of their own, unless all of them are asked for: those that [need attention](Need) first.
+const LANES_MAX: usize = 100;
+
 /// `GET /metrics`
-pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["lanes"])?;
+    let lanes_max = query.word("lanes", &[("all", usize::MAX)])?.unwrap_or(LANES_MAX);
     let now = app.sender().clock().now();
-    let figures = app.sender().read(move |reader| Figures::read(reader, now)).await??;
     let views = app.sender().views().await;
+    let (known, roster) = (views.clone(), app.sender().roster());
+    let read =
+        move |reader: &dyn Reader| Figures::read(reader, now, lanes_max, &Known::new(&known, &roster, now));
+    let figures = app.sender().read(read).await??;
     let body = Exposition::body(|mut text| async move {
         totals(&mut text, &figures.status);
+        of_all_lanes(&mut text, &figures);
         lanes(&mut text, &figures, now).await;
         under_way(&mut text, &UnderWay::of(&views));
         owned(&mut text, &figures, &views, &app).await;
@@ -60,16 +72,135 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     Ok((StatusCode::OK, kind, body).into_response())
 }
 
+/// Why a lane is shown before others, the most urgent first. All that holds a lane back is among it, so that every lane left
+/// out is in steady state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// Its breaker is open.
+    BreakerOpen,
+    /// Its endpoint answered 410.
+    Disabled,
+    /// Its oldest delivery has been due for a minute.
+    Behind,
+    /// It works below its contract, its endpoint has asked for a pause, or answers 429.
+    Throttled,
+    /// Its queue is 80 % full.
+    NearlyFull,
+    /// Its bucket is full, and more waits.
+    HeldToContract,
+    /// None of these.
+    Nothing,
+}
+
+impl Need {
+    const ALL: [(&str, Self); 7] = [
+        ("breaker_open", Self::BreakerOpen),
+        ("disabled", Self::Disabled),
+        ("behind", Self::Behind),
+        ("throttled", Self::Throttled),
+        ("nearly_full", Self::NearlyFull),
+        ("held_to_contract", Self::HeldToContract),
+        ("nothing", Self::Nothing),
+    ];
+}
+
+/// The lanes of this process as their owner sees them.
+struct Known<'a> {
+    views: BTreeMap<LaneId, &'a LaneView>,
+    roster: &'a Roster,
+    now: StoreTime,
+}
+
+impl<'a> Known<'a> {
+    fn new(views: &'a [LaneView], roster: &'a Roster, now: StoreTime) -> Self {
+        Self { views: views.iter().map(|view| (view.lane, view)).collect(), roster, now }
+    }
+
+    /// The most urgent reason to show a lane, given the share of its attempts that were answered 429.
+    fn need(&self, lane: &LaneStatus, limited: Option<&Limited>) -> Need {
+        let (counts, bounds) = (&lane.counts, &lane.bounds);
+        let view = self.views.get(&lane.lane);
+        let is = |holds: fn(&LaneView) -> bool| view.is_some_and(|view| holds(view));
+        let due = lane.next.filter(|_| lane.state == LaneState::Active);
+        let is_nearly = |waits: u64, max: u64| waits.saturating_mul(5) > max.saturating_mul(4);
+        if is(|view| view.breaker_open) {
+            Need::BreakerOpen
+        } else if lane.state == LaneState::Disabled {
+            Need::Disabled
+        } else if due.is_some_and(|due| self.now.since(due) > Nanos::MINUTE) {
+            Need::Behind
+        } else if is(|view| view.share_percent < 100 || view.paused_for > Nanos::ZERO)
+            || limited.is_some_and(|it| it.limited.saturating_mul(20) > it.attempts)
+        {
+            Need::Throttled
+        } else if is_nearly(counts.waiting, bounds.rows_max)
+            || is_nearly(counts.waiting_bytes, bounds.bytes_max)
+        {
+            Need::NearlyFull
+        } else if view.is_some_and(|view| {
+            let in_flight = u64::from(view.in_flight);
+            counts.waiting > in_flight && view.level + in_flight >= burst(self.roster, lane.lane)
+        }) {
+            Need::HeldToContract
+        } else {
+            Need::Nothing
+        }
+    }
+
+    /// How many lanes have each need, and of all lanes the most urgent so many, those with the largest backlog first, in their
+    /// order.
+    fn choose(&self, lanes: Vec<LaneStatus>, limited: &[Limited], max: usize) -> Chosen {
+        let limited: BTreeMap<LaneId, &Limited> = limited.iter().map(|it| (it.lane, it)).collect();
+        let mut needs = [0; Need::ALL.len()];
+        let mut by_need: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| {
+                let need = self.need(&lane, limited.get(&lane.lane).copied());
+                needs[need as usize] += 1;
+                (need, lane)
+            })
+            .collect();
+        by_need.sort_by_key(|(need, lane)| (*need, Reverse(lane.counts.waiting), lane.lane));
+        let mut left_out = [0; 2];
+        for (need, _) in by_need.iter().skip(max) {
+            left_out[usize::from(*need == Need::Nothing)] += 1;
+        }
+        let mut shown: Vec<_> = by_need.into_iter().take(max).map(|(_, lane)| lane).collect();
+        shown.sort_by_key(|lane| lane.lane);
+        Chosen { shown, needs, left_out }
+    }
+}
+
+/// The lanes that have figures of their own.
+struct Chosen {
+    shown: Vec<LaneStatus>,
+    /// Of all lanes, how many have each need.
+    needs: [u64; Need::ALL.len()],
+    /// Lanes that are not shown: those that need attention, and the others.
+    left_out: [u64; 2],
+}
+
+/// How full a lane's bucket may be.
+fn burst(roster: &Roster, lane: LaneId) -> u64 {
+    roster.get(lane).map_or(0, |known| known.settings().contract().bucket().burst().into())
+}
+
 /// What the store knows.
 struct Figures {
     status: Status,
+    /// Those that are shown.
     lanes: Vec<LaneStatus>,
+    needs: [u64; Need::ALL.len()],
+    left_out: [u64; 2],
     limited: Vec<Limited>,
+    /// Of all lanes together, by [`LENGTHS`].
+    all_lengths: [Lengths; LENGTHS.len()],
     /// In the order of lanes, by [`LENGTHS`].
     lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
 }
 
 /// What is told of a histogram. One that counts many different lengths takes several times the room.
+#[derive(Clone, Copy, Default)]
 struct Lengths {
     within: [u64; LATENCY_BOUNDS.len()],
     samples: u64,
@@ -84,10 +215,30 @@ impl Lengths {
             sum_us: counted.sum_us(),
         }
     }
+
+    fn write(&self, family: &mut Family<'_>, labels: &[(&str, &str)]) {
+        let bounds = LATENCY_BOUNDS.into_iter().map(|(le, _)| le).zip(self.within);
+        for (le, within) in bounds.chain([("+Inf", self.samples)]) {
+            family.with_suffix("_bucket", &[labels, &[("le", le)]].concat(), within);
+        }
+        family.with_suffix("_sum", labels, Value::Millionths(self.sum_us));
+        family.with_suffix("_count", labels, self.samples);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.within.iter_mut().zip(other.within).for_each(|(sum, count)| *sum += count);
+        self.samples += other.samples;
+        self.sum_us += other.sum_us;
+    }
 }
 
 impl Figures {
-    fn read(reader: &dyn Reader, now: StoreTime) -> Result<Self, ReadError> {
+    fn read(
+        reader: &dyn Reader,
+        now: StoreTime,
+        lanes_max: usize,
+        known: &Known<'_>,
+    ) -> Result<Self, ReadError> {
         let status = reader.status(now)?;
         let (mut lanes, mut cursor) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
@@ -98,18 +249,24 @@ impl Figures {
                 break;
             }
         }
+        // Removed lanes count among all lanes, whose figures must not fall.
+        let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
         let limited = reader.limited(since, now)?;
-        let mut lengths = Vec::new();
-        for lanes in lanes.chunks(PAGE as usize) {
-            let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
-            for (lane, measured) in reader.latencies(&ids, Over::Ever)? {
-                lengths.push((lane, LENGTHS.map(|(_, _, measure)| Lengths::of(measure(&measured)))));
+        let Chosen { shown: lanes, needs, left_out } = known.choose(lanes, &limited, lanes_max);
+        let (mut lengths, mut all_lengths) = (Vec::new(), [Lengths::default(); LENGTHS.len()]);
+        for ids in ids.chunks(PAGE as usize) {
+            for (lane, measured) in reader.latencies(ids, Over::Ever)? {
+                let found = LENGTHS.map(|(_, _, _, measure)| Lengths::of(measure(&measured)));
+                all_lengths.iter_mut().zip(&found).for_each(|(sum, lengths)| sum.add(lengths));
+                if lanes.binary_search_by_key(&lane, |lane| lane.lane).is_ok() {
+                    lengths.push((lane, found));
+                }
             }
         }
         debug_assert!(lengths.is_sorted_by_key(|(lane, _)| *lane), "they are looked up by their lanes");
-        Ok(Self { status, lanes, limited, lengths })
+        Ok(Self { status, lanes, needs, left_out, limited, all_lengths, lengths })
     }
 }
 
@@ -153,6 +310,36 @@ fn totals(text: &mut Exposition, status: &Status) {
     }
 }
 
+/// The figures of all lanes together. They do not jump when other lanes are shown.
+fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
+    let counts = &figures.status.counts;
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    let help = "Deliveries that endpoints took, of all subscribers.";
+    one("hookproof_all_delivered_total", Type::Counter, help, counts.delivered);
+    let help = "Attempts that failed, of all subscribers.";
+    one("hookproof_all_failed_attempts_total", Type::Counter, help, counts.failed_attempts);
+    let help = "Deliveries replaced by newer ones, of all subscribers.";
+    one("hookproof_all_coalesced_total", Type::Counter, help, counts.coalesced);
+    let help = "Deliveries given up and not redriven, of all subscribers.";
+    one("hookproof_all_dead", Type::Gauge, help, counts.dead);
+    one("hookproof_all_waiting", Type::Gauge, "Deliveries that wait, of all subscribers.", counts.waiting);
+    let help = "Bytes of bodies that wait, of all subscribers.";
+    one("hookproof_all_waiting_bytes", Type::Gauge, help, counts.waiting_bytes);
+    for ((_, name, help, _), lengths) in LENGTHS.into_iter().zip(&figures.all_lengths) {
+        lengths.write(&mut text.family(name, Type::Histogram, help), &[]);
+    }
+    let help = "Subscribers by the most urgent need of attention that this process knows of.";
+    let mut family = text.family("hookproof_subscribers_in_need", Type::Gauge, help);
+    for ((need, _), count) in Need::ALL.into_iter().zip(figures.needs) {
+        family.sample(&[("need", need)], count);
+    }
+    let help = "Subscribers without figures of their own here; /metrics?lanes=all has them all.";
+    let mut family = text.family("hookproof_subscribers_left_out", Type::Gauge, help);
+    for (attention, count) in ["true", "false"].into_iter().zip(figures.left_out) {
+        family.sample(&[("attention", attention)], count);
+    }
+}
+
 /// A figure of each lane, by its name, what it may do and what it is.
 type OfLane<T, V> = (&'static str, Type, &'static str, fn(&T) -> V);
 
@@ -191,7 +378,7 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
         Some(Value::Millionths(due.map_or(0, |due| now.since(due).0 / 1_000)))
     })
     .await;
-    for (place, (name, help, _)) in LENGTHS.into_iter().enumerate() {
+    for (place, (name, _, help, _)) in LENGTHS.into_iter().enumerate() {
         lengths(text.family(name, Type::Histogram, help), figures, place).await;
     }
 }
@@ -199,18 +386,23 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
 /// Of what was measured, one part.
 type Measure = fn(&Measured) -> &Histogram;
 
-/// How long things took, by name.
-const LENGTHS: [(&str, &str, Measure); 3] = [
-    ("hookproof_latency_seconds", "How long attempts took of which something was sent.", |measured| {
-        &measured.answer
-    }),
+/// How long things took: the name for a lane, the name for all of them, and what it is.
+const LENGTHS: [(&str, &str, &str, Measure); 3] = [
+    (
+        "hookproof_latency_seconds",
+        "hookproof_all_latency_seconds",
+        "How long attempts took of which something was sent.",
+        |measured| &measured.answer,
+    ),
     (
         "hookproof_first_attempt_seconds",
+        "hookproof_all_first_attempt_seconds",
         "From when an event was received to the first attempt of its delivery.",
         |measured| &measured.first_attempt,
     ),
     (
         "hookproof_delivery_seconds",
+        "hookproof_all_delivery_seconds",
         "From when an event was received to the end of the attempt that delivered it.",
         |measured| &measured.delivery,
     ),
@@ -220,15 +412,8 @@ const LENGTHS: [(&str, &str, Measure); 3] = [
 async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     for lane in &figures.lanes {
         let Ok(found) = figures.lengths.binary_search_by_key(&lane.lane, |(lane, _)| *lane) else { continue };
-        let Lengths { within, samples, sum_us } = &figures.lengths[found].1[place];
-        let labels = |le| [("subscriber", &*lane.id), ("name", &*lane.name), ("le", le)];
-        for ((le, _), within) in LATENCY_BOUNDS.into_iter().zip(within) {
-            family.with_suffix("_bucket", &labels(le), *within);
-        }
-        family.with_suffix("_bucket", &labels("+Inf"), *samples);
-        let [subscriber, name, _] = labels("");
-        family.with_suffix("_sum", &[subscriber, name], Value::Millionths(*sum_us));
-        family.with_suffix("_count", &[subscriber, name], *samples);
+        let labels = [("subscriber", &*lane.id), ("name", &*lane.name)];
+        figures.lengths[found].1[place].write(&mut family, &labels);
         family.pause().await;
     }
 }
@@ -281,8 +466,7 @@ async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app
     let roster = app.sender().roster();
     let help = "How full the bucket may be, in attempts.";
     per_lane(text.family("hookproof_bucket_burst", Type::Gauge, help), &figures.lanes, |lane| {
-        let burst = || roster.get(lane.lane).map_or(0, |known| known.settings().contract().bucket().burst());
-        views.contains_key(&lane.lane).then(|| Value::from(u64::from(burst())))
+        views.contains_key(&lane.lane).then(|| burst(&roster, lane.lane).into())
     })
     .await;
     let names: BTreeMap<LaneId, &LaneStatus> = figures.lanes.iter().map(|lane| (lane.lane, lane)).collect();

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use hookproof_sender::store::Command;
-use hookproof_sender::store::command::Change;
+use axum::Router;
+use axum::http::StatusCode;
+use futures_util::future::try_join_all;
+use hookproof_sender::sign::Secret;
+use hookproof_sender::store::command::{Change, Subscribe};
+use hookproof_sender::store::lane::{self, Bounds, WhenFull};
+use hookproof_sender::store::{Command, Reply};
 use serde_json::json;
+use tokio::time::timeout;
 
-use crate::world::{Endpoint, World};
+use crate::world::{Endpoint, FOREVER, World, listen};
 
 /// All figures that a text names.
 fn figures(text: &str) -> BTreeSet<&str> {
@@ -168,4 +174,87 @@ async fn the_console_is_for_anybody_and_says_nothing_by_itself() {
     assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
     world.get("/v1/status").await.refuses(401, "unauthorized", Some("authorization"));
     assert!(world.sender.stop(crate::world::FOREVER).await);
+}
+
+/// The names in the samples of a family, in their order.
+fn names<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
+    let samples = text.lines().filter(|line| line.split('{').next() == Some(family));
+    samples.map(|line| line.split_once("name=\"").unwrap().1.split('"').next().unwrap()).collect()
+}
+
+/// A subscriber with names as long as the bound of the answer allows for.
+fn numbered(number: usize, url: &str, event_type: &str) -> Command {
+    Command::Subscribe(Subscribe {
+        id: format!("sub_{number:026}").into(),
+        name: format!("subscriber-{number:013}").into(),
+        url: url.into(),
+        patterns: format!("[\"{event_type}\"]").into(),
+        settings: "{}".into(),
+        bounds: Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse },
+        secret: lane::Secret::new(Secret::generate(&[7; Secret::RANDOM_BYTES]).reveal()),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_stays_short() {
+    const SUBSCRIBERS: usize = 10_000;
+    /// More than are shown, so that each of those has every figure.
+    const SENT_TO: usize = 152;
+    const BYTES_MAX: usize = 1_000_000;
+    let world = World::new().await;
+    let endpoint = Router::new()
+        .route("/gone", axum::routing::any(async || StatusCode::GONE))
+        .route("/broken", axum::routing::any(async || StatusCode::INTERNAL_SERVER_ERROR));
+    let url = format!("http://{}", listen(endpoint.fallback(async || ()), std::future::pending()).await);
+    for first in (2..SUBSCRIBERS).step_by(1_000) {
+        let numbers = first..(first + 1_000).min(SUBSCRIBERS);
+        let wants = |number: usize| if number < SENT_TO { "x" } else { "y" };
+        let commands = numbers.map(|number| numbered(number, &format!("{url}/"), wants(number)));
+        let replies = try_join_all(commands.map(|command| world.sender.command(command))).await.unwrap();
+        assert!(replies.iter().all(|reply| matches!(reply, Reply::Subscribed { .. })), "{replies:?}");
+    }
+    // The newest, which are shown for their need alone.
+    world.subscribe("gone", &format!("{url}/gone"), json!({})).await;
+    let fails = json!({ "breaker": { "failures": 1, "failures_when_slow": 1 }, "retry": { "attempts": 3 } });
+    world.subscribe("broken", &format!("{url}/broken"), fails).await;
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    let sent = |status: &serde_json::Value| {
+        let counts = &status["deliveries"];
+        counts["delivered"] == SENT_TO - 2 && counts["dead"] == 1 && counts["failed_attempts"] == 2
+    };
+    world.until("/v1/status?limit=1", sent).await;
+    // How long things took is written a little later.
+    let all_counted = ["hookproof_all_latency_seconds_count 152", "hookproof_all_delivery_seconds_count 150"];
+    let counted = async {
+        loop {
+            let text = world.get("/metrics").await.text;
+            if all_counted.iter().all(|line| text.lines().any(|found| found == *line)) {
+                return text;
+            }
+        }
+    };
+    let text = timeout(FOREVER, counted).await.unwrap();
+    println!("{} bytes", text.len());
+    assert!(text.len() <= BYTES_MAX, "{} bytes", text.len());
+    let shown = names(&text, "hookproof_waiting");
+    assert_eq!((shown.len(), shown[98], shown[99]), (100, "gone", "broken"));
+    // Of two in no need with the same backlog, the older is shown.
+    assert_eq!(shown[..98], (2..100).map(|number| format!("subscriber-{number:013}")).collect::<Vec<_>>());
+    assert_eq!(names(&text, "hookproof_delivery_seconds_count").len(), 100);
+    for line in [
+        "hookproof_all_delivered_total 150",
+        "hookproof_all_failed_attempts_total 2",
+        "hookproof_all_dead 1",
+        "hookproof_all_waiting 1",
+        "hookproof_subscribers_in_need{need=\"breaker_open\"} 1",
+        "hookproof_subscribers_in_need{need=\"disabled\"} 1",
+        "hookproof_subscribers_left_out{attention=\"true\"} 0",
+        "hookproof_subscribers_left_out{attention=\"false\"} 9900",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line}");
+    }
+    let all = world.get("/metrics?lanes=all").await.text;
+    assert_eq!(names(&all, "hookproof_waiting").len(), SUBSCRIBERS);
+    world.get("/metrics?lanes=some").await.refuses(400, "bad_parameter", Some("lanes"));
+    world.stop().await;
 }

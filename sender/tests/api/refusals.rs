@@ -164,7 +164,7 @@ async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field(
         let (method, path) = request.split_once(' ').unwrap();
         world.call(method, path, body).await.refuses(422, code, Some(field));
     }
-    // Pairs, and what only looks like half of one, are text; and so is what is written from right to left.
+    // Pairs are text, and so are an escaped backslash before `ud800`, and letters that go from right to left.
     let pair = r#"{"type":"a","key":"\ud83d\ude00","data":"\ud83d\ude00 \\ud800"}"#;
     world.call("POST", "/v1/events", pair).await.expect(202);
     world.post("/v1/events", json!({ "type": "a", "key": "\u{5d0}", "data": 1 })).await.expect(202);
