@@ -34,11 +34,17 @@ pub mod clock;
 /// The recorded history of a run.
 pub mod trace;
 
-/// What is asserted, of senders and of receivers: severity, source, requirement, remedy.
-pub mod catalogue;
+/// The words that checks and cases share: entry, severity, verdict.
+pub mod entry;
+
+/// The selection of checks or cases by `--only` and `--skip`.
+pub mod select;
 
 /// Pure functions from a trace and a scenario to a verdict with its witness.
 pub mod check;
+
+/// Every check of a sender and every case for a receiver.
+pub mod catalogue;
 
 /// One run, from the scenario to the trace.
 pub mod run;

@@ -18,7 +18,10 @@
 use super::evidence::{Evidence, Lane};
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::Breaker;
+use crate::trace::Lack;
 
 /// A failure that ends so soon after a success may have been noticed before it.
 const BESIDE: u64 = 50_000_000;
@@ -46,7 +49,20 @@ struct Found {
     cooldown: Tally,
 }
 
-/// `breaker.opens`
+pub(super) const OPENS: Check = Check {
+    id: "breaker.opens",
+    severity: Severity::Should,
+    source: "S4",
+    requirement: "an endpoint that keeps failing is left alone after the declared number of failures",
+    why: "attempts at a dead endpoint use up connections and attempts that others could use",
+    remedy: "count consecutive failures per endpoint, and hold its lane when they reach the threshold",
+    needs: &[Lack::Breaker],
+    stall: Stall::Delays,
+    picture: Picture::Backlog,
+    find: opens,
+    ..Check::PLAIN
+};
+
 pub(super) fn opens(evidence: &Evidence<'_>) -> Finding {
     judge(
         evidence,
@@ -57,12 +73,39 @@ pub(super) fn opens(evidence: &Evidence<'_>) -> Finding {
     )
 }
 
-/// `breaker.one-probe`
+pub(super) const ONE_PROBE: Check = Check {
+    id: "breaker.one-probe",
+    severity: Severity::Should,
+    source: "S4",
+    requirement: "a half-open breaker lets one probe through at a time",
+    why: "a probe is to cost one request; many of them at once are the storm that the breaker exists to \
+        prevent",
+    remedy: "make the probe a state of the breaker, taken before the request starts",
+    needs: &[Lack::Breaker],
+    stall: Stall::Delays,
+    picture: Picture::Backlog,
+    find: one_probe,
+    ..Check::PLAIN
+};
+
 pub(super) fn one_probe(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, |found| found.one_probe, "probes", "one at a time", "others beside them")
 }
 
-/// `breaker.cooldown`
+pub(super) const COOLDOWN: Check = Check {
+    id: "breaker.cooldown",
+    severity: Severity::Should,
+    source: "S4",
+    requirement: "the cooldown doubles with every failed probe, up to its cap",
+    why: "an endpoint that is down for a day is probed a few dozen times instead of thousands",
+    remedy: "keep the cooldown with the breaker, double it on a failed probe and reset it on success",
+    needs: &[Lack::Breaker],
+    stall: Stall::Delays,
+    picture: Picture::Backlog,
+    find: cooldown,
+    ..Check::PLAIN
+};
+
 pub(super) fn cooldown(evidence: &Evidence<'_>) -> Finding {
     judge(
         evidence,

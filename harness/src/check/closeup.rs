@@ -12,6 +12,7 @@ use super::rate::level::Level;
 use super::retry::asked::Asked;
 use super::silence::waiting;
 use super::verdict::{Status, Witness, show};
+use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
 
 /// Failed checks that are drawn, and how many witnesses of each.
@@ -21,9 +22,6 @@ const WITNESSES_MAX: usize = 2;
 const REQUESTS_MAX: usize = 600;
 /// Attempts of one drawing.
 const ATTEMPTS_MAX: usize = 8;
-/// Checks that are about a lane, and not about one delivery of it.
-const LANES: [&str; 7] =
-    ["recovery.", "isolation.", "breaker.", "pressure.", "queue.", "latency.", "crash.takeover"];
 /// The least that is shown before and after.
 const AROUND: u64 = SECOND / 20;
 
@@ -87,31 +85,33 @@ pub(crate) fn closeups(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Vec<Clo
     told.sort_by_key(|one| one.status != Status::Fail);
     let mut closeups = Vec::new();
     for verdict in told.into_iter().take(CHECKS_MAX) {
+        let Some(check) = CHECKS.iter().find(|check| check.id == verdict.id) else { continue };
         for (at, witness) in verdict.witness.iter().take(WITNESSES_MAX).enumerate() {
-            let drawn = closeup(evidence, &verdict.id, witness);
+            let drawn = closeup(evidence, check, witness);
             closeups.push(Closeup { check: verdict.id.clone(), witness: at, ..drawn });
         }
     }
     closeups
 }
 
-fn closeup(evidence: &Evidence<'_>, check: &str, witness: &Witness) -> Closeup {
+fn closeup(evidence: &Evidence<'_>, check: &Check, witness: &Witness) -> Closeup {
     let name = witness.subscriber.as_deref();
     let at = evidence.lanes.iter().position(|lane| Some(lane.subscriber.name.as_str()) == name);
     let Some(lane) = at.map(|at| &evidence.lanes[at]) else { return backlog(evidence, None, witness) };
     let limit = lane.epochs.iter().rfind(|epoch| epoch.from <= witness.from).map(|epoch| &epoch.limit);
-    let is_rate = check.starts_with("rate.") || check == "recovery.no-storm";
-    let drawn = match (check, limit) {
-        ("rate.in-flight", Some(limit)) => limit.in_flight.map(|cap| open(evidence, lane, witness, cap)),
-        ("rate.window", Some(limit)) => {
+    let drawn = match (check.picture, limit) {
+        (Picture::Open, Some(limit)) => limit.in_flight.map(|cap| open(evidence, lane, witness, cap)),
+        (Picture::Window, Some(limit)) => {
             let caps = limit.windows.iter();
             let passed = caps.filter(|cap| length(witness) < cap.length.0);
             let cap = passed.min_by_key(|cap| cap.length);
             cap.map(|cap| within(evidence, lane, witness, (cap.length.0, cap.count)))
         }
-        (_, Some(limit)) if is_rate => limit.bucket.map(|_| bucket(evidence, lane, witness)),
-        _ if LANES.iter().any(|section| check.starts_with(section)) => None,
-        _ => course(evidence, lane, witness),
+        (Picture::Level, Some(limit)) => limit.bucket.map(|_| bucket(evidence, lane, witness)),
+        (Picture::Backlog, _) => None,
+        (Picture::Delivery | Picture::Open | Picture::Window | Picture::Level, _) => {
+            course(evidence, lane, witness)
+        }
     };
     drawn.unwrap_or_else(|| backlog(evidence, at, witness))
 }

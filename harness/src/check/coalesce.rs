@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 use super::evidence::{Delivery, Evidence, Lane};
 use super::verdict::{Finding, Tally, show};
+use crate::check::Check;
+use crate::entry::Severity;
 use crate::scenario::{Coalesce, FaultAction};
 
 /// The most events of a key that may come of those that were taken within less than a window.
@@ -25,6 +27,17 @@ struct Taken {
     acknowledged: u64,
     came: Option<u32>,
 }
+
+pub(super) const CHECK: Check = Check {
+    id: "coalesce.window",
+    severity: Severity::Should,
+    source: "S1",
+    requirement: "of several events of a type with one key inside a subscriber's window, the newest alone is delivered",
+    why: "a subscriber that asks for the newest alone has a limit, a cache or a bill for no more than that",
+    remedy: "while the first of them waits for its window to end, let each newer one of its key take its place",
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.lanes.iter().all(|lane| rules(lane).is_empty()) {

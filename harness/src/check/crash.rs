@@ -12,14 +12,29 @@ use super::evidence::{Evidence, Outcome};
 use super::settled::{Fate, fates};
 use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally, Witness, show};
+use crate::check::{Check, Picture};
+use crate::entry::Severity;
 use crate::scenario::FaultAction;
+use crate::trace::Lack;
 use crate::trace::{CutKind, ProcessEvent};
 
 fn plans(evidence: &Evidence<'_>, wanted: fn(&FaultAction) -> bool) -> bool {
     evidence.scenario.faults.iter().any(|fault| wanted(&fault.action))
 }
 
-/// `crash.ack-then-kill`
+pub(super) const ACK_THEN_KILL: Check = Check {
+    id: "crash.ack-then-kill",
+    severity: Severity::Must,
+    source: "derived: what acknowledgement means",
+    requirement: "an event that was acknowledged before kill -9 is delivered",
+    why: "an acknowledgement that a crash can take back is none",
+    remedy: "acknowledge only after the commit is on disk",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    find: ack_then_kill,
+    ..Check::PLAIN
+};
+
 pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Kill) {
         return Finding::unasked("no process is killed");
@@ -52,7 +67,20 @@ pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
     unless_late(finding, not_settled_in_time(evidence, &unsettled))
 }
 
-/// `crash.stop`
+pub(super) const STOP: Check = Check {
+    id: "crash.stop",
+    severity: Severity::Must,
+    source: "S4",
+    requirement: "on SIGTERM attempts in flight finish, nothing is doubled and the sender exits with 0 within its \
+        deadline",
+    why: "every deployment stops the sender; what it cuts off then comes twice or never",
+    remedy: "stop taking work, wait for what is in flight, store the outcomes, exit",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    find: stop,
+    ..Check::PLAIN
+};
+
 pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Restart) {
         return Finding::unasked("no process is asked to stop");
@@ -108,7 +136,20 @@ fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) 
     }
 }
 
-/// `crash.takeover`
+pub(super) const TAKEOVER: Check = Check {
+    id: "crash.takeover",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "after a kill another process serves the lane soon after its lease ends, and never two at once",
+    why: "work that waits for a dead process waits for ever, and two owners of one lane send twice the limit",
+    remedy: "renew leases while working, stop before one ends, and fence writes by the lease's number",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    picture: Picture::Backlog,
+    find: takeover,
+    ..Check::PLAIN
+};
+
 pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Kill) {
         return Finding::unasked("no process is killed");

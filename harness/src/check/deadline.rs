@@ -12,6 +12,8 @@ use super::given_up::longest_delay;
 use super::retry::after::contract_wait;
 use super::verdict::{Finding, Tally, show};
 use super::word::waiting_at_end;
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND, Subscriber};
 use crate::trace::CutKind;
 
@@ -45,7 +47,19 @@ fn finding(evidence: &Evidence<'_>, tally: Tally, good: &str, bad: &str) -> Find
     tally.finding("requests that were open until their deadline", good, bad)
 }
 
-/// `network.timeout`
+pub(super) const TIMEOUT: Check = Check {
+    id: "network.timeout",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0",
+    requirement: "a silent, dripping or half answer ends at the declared total deadline",
+    why: "an endpoint that sends a byte now and then holds a connection and an in-flight slot for ever where \
+        each read has its own deadline",
+    remedy: "set one deadline over connecting, sending and reading, instead of one per read",
+    stall: Stall::Slows,
+    find: timeout,
+    ..Check::PLAIN
+};
+
 pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (at, lane) in (0..).zip(&evidence.lanes) {
@@ -66,7 +80,20 @@ pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
     finding(evidence, tally, "each ended there", "open past it")
 }
 
-/// `network.deadline`
+pub(super) const DEADLINE: Check = Check {
+    id: "network.deadline",
+    severity: Severity::Must,
+    source: "Standard Webhooks",
+    requirement: "an answer that comes after the declared timeout is not taken for one",
+    why: "an attempt without an end holds a place in flight, and what counts as delivered then depends on \
+        chance",
+    remedy: "give each attempt one deadline over connecting, sending and reading, and close the connection when \
+        it is over",
+    stall: Stall::MissesDeadlines,
+    find: deadline,
+    ..Check::PLAIN
+};
+
 pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for delivery in &evidence.deliveries {

@@ -8,6 +8,8 @@
 
 use super::evidence::{Delivery, Evidence};
 use super::verdict::{Finding, Tally};
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
 use crate::scenario::Duplicates;
 
 /// The attempts that came after one that was taken, each with the last such one before it: what excused the second time
@@ -31,7 +33,19 @@ fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
     !evidence.is_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed
 }
 
-/// `duplicate.bounded`
+pub(super) const BOUNDED: Check = Check {
+    id: "duplicate.bounded",
+    severity: Severity::Must,
+    source: "derived: at-least-once, with a reason for each duplicate",
+    requirement: "a duplicate arrives only where an attempt was open, or just answered, when the sender was killed",
+    why: "at-least-once is bearable where each duplicate has a cause, and not where they come in healthy times",
+    remedy: "store each outcome before the next attempt of its delivery can start, and fence workers whose lease \
+        is over",
+    stall: Stall::MissesDeadlines,
+    find: bounded,
+    ..Check::PLAIN
+};
+
 pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut duplicates = 0;
@@ -60,7 +74,18 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
         .with("duplicates", duplicates)
 }
 
-/// `duplicate.dedupe`
+pub(super) const DEDUPE: Check = Check {
+    id: "duplicate.dedupe",
+    severity: Severity::Should,
+    source: "S0",
+    requirement: "the same event id offered twice is delivered once",
+    why: "emitters repeat what they are not sure of, exactly like senders",
+    remedy: "keep event ids for the declared window, with a unique index",
+    stall: Stall::MissesDeadlines,
+    find: dedupe,
+    ..Check::PLAIN
+};
+
 pub(super) fn dedupe(evidence: &Evidence<'_>) -> Finding {
     if evidence.scenario.events.repeated.0 == 0 {
         return Finding::unasked("no event is offered twice");

@@ -9,11 +9,28 @@ use super::evidence::Evidence;
 use super::outage::Outages;
 use super::queue::may_refuse;
 use super::verdict::{Finding, Tally, Witness};
+use super::outage::Outages;
+use super::queue::may_refuse;
+use super::verdict::{Finding, Tally, Witness};
+use crate::check::Check;
+use crate::entry::Severity;
 use crate::scenario::Millionths;
 use crate::trace::Refused;
 
 /// What must be accepted where the scenario doesn't say.
 const ACCEPTED_MIN: Millionths = Millionths(990_000);
+
+pub(super) const CHECK: Check = Check {
+    id: "emit.accepted",
+    severity: Severity::Must,
+    source: "derived: what is not taken is lost to the emitter",
+    requirement: "the sender accepts at least accepted_min of what it is offered, 0.99 where no bound explains less, \
+        and answers all of it",
+    why: "an event that is refused without need, or never answered, is the emitter's loss",
+    remedy: "accept into a durable queue whatever the endpoints do, and refuse only what a declared bound forbids",
+    find: accepted,
+    ..Check::PLAIN
+};
 
 pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let outages = Outages::of(evidence);

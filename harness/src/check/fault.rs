@@ -9,32 +9,118 @@ use super::offset::{Skew, is_stamped, skews};
 use super::settled::{Fate, fates};
 use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::check::Check;
+use crate::entry::Severity;
+use crate::trace::Lack;
 use crate::trace::{Fault, ProcessEvent};
 
-/// `fault.disk-full`
+pub(super) const DISK_FULL: Check = Check {
+    id: "fault.disk-full",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "with a full disk nothing is acknowledged falsely, nothing crashes in a loop, and it recovers",
+    why: "a full disk lasts for hours: what is acknowledged meanwhile must be true, and what is refused must \
+        be able to come back",
+    remedy: "answer the emitter with 503 when a commit fails, and try again later",
+    needs: &[Lack::Process, Lack::Start],
+    follows_fault: true,
+    find: disk_full,
+    ..Check::PLAIN
+};
+
 pub(super) fn disk_full(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "disk-full")
 }
 
-/// `fault.locked`
+pub(super) const LOCKED: Check = Check {
+    id: "fault.locked",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "with a locked database nothing is acknowledged falsely, nothing crashes in a loop, and it recovers",
+    why: "a backup or a curious operator locks the file for a while, and that is no reason to lose or to crash",
+    remedy: "set a busy timeout, and answer 503 when it is over",
+    needs: &[Lack::Start, Lack::Database],
+    follows_fault: true,
+    find: locked,
+    ..Check::PLAIN
+};
+
 pub(super) fn locked(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "lock-database")
 }
 
-/// `fault.database-restart`
+pub(super) const DATABASE_RESTART: Check = Check {
+    id: "fault.database-restart",
+    severity: Severity::Must,
+    source: "derived: servers are upgraded, fail over and crash",
+    requirement: "with a database server that crashes and comes back nothing is acknowledged falsely, no process ends, \
+        and it recovers",
+    why: "a server is away for seconds several times a year, and its clients see every connection break in the \
+        same moment",
+    remedy: "connect again by yourself, answer 503 meanwhile, and find out whether the commit under way happened \
+        before you repeat it",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    find: database_restart,
+    ..Check::PLAIN
+};
+
 pub(super) fn database_restart(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "database-restart")
 }
 
-/// `fault.partition`
+pub(super) const PARTITION: Check = Check {
+    id: "fault.partition",
+    severity: Severity::Must,
+    source: "derived: networks lose packets between machines that live",
+    requirement: "with a process that can't reach its database server nothing is acknowledged falsely, nothing dies, \
+        and its lanes are served again, by other processes if it stays away",
+    why: "a machine that is cut off goes on for as long as it believes that its subscribers are its own, while \
+        another takes them over",
+    remedy: "let what is a process's own end by a clock that it can read alone, sooner than others may take it; \
+        bound every wait for the server",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    find: partition,
+    ..Check::PLAIN
+};
+
 pub(super) fn partition(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "partition")
 }
 
-/// `fault.clock-step`
+pub(super) const CLOCK_STEP: Check = Check {
+    id: "fault.clock-step",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "a step of the wall clock neither floods an endpoint nor silences it",
+    why: "clocks are set, and a wait by the wall clock then ends at once or in a year",
+    remedy: "measure waits on a monotonic clock",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    find: clock_step,
+    ..Check::PLAIN
+};
+
 pub(super) fn clock_step(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "clock-step")
 }
+
+pub(super) const CLOCK_SKEW: Check = Check {
+    id: "fault.clock-skew",
+    severity: Severity::Must,
+    source: "derived: of several machines one has lost its time server",
+    requirement: "a process whose wall clock is wrong loses nothing, does not die of it, and keeps its lanes served; \
+        its timestamps show that it was",
+    why: "whoever compares the times of two machines takes a lease for over that is held, or keeps one that is \
+        over",
+    remedy: "let one clock say when leases end, that of the store; count what is a process's own on a clock that \
+        never steps",
+    needs: &[Lack::Start],
+    follows_fault: true,
+    find: clock_skew,
+    ..Check::PLAIN
+};
 
 /// `fault.clock-skew`: nothing passes that no timestamp shows, since a program may ask for the time in a way that the fault
 /// does not reach.

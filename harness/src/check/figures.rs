@@ -16,6 +16,8 @@ use super::evidence::{Delivery, Evidence};
 use super::late::unexplained;
 use super::settled::replaced;
 use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::check::{Check, Picture, Simulated, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Duration, LatencyBound, Percentiles, SECOND};
 use crate::trace::Offer;
 
@@ -73,7 +75,21 @@ fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<(u64, u64)> {
     Some((intended, first.saturating_sub(intended)))
 }
 
-/// `latency.first-attempt`
+pub(super) const FIRST_ATTEMPT: Check = Check {
+    id: "latency.first-attempt",
+    severity: Severity::Should,
+    source: "S0",
+    requirement: "the percentiles from emit to first arrival meet the scenario's figures",
+    why: "how soon an event arrives is what a subscriber notices of a sender on a good day",
+    remedy: "wake the sender on emit instead of polling; look at queueing before the limiter",
+    figure: Some("latency"),
+    stall: Stall::Slows,
+    simulated: Simulated::Figure,
+    picture: Picture::Backlog,
+    find: first_attempt,
+    ..Check::PLAIN
+};
+
 pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
     let expected = &evidence.scenario.expect.speeds.latency;
     let mut tally = Tally::default();
@@ -172,7 +188,21 @@ pub(crate) fn efficiency_thousandths(evidence: &Evidence<'_>) -> Option<u64> {
     delivered_per_second_milli(evidence).map(|delivered| delivered / ceiling)
 }
 
-/// `efficiency`
+pub(super) const EFFICIENCY: Check = Check {
+    id: "efficiency",
+    severity: Severity::Should,
+    source: "derived: a rate means little without the machine's own",
+    requirement: "the sender's rate over the machine's ceiling, measured in the same run, reaches the scenario's \
+        figure",
+    why: "a figure per second tells more of the machine than of the sender",
+    remedy: "group commits, keep connections alive, and sign without copying the body",
+    figure: Some("efficiency_min"),
+    stall: Stall::Slows,
+    simulated: Simulated::Beyond("virtual time says nothing of this machine's speed"),
+    find: efficiency,
+    ..Check::PLAIN
+};
+
 pub(super) fn efficiency(evidence: &Evidence<'_>) -> Finding {
     let Some(least) = evidence.scenario.expect.efficiency_min else {
         return Finding::unasked("the scenario sets no efficiency_min");
@@ -236,7 +266,18 @@ fn per_second(times: &[u64]) -> Option<u64> {
     u64::try_from((gaps * u128::from(SECOND) + elapsed / 2) / elapsed).ok()
 }
 
-/// `harness.schedule`
+pub(super) const SCHEDULE: Check = Check {
+    id: "harness.schedule",
+    severity: Severity::Info,
+    source: "derived: a late generator measures itself",
+    requirement: "the generator kept its own schedule, and offered 99 of 100 events; else the run is inconclusive",
+    why: "a generator that falls behind offers less than the scenario says, and blames the sender for the rest",
+    remedy: "give the machine fewer other jobs, or the scenario a lower rate",
+    simulated: Simulated::Beyond("virtual time offers every event at its moment"),
+    find: schedule,
+    ..Check::PLAIN
+};
+
 pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
     let lags = lags(evidence);
     let unoffered = evidence.trace.unoffered.len() as u64;

@@ -13,7 +13,10 @@ use super::evidence::{Evidence, Outcome};
 use super::offset::{is_stamped, skews, unix_seconds};
 use super::rotation::{Rotations, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, show};
+use crate::check::{Check, Simulated, Stall, WallClock};
+use crate::entry::Severity;
 use crate::scenario::{Answer, Profile, SECOND, Subscriber};
+use crate::trace::Lack;
 use crate::trace::{Arrival, CutKind, Signs, Verified};
 
 /// Every arrival at a subscriber's endpoint: its number, its lane, and itself.
@@ -54,7 +57,23 @@ fn is_fresh(evidence: &Evidence<'_>, lane: u32) -> bool {
     }
 }
 
-/// `format.post-json`
+pub(super) const POST_JSON: Check = Check {
+    id: "format.post-json",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0, headers",
+    requirement: "an attempt is a POST with a JSON content type and the headers of its profile",
+    why: "endpoints route and parse by method, content type and these headers; whoever lacks one is refused \
+        before its signature is looked at",
+    remedy: "send POST with content-type: application/json, and add the profile's headers to every attempt, \
+        retries and redrives included",
+    stands_alone: true,
+    simulated: Simulated::Beyond(
+        "a simulated request has no method and no headers but those of its signature",
+    ),
+    find: post_json,
+    ..Check::PLAIN
+};
+
 pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let declared = evidence.trace.declared.content_type.as_deref().map(str::to_ascii_lowercase);
@@ -96,7 +115,20 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
     tally.finding("requests", &right, "not in form")
 }
 
-/// `format.signature`
+pub(super) const SIGNATURE: Check = Check {
+    id: "format.signature",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0",
+    requirement: "every attempt verifies with the harness's own verifier",
+    why: "a delivery that does not verify is refused by every careful receiver, and accepted only by careless \
+        ones",
+    remedy: "sign the exact bytes that are sent, after the last thing that changes them",
+    needs: &[Lack::Signature],
+    stands_alone: true,
+    find: signature,
+    ..Check::PLAIN
+};
+
 pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let (mut unchecked, mut unknown) = (None, 0_u64);
@@ -128,7 +160,20 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// `format.timestamp`
+pub(super) const TIMESTAMP: Check = Check {
+    id: "format.timestamp",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0, metadata",
+    requirement: "the timestamp of an attempt is within 5 s of its arrival, where the profile signs each attempt",
+    why: "receivers refuse what is older than minutes, so a timestamp of the emit makes every late retry \
+        worthless",
+    remedy: "take the timestamp when the attempt starts, not when the event was emitted or queued",
+    stall: Stall::AgesTimestamps,
+    wall_clock: WallClock::Always,
+    find: fresh,
+    ..Check::PLAIN
+};
+
 pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let lanes = &evidence.lanes;
     if !(0_u32..).zip(lanes).any(|(lane, _)| is_fresh(evidence, lane)) {
@@ -181,7 +226,19 @@ fn together(evidence: &Evidence<'_>, attempts: &[u32], event: u64) -> bool {
     })
 }
 
-/// `format.id`
+pub(super) const ID: Check = Check {
+    id: "format.id",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0",
+    requirement: "the delivery id is the same on every retry, has no dot and is unique to its delivery",
+    why: "receivers know repeats by the id alone: a new one makes a retry a second event, a shared one makes \
+        an event vanish",
+    remedy: "make the id once, when the delivery is stored, from letters, digits, - and _",
+    stands_alone: true,
+    find: id,
+    ..Check::PLAIN
+};
+
 pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut owners: BTreeMap<(u32, &str), u64> = BTreeMap::new();

@@ -8,7 +8,10 @@ use super::evidence::Evidence;
 use super::format::is_stalled;
 use super::rotation::{rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
+use crate::check::Check;
+use crate::entry::Severity;
 use crate::scenario::Profile;
+use crate::trace::Lack;
 use crate::trace::{Arrival, Signs, Verified};
 
 /// Judges every delivery with more than one attempt by what must be the same on all of them.
@@ -37,7 +40,18 @@ fn same(
     tally.finding(noun, "the same on every attempt", "changed between attempts")
 }
 
-/// `identity.body`
+pub(super) const BODY: Check = Check {
+    id: "identity.body",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "all attempts of a delivery carry the same body bytes, across restarts too",
+    why: "a receiver that compares or hashes bodies takes changed bytes for a forgery or for another event",
+    remedy: "store the body as bytes when the event is emitted; never build it again from parsed JSON",
+    stands_alone: true,
+    find: body,
+    ..Check::PLAIN
+};
+
 pub(super) fn body(evidence: &Evidence<'_>) -> Finding {
     same(evidence, "bodies that came more than once", |_, first, again| {
         let what =
@@ -50,7 +64,19 @@ fn head(digest: &str) -> String {
     format!("{}…", digest.chars().take(12).collect::<String>())
 }
 
-/// `identity.headers`
+pub(super) const HEADERS: Check = Check {
+    id: "identity.headers",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "what the profile says stays identical across retries does: the signature of a frozen profile, the id \
+        and content type of all",
+    why: "a frozen signature that changes between attempts is the sign of a body that was built again",
+    remedy: "store what must stay identical with the delivery, and read it back for each attempt",
+    stands_alone: true,
+    find: headers,
+    ..Check::PLAIN
+};
+
 pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
     let rotates = evidence.trace.faults.iter().any(|fault| fault.action == "rotate");
     let is_own = matches!(evidence.trace.declared.signs, Some(Signs::Own { .. }));
@@ -71,7 +97,21 @@ pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
     })
 }
 
-/// `identity.secret`
+pub(super) const SECRET: Check = Check {
+    id: "identity.secret",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0",
+    requirement: "each subscriber's signatures are by its own secret, and during a rotation by both keys",
+    why: "a shared secret lets one subscriber forge deliveries to another, and a rotation with one key loses \
+        what is under way",
+    remedy: "look the keys up by subscriber for each attempt; while a key retires, sign with it as well",
+    needs: &[Lack::Signature],
+    follows_fault: true,
+    stands_alone: true,
+    find: secret,
+    ..Check::PLAIN
+};
+
 pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for shared in &evidence.trace.shared {

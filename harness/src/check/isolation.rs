@@ -11,6 +11,8 @@
 
 use super::evidence::{Evidence, Lane};
 use super::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Simulated, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour, Limit, SECOND, Subscriber};
 
 /// The fewest deliveries on either side of a comparison.
@@ -91,7 +93,22 @@ fn percentile95(mut values: Vec<u64>) -> Option<u64> {
     values.get((values.len() * 95).div_ceil(100) - 1).copied()
 }
 
-/// `isolation.latency`
+pub(super) const LATENCY: Check = Check {
+    id: "isolation.latency",
+    severity: Severity::Must,
+    source: "S0; S1",
+    requirement: "the delivery latency of healthy subscribers with slow ones beside them stays within the bound of \
+        their latency alone",
+    why: "with one shared pool, as many slow endpoints as it has workers stop every delivery to everybody",
+    remedy: "give each subscriber its own queue and in-flight cap; never let one shared pool wait for a slow \
+        endpoint",
+    stall: Stall::Slows,
+    simulated: Simulated::Figure,
+    picture: Picture::Backlog,
+    find: latency,
+    ..Check::PLAIN
+};
+
 pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
     let Some((from, until)) = slow_time(evidence) else { return Finding::unasked("no endpoint is slow") };
     let mut tally = Tally::default();
@@ -136,7 +153,20 @@ pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
     worst.into_iter().fold(finding, |finding, (_, text)| finding.with("slowest", text))
 }
 
-/// `isolation.gap`
+pub(super) const GAP: Check = Check {
+    id: "isolation.gap",
+    severity: Severity::Must,
+    source: "derived: a mean hides a pause",
+    requirement: "the longest gap between a healthy subscriber's arrivals stays bounded",
+    why: "a mean over minutes looks healthy while a subscriber heard nothing for half of them",
+    remedy: "look for a lock, a pool or a batch that waits for its slowest member",
+    stall: Stall::Slows,
+    simulated: Simulated::Figure,
+    picture: Picture::Backlog,
+    find: gap,
+    ..Check::PLAIN
+};
+
 pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
     if slow_time(evidence).is_none() {
         return Finding::unasked("no endpoint is slow");

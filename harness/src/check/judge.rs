@@ -5,15 +5,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::declared;
 use super::evidence::Evidence;
+use super::excuses;
 use super::stall::Stalls;
-use super::undone;
 use super::verdict::{Figure, Finding, Found, Severity, Status, Witness};
-use super::wall_clock;
 use super::{CHECKS, Check};
-use crate::catalogue::{self, Selection};
 use crate::scenario::{Known, SECOND, Scenario};
+use crate::select::Selection;
 use crate::trace::Trace;
 
 const DAY: u64 = 86_400 * SECOND;
@@ -101,11 +99,8 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     let today = trace.header.began_unix_ns / DAY;
     let weigh = |check: &Check| {
         let finding = stalls.weigh(check, (check.find)(&evidence));
-        let finding = wall_clock::weigh(check.id, finding, &evidence);
-        let finding = declared::weigh(check.id, finding, trace);
-        let finding = undone::weigh(check.id, finding, &evidence);
-        let mut finding = with_holes(finding, trace);
-        if trace.trailer.is_none() && (finding.found == Found::Held || !stands_alone(check.id)) {
+        let mut finding = with_holes(excuses::weigh(check, finding, &evidence), trace);
+        if trace.trailer.is_none() && (finding.found == Found::Held || !check.stands_alone) {
             finding.found = match finding.found {
                 Found::Unasked => Found::Unasked,
                 _ => Found::Unseen,
@@ -117,7 +112,7 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
         // Of what a trace doesn't reach, or lacks, nothing is known.
         let is_whole = trace.trailer.is_some() && trace.dropped() == 0;
         let known = known.filter(|_| is_whole || finding.found != Found::Unasked);
-        weigh(check, finding, known, severity(check.id, scenario), strictness)
+        weigh(check, finding, known, severity(check, scenario), strictness)
     };
     let mut verdicts: Vec<Verdict> = CHECKS.iter().map(weigh).collect();
     let ids: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
@@ -137,19 +132,10 @@ fn with_holes(finding: Finding, trace: &Trace) -> Finding {
     Finding { found: Found::Unseen, sentence, ..finding }
 }
 
-/// Whether what breaks a check is all in what was seen, so that nothing that came later could mend it. How far the sender's clock is
-/// ahead, a trace says at its end.
-fn stands_alone(id: &str) -> bool {
-    let sections = ["format.", "identity.", "rate."];
-    let needs_the_end = ["rate.utilisation", "format.timestamp"];
-    sections.iter().any(|section| id.starts_with(section)) && !needs_the_end.contains(&id)
-}
-
-/// How much a check weighs: by the catalogue, and a must where the scenario writes the figure that it holds.
-fn severity(id: &str, scenario: &Scenario) -> Severity {
-    let Some(entry) = catalogue::find(id) else { return Severity::Must };
-    let written = |key: &String| scenario.expect.written.contains(key.as_str());
-    if entry.figure.as_ref().is_some_and(written) { Severity::Must } else { entry.severity }
+/// A check's severity: a must where the scenario writes its figure.
+fn severity(check: &Check, scenario: &Scenario) -> Severity {
+    let is_written = check.figure.is_some_and(|key| scenario.expect.written.contains(key));
+    if is_written { Severity::Must } else { check.severity }
 }
 
 fn weigh(

@@ -12,8 +12,20 @@ use super::given_up::groundless;
 use super::settled::{Fate, fates};
 use super::unsettled::{is_broken_off, missing, not_settled_in_time};
 use super::verdict::{Finding, Tally, WITNESS_MAX};
+use crate::check::Check;
+use crate::entry::Severity;
 
-/// `loss.none`
+pub(super) const NONE: Check = Check {
+    id: "loss.none",
+    severity: Severity::Must,
+    source: "derived: what acknowledgement means",
+    requirement: "every accepted event reaches every matching subscriber, or its dead letters",
+    why: "the emitter has forgotten the event, since it was told that it need not remember it",
+    remedy: "commit before acknowledging, and delete only after the outcome is stored",
+    find: none,
+    ..Check::PLAIN
+};
+
 pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     let fates = fates(evidence);
     if fates.is_empty() {
@@ -53,7 +65,17 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
         .with("not settled in time", late)
 }
 
-/// `loss.unexpected`
+pub(super) const UNEXPECTED: Check = Check {
+    id: "loss.unexpected",
+    severity: Severity::Must,
+    source: "derived",
+    requirement: "nothing arrives that was not offered, nor at a subscriber that it does not match",
+    why: "a subscriber that gets another's events is a breach of data, not only a nuisance",
+    remedy: "match whole patterns at segment boundaries, and keep subscribers' bodies apart",
+    find: unexpected,
+    ..Check::PLAIN
+};
+
 pub(super) fn unexpected(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (exchange, arrival) in evidence.exchanges.iter().zip(&evidence.trace.arrivals) {

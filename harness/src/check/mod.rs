@@ -28,7 +28,7 @@ pub(crate) mod closeup;
 mod coalesce;
 mod crash;
 mod deadline;
-pub(crate) mod declared;
+mod declaration;
 mod delivery;
 mod disturbed;
 mod duplicate;
@@ -36,6 +36,7 @@ mod emit;
 mod epochs;
 pub(crate) mod evidence;
 mod exchange;
+pub(crate) mod excuses;
 mod fault;
 pub(crate) mod figures;
 mod format;
@@ -69,13 +70,14 @@ mod stops;
 mod strays;
 mod strikes;
 mod truth;
-mod undone;
 mod unsettled;
 mod unwritable;
 pub mod verdict;
-mod wall_clock;
 mod word;
 
+pub use declaration::Check;
+pub(crate) use declaration::Simulated;
+use declaration::{Picture, Stall, WallClock};
 pub use evidence::Evidence;
 pub(crate) use judge::conclude;
 pub(crate) use judge::decides;
@@ -94,103 +96,78 @@ pub mod exact {
     pub use super::retry::asked::Asked;
 }
 
-/// One thing that must hold.
-pub struct Check {
-    /// Its name for good: `rate.envelope`.
-    pub id: &'static str,
-    /// Judges it.
-    pub find: fn(&Evidence<'_>) -> Finding,
-}
-
-const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
-    Check { id, find }
-}
-
-/// Every check, in the catalogue's order, where its text and its weight are.
+/// Every check, in the order of the report.
 pub const CHECKS: [Check; 72] = [
-    check("format.post-json", format::post_json),
-    check("format.signature", format::signature),
-    check("format.timestamp", format::fresh),
-    check("format.id", format::id),
-    check("path.own", path::own),
-    check("identity.body", identity::body),
-    check("identity.headers", identity::headers),
-    check("identity.secret", identity::secret),
-    check("rate.envelope", rate::envelope::judge),
-    check("rate.window", rate::window::judge),
-    check("rate.in-flight", rate::in_flight::judge),
-    check("rate.after-idle", rate::after_idle::judge),
-    check("rate.across-restart", rate::restart::judge),
-    check("rate.across-workers", rate::workers::judge),
-    check("rate.retries-count", rate::retries_count::judge),
-    check("rate.live-change", rate::live_change::judge),
-    check("rate.utilisation", rate::utilisation::judge),
-    check("retry.after-429", retry::after::judge_429),
-    check("retry.after-503", retry::after::judge_503),
-    check("retry.after-date", retry::after::judge_date),
-    check("retry.after-endpoint", retry::after_endpoint::judge),
-    check("retry.after-hostile", retry::after_hostile::judge),
-    check("retry.after-zero", retry::after_zero::judge),
-    check("retry.backoff-bounds", retry::backoff_bounds::judge),
-    check("retry.backoff-jitter", retry::backoff_jitter::judge),
-    check("retry.attempts", retry::attempts::judge),
-    check("retry.status", retry::status::judge),
-    check("retry.gone", retry::gone::judge),
-    check("retry.hidden", retry::hidden::judge),
-    check("pressure.holds", pressure::holds),
-    check("recovery.no-storm", recovery::no_storm),
-    check("recovery.drains", recovery::drains),
-    check("recovery.gap", recovery_gap::judge),
-    check("breaker.opens", breaker::opens),
-    check("breaker.one-probe", breaker::one_probe),
-    check("breaker.cooldown", breaker::cooldown),
-    check("network.timeout", deadline::timeout),
-    check("network.deadline", deadline::deadline),
-    check("network.reset", network::reset),
-    check("network.refused", network::refused),
-    check("network.stale", network::stale),
-    check("network.huge-answer", network::huge_answer),
-    check("isolation.latency", isolation::latency),
-    check("isolation.gap", isolation::gap),
-    check("queue.bounded", queue::bounded),
-    check("queue.visible", queue::visible),
-    check("queue.memory", queue::memory),
-    check("queue.expires", queue::expires),
-    check("queue.truth", truth::truth),
-    check("queue.retention", retention::judge),
-    check("emit.accepted", emit::accepted),
-    check("loss.none", loss::none),
-    check("loss.unexpected", loss::unexpected),
-    check("duplicate.bounded", duplicate::bounded),
-    check("duplicate.dedupe", duplicate::dedupe),
-    check("coalesce.window", coalesce::judge),
-    check("order.per-key", order::judge),
-    check("crash.ack-then-kill", crash::ack_then_kill),
-    check("crash.stop", crash::stop),
-    check("crash.takeover", crash::takeover),
-    check("process.exits", process::exits),
-    check("fault.disk-full", fault::disk_full),
-    check("fault.locked", fault::locked),
-    check("fault.database-restart", fault::database_restart),
-    check("fault.partition", fault::partition),
-    check("fault.clock-step", fault::clock_step),
-    check("fault.clock-skew", fault::clock_skew),
-    check("latency.first-attempt", figures::first_attempt),
-    check("efficiency", figures::efficiency),
-    check("harness.schedule", figures::schedule),
-    check(stall::ID, stall::judge),
-    check("harness.strays", strays::judge),
+    format::POST_JSON,
+    format::SIGNATURE,
+    format::TIMESTAMP,
+    format::ID,
+    path::CHECK,
+    identity::BODY,
+    identity::HEADERS,
+    identity::SECRET,
+    rate::envelope::CHECK,
+    rate::window::CHECK,
+    rate::in_flight::CHECK,
+    rate::after_idle::CHECK,
+    rate::restart::CHECK,
+    rate::workers::CHECK,
+    rate::retries_count::CHECK,
+    rate::live_change::CHECK,
+    rate::utilisation::CHECK,
+    retry::after::AFTER_429,
+    retry::after::AFTER_503,
+    retry::after::AFTER_DATE,
+    retry::after_endpoint::CHECK,
+    retry::after_hostile::CHECK,
+    retry::after_zero::CHECK,
+    retry::backoff_bounds::CHECK,
+    retry::backoff_jitter::CHECK,
+    retry::attempts::CHECK,
+    retry::status::CHECK,
+    retry::gone::CHECK,
+    retry::hidden::CHECK,
+    pressure::CHECK,
+    recovery::NO_STORM,
+    recovery::DRAINS,
+    recovery_gap::CHECK,
+    breaker::OPENS,
+    breaker::ONE_PROBE,
+    breaker::COOLDOWN,
+    deadline::TIMEOUT,
+    deadline::DEADLINE,
+    network::RESET,
+    network::REFUSED,
+    network::STALE,
+    network::HUGE_ANSWER,
+    isolation::LATENCY,
+    isolation::GAP,
+    queue::BOUNDED,
+    queue::VISIBLE,
+    queue::MEMORY,
+    queue::EXPIRES,
+    truth::CHECK,
+    retention::CHECK,
+    emit::CHECK,
+    loss::NONE,
+    loss::UNEXPECTED,
+    duplicate::BOUNDED,
+    duplicate::DEDUPE,
+    coalesce::CHECK,
+    order::CHECK,
+    crash::ACK_THEN_KILL,
+    crash::STOP,
+    crash::TAKEOVER,
+    process::CHECK,
+    fault::DISK_FULL,
+    fault::LOCKED,
+    fault::DATABASE_RESTART,
+    fault::PARTITION,
+    fault::CLOCK_STEP,
+    fault::CLOCK_SKEW,
+    figures::FIRST_ATTEMPT,
+    figures::EFFICIENCY,
+    figures::SCHEDULE,
+    stall::CHECK,
+    strays::CHECK,
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::CHECKS;
-    use crate::catalogue;
-
-    #[test]
-    fn the_catalogue_and_the_checks_name_each_other_in_one_order() {
-        let named: Vec<&str> = catalogue::sender().iter().map(|entry| entry.id.as_str()).collect();
-        let judged: Vec<&str> = CHECKS.iter().map(|check| check.id).collect();
-        assert_eq!(named, judged);
-    }
-}

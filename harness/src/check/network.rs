@@ -10,8 +10,11 @@ use super::given_up::said_gone;
 use super::settled::{Fate, fates};
 use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally};
+use crate::check::{Check, Simulated};
+use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
 use crate::trace::CutKind;
+use crate::trace::Lack;
 
 /// How much memory may grow where the scenario doesn't say.
 const GROWTH_MAX: u64 = 64 << 20;
@@ -21,19 +24,50 @@ fn has(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool) -> bool {
     behaviours.any(|behaviour| wanted(&behaviour.answer))
 }
 
-/// `network.reset`
+pub(super) const RESET: Check = Check {
+    id: "network.reset",
+    severity: Severity::Must,
+    source: "derived: a reset says nothing of whether the request was read",
+    requirement: "what a reset connection carried is retried and not lost",
+    why: "the request may have been read or not, so neither giving up nor sending it twice at once is right",
+    remedy: "treat an error after sending as a failed attempt, and let the backoff decide",
+    find: reset,
+    ..Check::PLAIN
+};
+
 pub(super) fn reset(evidence: &Evidence<'_>) -> Finding {
     let wanted = |answer: &Answer| matches!(answer, Answer::Reset | Answer::ResetAfterRead);
     survives(evidence, wanted, |cut| matches!(cut, CutKind::Reset | CutKind::ResetAfterRead))
 }
 
-/// `network.stale`
+pub(super) const STALE: Check = Check {
+    id: "network.stale",
+    severity: Severity::Must,
+    source: "derived",
+    requirement: "a keep-alive connection that the endpoint closed costs no delivery",
+    why: "keep-alive connections are closed by the endpoint at any moment, most often just as the next request \
+        leaves",
+    remedy: "close idle connections before the endpoint does, and count the failure as an attempt",
+    find: stale,
+    ..Check::PLAIN
+};
+
 pub(super) fn stale(evidence: &Evidence<'_>) -> Finding {
     let wanted = |answer: &Answer| matches!(answer, Answer::Close | Answer::HalfAnswer);
     survives(evidence, wanted, |cut| matches!(cut, CutKind::Close | CutKind::HalfAnswer))
 }
 
-/// `network.refused`
+pub(super) const REFUSED: Check = Check {
+    id: "network.refused",
+    severity: Severity::Must,
+    source: "derived",
+    requirement: "a refused connection is retried and not lost",
+    why: "nothing was received, so nothing is lost by trying again, and all by not",
+    remedy: "treat an error while connecting as a failed attempt",
+    find: refused,
+    ..Check::PLAIN
+};
+
 pub(super) fn refused(evidence: &Evidence<'_>) -> Finding {
     survives(evidence, |answer| matches!(answer, Answer::Refuse), |_| false)
 }
@@ -114,7 +148,19 @@ fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     })
 }
 
-/// `network.huge-answer`
+pub(super) const HUGE_ANSWER: Check = Check {
+    id: "network.huge-answer",
+    severity: Severity::Must,
+    source: "derived: the answer is a stranger's",
+    requirement: "memory stays flat while an endpoint answers without end",
+    why: "one endpoint that answers without end must not take the memory of all lanes",
+    remedy: "read a bounded excerpt of the body and close the connection",
+    needs: &[Lack::Start, Lack::Process],
+    simulated: Simulated::Beyond("a simulated process has no memory of its own to look at"),
+    find: huge_answer,
+    ..Check::PLAIN
+};
+
 pub(super) fn huge_answer(evidence: &Evidence<'_>) -> Finding {
     let wanted = |answer: &Answer| matches!(answer, Answer::HugeAnswer { .. });
     if !has(evidence, wanted) {

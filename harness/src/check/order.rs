@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally};
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
+use crate::trace::Lack;
 
 /// An event of one key: when its first attempt came, was it offered, was it acknowledged; and its arrival.
 type Place = (u64, u64, u64, u32);
@@ -29,6 +32,19 @@ pub fn inversion(places: &mut [Place]) -> Option<(u32, u32)> {
     }
     None
 }
+
+pub(super) const CHECK: Check = Check {
+    id: "order.per-key",
+    severity: Severity::May,
+    source: "the declared order",
+    requirement: "where declared, the first attempts of one key arrive in the order of their events",
+    why: "the last state of a key wins at the subscriber, so an older event that comes later undoes it",
+    remedy: "send one delivery per key at a time",
+    needs: &[Lack::Order],
+    stall: Stall::Reorders,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered) {

@@ -5,7 +5,20 @@
 use super::evidence::Evidence;
 use super::strays;
 use super::verdict::{Finding, Tally};
+use crate::check::Check;
+use crate::entry::Severity;
 use crate::trace::StrayKind;
+
+pub(super) const CHECK: Check = Check {
+    id: "path.own",
+    severity: Severity::Must,
+    source: "derived: a subscriber is its URL",
+    requirement: "every request comes to its subscriber's own URL, path and query included",
+    why: "what goes to another path is handled by another program, or by none",
+    remedy: "send the request target of the URL as it was given, and follow no redirect",
+    find: own,
+    ..Check::PLAIN
+};
 
 pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();

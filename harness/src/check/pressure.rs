@@ -11,6 +11,8 @@
 use super::evidence::{Evidence, Lane};
 use super::rate::utilisation::{busy, waits};
 use super::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Simulated};
+use crate::entry::Severity;
 use crate::scenario::{Behaviour, PressureBound, SECOND};
 
 /// With less backlog than this, nothing says how much the endpoint could have been sent.
@@ -51,7 +53,22 @@ impl Seen {
     }
 }
 
-/// `pressure.holds`
+pub(super) const CHECK: Check = Check {
+    id: "pressure.holds",
+    severity: Severity::Should,
+    source: "S2",
+    requirement: "an endpoint that slows down under its load for good is sent what it answers within its target, and \
+        not left idle",
+    why: "a sender that takes slowness for the new normal keeps the endpoint overloaded for as long as it has \
+        something to send",
+    remedy: "compare answers with what is usual over a day, or with a target; lower the rate while they exceed \
+        it, raise it only while they don't",
+    simulated: Simulated::Figure,
+    picture: Picture::Backlog,
+    find: holds,
+    ..Check::PLAIN
+};
+
 pub(super) fn holds(evidence: &Evidence<'_>) -> Finding {
     let bounds = &evidence.scenario.expect.speeds.pressure;
     if bounds.is_empty() {

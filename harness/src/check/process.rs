@@ -7,7 +7,22 @@ use std::collections::BTreeMap;
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally, Witness, show};
+use crate::check::Check;
+use crate::entry::Severity;
+use crate::trace::Lack;
 use crate::trace::{Process, ProcessEvent};
+
+pub(super) const CHECK: Check = Check {
+    id: "process.exits",
+    severity: Severity::Must,
+    source: "derived: a process that dies is a defect, whatever restarts it",
+    requirement: "no process of the sender ends by itself; asked to stop, each ends with 0 and need not be killed",
+    why: "a supervisor hides a crash until it comes too often, and a stop by force cuts off what is in flight",
+    remedy: "let no task end the process, and on SIGTERM finish in time and exit with 0",
+    needs: &[Lack::Start],
+    find: exits,
+    ..Check::PLAIN
+};
 
 pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
     let mut workers: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();

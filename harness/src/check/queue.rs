@@ -19,13 +19,29 @@ use super::evidence::{Delivery, Evidence, Lane};
 use super::given_up::room;
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::check::{Check, Picture, Simulated, Stall};
+use crate::entry::Severity;
 use crate::scenario::{SECOND, Scenario, Size, Subscriber, WhenFull};
+use crate::trace::Lack;
 use crate::trace::{Depth, Refused};
 
 /// What a body has beside its data at most: ids, types, times.
 pub(super) const ENVELOPE_BYTES: u64 = 2_048;
 
-/// `queue.bounded`
+pub(super) const BOUNDED: Check = Check {
+    id: "queue.bounded",
+    severity: Severity::Must,
+    source: "the contract; S3",
+    requirement: "rows and bytes waiting never exceed the bound, and accepted = delivered + dead + coalesced + waiting \
+        at every sample",
+    why: "a queue without a bound ends with a full disk, and what the sums do not show was lost or doubled",
+    remedy: "bound the queue where it is written, in the same transaction",
+    needs: &[Lack::Depth],
+    picture: Picture::Backlog,
+    find: bounded,
+    ..Check::PLAIN
+};
+
 pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     let scenario = evidence.scenario;
     let mut tally = Tally::default();
@@ -212,7 +228,18 @@ fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     found.len() as u64
 }
 
-/// `queue.visible`
+pub(super) const VISIBLE: Check = Check {
+    id: "queue.visible",
+    severity: Severity::Must,
+    source: "S3",
+    requirement: "overload is answered with 429 or 503 and Retry-After, or shed to dead letters, never silent",
+    why: "an emitter that is told nothing goes on, and finds out from its customers",
+    remedy: "answer the emitter when the queue is full, or record what is shed with its reason",
+    picture: Picture::Backlog,
+    find: visible,
+    ..Check::PLAIN
+};
+
 pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
     let trace = evidence.trace;
     let shed = trace.dead.iter().filter(|dead| dead.reason == "overflow").count();
@@ -263,7 +290,20 @@ fn growth_allowed(evidence: &Evidence<'_>) -> Size {
     Size(GROWTH_BASE.saturating_add(waiting.saturating_mul(each)).saturating_add(subscribers))
 }
 
-/// `queue.memory`
+pub(super) const MEMORY: Check = Check {
+    id: "queue.memory",
+    severity: Severity::Must,
+    source: "S3",
+    requirement: "resident memory stays flat while the queue is full",
+    why: "a spike that fits the disk must not end the process for lack of memory",
+    remedy: "keep the backlog on disk and read what may be sent soon",
+    needs: &[Lack::Start, Lack::Process],
+    simulated: Simulated::Beyond("a simulated process has no memory of its own to look at"),
+    picture: Picture::Backlog,
+    find: memory,
+    ..Check::PLAIN
+};
+
 pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
     let declared = evidence.scenario.expect.holds.rss_growth_max;
     let allowed = declared.unwrap_or_else(|| growth_allowed(evidence));
@@ -287,7 +327,19 @@ pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
         .with("most", format!("{} KiB", most >> 10))
 }
 
-/// `queue.expires`
+pub(super) const EXPIRES: Check = Check {
+    id: "queue.expires",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "a delivery older than its time to live becomes a dead letter and gets no attempt after that",
+    why: "yesterday's alarm rings today, and pushes back what is still worth something",
+    remedy: "check the age before every attempt, also after a restart",
+    stall: Stall::Delays,
+    picture: Picture::Backlog,
+    find: expires,
+    ..Check::PLAIN
+};
+
 pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
     let grace = evidence.scenario.expect.retry_after_late.0;
     let mut tally = Tally::default();

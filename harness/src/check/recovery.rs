@@ -13,6 +13,8 @@ use super::settled::{Fate, fates};
 use super::unsettled::{is_broken_off, not_settled_in_time};
 use super::verdict::{Finding, Tally, show};
 use super::word::{unaccounted, waiting_at_end};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::Behaviour;
 use crate::trace::Lack;
 
@@ -26,7 +28,19 @@ fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
     ends
 }
 
-/// `recovery.no-storm`
+pub(super) const NO_STORM: Check = Check {
+    id: "recovery.no-storm",
+    severity: Severity::Must,
+    source: "S3",
+    requirement: "when an endpoint recovers, its backlog drains inside the contract",
+    why: "the moment after an outage is when an endpoint bears the least and is owed the most",
+    remedy: "let the backlog go through the limiter; don't release all retries at one moment",
+    stall: Stall::Crowds,
+    picture: Picture::Level,
+    find: no_storm,
+    ..Check::PLAIN
+};
+
 pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
     if !limited(evidence).any(|(_, lane, ..)| !recoveries(lane).is_empty()) {
         return Finding::unasked("no endpoint with a rate recovers from something");
@@ -58,7 +72,19 @@ pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
     tally.finding("recoveries", "the backlog came inside the contract", "a storm came")
 }
 
-/// `recovery.drains`
+pub(super) const DRAINS: Check = Check {
+    id: "recovery.drains",
+    severity: Severity::Must,
+    source: "derived: a backlog that never ends is a loss",
+    requirement: "everything owed is settled within the scenario's drain time after the last event",
+    why: "a lane that misses its wake-up looks like an idle one until somebody asks for the delivery",
+    remedy: "wake up for what is due; look for lost wake-ups after failures",
+    stall: Stall::Drains,
+    picture: Picture::Backlog,
+    find: drains,
+    ..Check::PLAIN
+};
+
 pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     let fates = fates(evidence);
     if fates.is_empty() {

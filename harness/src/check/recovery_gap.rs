@@ -20,7 +20,10 @@
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::asked::told_until;
 use super::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Simulated, Stall};
+use crate::entry::Severity;
 use crate::scenario::{FaultAction, Store};
+use crate::trace::Lack;
 use crate::trace::ProcessEvent;
 
 /// Figures that are shown, the longest gaps first.
@@ -44,6 +47,25 @@ enum Seen<'e> {
     /// The gap, and the delivery that was due first.
     Gap { length: u64, allowed: u64, first: &'e Delivery, arrived: Option<u32> },
 }
+
+pub(super) const CHECK: Check = Check {
+    id: "recovery.gap",
+    severity: Severity::Should,
+    source: "derived: a restart that nobody notices is the only one that can be made at any time",
+    requirement: "after a restart each lane with work due, and room in its contract for it, is served within \
+        recovery_gap_max; after a kill of a process that shares a server, once takeover_within is over as \
+        well",
+    why: "a sender that waits out the worst after each kill stops everybody, though most had nothing under way",
+    remedy: "count what the dead process may have had under way as still open, and go on with the rest of the \
+        burst at once",
+    needs: &[Lack::Start],
+    stall: Stall::Slows,
+    follows_fault: true,
+    simulated: Simulated::Figure,
+    picture: Picture::Backlog,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let ends = |action: &FaultAction| matches!(action, FaultAction::Kill | FaultAction::Restart);

@@ -13,21 +13,39 @@
 //! Where a driver names neither a list of what is kept nor a database, there is nothing to judge; nor is there of a size where the
 //! database is on a server.
 
-use super::declared::lacking;
 use super::evidence::Evidence;
+use super::excuses::{lacking, unless_clock_set};
 use super::outage::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
-use super::wall_clock;
+use crate::check::{Check, Picture, Simulated};
+use crate::entry::Severity;
 use crate::scenario::{Duration, SECOND, Size, Store};
 use crate::trace::{Depth, Kept, Lack};
 
-/// `queue.retention`
+pub(super) const CHECK: Check = Check {
+    id: "queue.retention",
+    severity: Severity::Should,
+    source: "derived: what nothing deletes fills every disk",
+    requirement: "what is kept after delivery stays inside its declared age and size",
+    why: "a store that only grows ends on the day on which the disk is full, and keeps what it promised to \
+        forget",
+    remedy: "delete what was kept long enough in small steps, faster than deliveries are made, also when nobody \
+        asks",
+    figure: Some("kept"),
+    simulated: Simulated::Beyond(
+        "a simulated process keeps what was delivered for as long as its model says",
+    ),
+    picture: Picture::Backlog,
+    find: judge,
+    ..Check::PLAIN
+};
+
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let bound = evidence.scenario.expect.holds.kept;
     let last = samples(evidence).filter(|(_, kept)| kept.listed).map(|(depth, _)| depth.t).max();
     // How old something is goes by the time of day; how much there is does not.
-    let aged = |age| wall_clock::doubt(aged(evidence, age), evidence, last);
+    let aged = |age| unless_clock_set(aged(evidence, age), evidence, last);
     let judged = [bound.age.map(aged), bound.bytes.map(|bytes| sized(evidence, bytes))];
     let unasked = Finding::unasked("the scenario bounds nothing of what is kept after delivery");
     judged.into_iter().flatten().reduce(together).unwrap_or(unasked)

@@ -12,38 +12,22 @@
 //!   a timestamp is judged. If each of the witnesses that are kept touches one, the finding says nothing.
 //! - *A matter of the whole run* (`efficiency`), or of all of `drain`: it says nothing if stalls took a tenth of that time.
 
-use super::Check;
 use super::epochs::Epoch;
 use super::evidence::Evidence;
 use super::offset::TIMESTAMP_TOLERANCE;
 use super::rate::level::Level;
 use super::verdict::{Finding, Found, Witness, show};
+use super::{Check, Stall};
+use crate::entry::Severity;
 use crate::scenario::SECOND;
 use crate::trace::{ClockKind, Cut, ENDPOINTS, Trace};
 
-/// The check of the stalls themselves.
-pub(super) const ID: &str = "harness.stall";
 /// For how long after a stall what came in it may still wait to be stamped: until the beat after the next.
 const AFTER: u64 = 16_000_000;
 /// What is judged by how late it is allows for shorter ones.
 const LONG: u64 = 100_000_000;
 /// What a timestamp may be off by, less the second that its own rounding takes.
 const STALE: u64 = (TIMESTAMP_TOLERANCE - 1) * SECOND;
-/// Which checks count arrivals in a stretch of time.
-const CROWDED: [&str; 2] = ["rate.", "recovery.no-storm"];
-/// Which others go by when something was stamped.
-const TIMED: [&str; 6] =
-    ["rate.utilisation", "recovery.gap", "network.timeout", "isolation.", "latency.", "efficiency"];
-/// Which allow for `retry_after_late`.
-const LATE: [&str; 5] = ["retry.after-", "retry.backoff-", "retry.gone", "breaker.", "queue.expires"];
-/// Which go by whether an answer came before the sender's deadline.
-const ANSWERED: [&str; 3] = ["duplicate.", "retry.status", "network.deadline"];
-const ORDERED: &str = "order.";
-/// Which goes by what the sender says itself, a while after the last event.
-const DRAINED: &str = "recovery.drains";
-/// Which goes by how old a timestamp is that counts in whole seconds.
-const STAMPED: &str = "format.timestamp";
-
 /// The findings of one trace, softened where the harness stood still.
 pub(super) struct Stalls<'e> {
     evidence: &'e Evidence<'e>,
@@ -72,24 +56,22 @@ impl<'e> Stalls<'e> {
 
     /// What a check found, as far as it holds wherever the arrivals of stalls are placed.
     pub(super) fn weigh(&mut self, check: &Check, finding: Finding) -> Finding {
-        if check.id == ID {
+        if check.id == CHECK.id {
             return self.named(finding);
         }
         if finding.found != Found::Broken || self.stalls.is_empty() {
             return finding;
         }
-        let is = |some: &[&str]| some.iter().any(|start| check.id.starts_with(start));
-        let touched = match () {
-            () if is(&TIMED[..1]) => self.touched(&finding.witness, LONG),
-            () if is(&CROWDED) => self.conforms_elsewhere(check).then_some(self.longest()).flatten(),
-            () if is(&LATE) => self.holds_with_patience(check).then_some(self.longest()).flatten(),
-            () if is(&[DRAINED]) => self.long_beside(self.last_offer(), self.evidence.scenario.drain.0),
-            () if is(&TIMED) && finding.witness.is_empty() => self.long_beside(0, self.evidence.end),
-            () if is(&TIMED) => self.touched(&finding.witness, LONG),
-            () if is(&ANSWERED) => self.touched(&finding.witness, self.near_a_deadline()),
-            () if is(&[STAMPED]) => self.touched(&finding.witness, STALE),
-            () if is(&[ORDERED]) => self.touched(&finding.witness, 0),
-            () => None,
+        let touched = match check.stall {
+            Stall::Ignored => None,
+            Stall::Crowds => self.conforms_elsewhere(check).then_some(self.longest()).flatten(),
+            Stall::Delays => self.holds_with_patience(check).then_some(self.longest()).flatten(),
+            Stall::Drains => self.long_beside(self.last_offer(), self.evidence.scenario.drain.0),
+            Stall::Slows if finding.witness.is_empty() => self.long_beside(0, self.evidence.end),
+            Stall::Slows | Stall::Touches => self.touched(&finding.witness, LONG),
+            Stall::MissesDeadlines => self.touched(&finding.witness, self.near_a_deadline()),
+            Stall::AgesTimestamps => self.touched(&finding.witness, STALE),
+            Stall::Reorders => self.touched(&finding.witness, 0),
         };
         let Some((from, until)) = touched else { return finding };
         self.silenced.push(check.id);
@@ -220,7 +202,19 @@ impl Room {
     }
 }
 
-/// `harness.stall`
+pub(super) const CHECK: Check = Check {
+    id: "harness.stall",
+    severity: Severity::Info,
+    source: "derived: a stamp that is late accuses the sender",
+    requirement: "the thread that stamps arrivals did not stand still; what a stall touches is inconclusive, unless it \
+        is broken wherever the arrivals are placed in it",
+    why: "a machine that stops for half a second squeezes arrivals together, and the sender would be blamed \
+        for it",
+    remedy: "give the machine fewer other jobs, and run again",
+    find: judge,
+    ..Check::PLAIN
+};
+
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.trace.header.clock == ClockKind::Virtual {
         return Finding::unasked("virtual time does not stand still");

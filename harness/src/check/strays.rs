@@ -6,7 +6,23 @@
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally, Witness, show};
+use crate::check::Check;
+use crate::entry::Severity;
 use crate::trace::{Stray, StrayKind};
+
+pub(super) const CHECK: Check = Check {
+    id: "harness.strays",
+    severity: Severity::Info,
+    source: "derived: what is not counted is not seen",
+    requirement: "every request names an endpoint, and every handshake of TLS succeeds; what didn't is counted and \
+        shown",
+    why: "a sender that does not trust a certificate, or calls another URL, delivers nothing, and a report \
+        without this could not say why",
+    remedy: "let the sender trust the certificate that the run names, and let the tunnel or ingress leave paths \
+        and hosts as they are",
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let reached = &evidence.trace.reached;

@@ -21,7 +21,10 @@ use super::given_up::dead_from;
 use super::outage::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::check::{Check, Picture};
+use crate::entry::Severity;
 use crate::scenario::SECOND;
+use crate::trace::Lack;
 use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
 
 /// How long a sender may take to note what it did.
@@ -29,7 +32,20 @@ const NOTED: u64 = 5 * SECOND;
 /// How long a sender may leave the question for its queue without an answer.
 const SILENCE: u64 = 5 * SECOND;
 
-/// `queue.truth`
+pub(super) const CHECK: Check = Check {
+    id: "queue.truth",
+    severity: Severity::Must,
+    source: "derived: an operator acts on what the sender says",
+    requirement: "what the sender says is waiting, delivered, dead, coalesced and matched agrees with what was seen, \
+        lane by lane, at every sample",
+    why: "alerts, autoscaling and the end of an outage are decided by these figures",
+    remedy: "count in the transaction that changes what is counted, and answer from what is committed",
+    needs: &[Lack::Depth],
+    picture: Picture::Backlog,
+    find: truth,
+    ..Check::PLAIN
+};
+
 pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
     let trace = evidence.trace;
     if trace.depths.is_empty() && trace.accepted.iter().all(|one| one.matched.is_none()) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::catalogue::{Severity, Verdict as Status};
+pub use crate::entry::{Severity, Verdict as Status};
 
 /// The most witnesses that one finding keeps: enough to see the pattern, few enough to read.
 pub const WITNESS_MAX: usize = 10;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::model::witnessed;
 use super::run::Report;
-use crate::check::declared::DRIVER;
+use crate::check::excuses::DRIVER;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 

@@ -10,7 +10,7 @@ use super::figures::compared;
 use super::junit::Unjudged;
 use super::model::{Cell, Document, Headline, Part, Table, explained, witnessed};
 use super::run::{Report, SubscriberReport};
-use crate::check::declared::DRIVER;
+use crate::check::excuses::DRIVER;
 use crate::check::silence::Silence;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
 use crate::check::{Status, Verdict, Witness};

@@ -1,29 +1,12 @@
 //! The same checks as for a real run, less what virtual time can't show, which is named instead of passed.
 
-use crate::check::{Judgement, Status, Strictness, conclude, judge};
+use crate::check::{CHECKS, Judgement, Simulated, Status, Strictness, Verdict, conclude, judge};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 
-/// Checks of what a simulated sender hasn't got, and why.
-const BEYOND: [(&str, &str); 6] = [
-    ("format.post-json", "a simulated request has no method and no headers but those of its signature"),
-    ("harness.schedule", "virtual time offers every event at its moment"),
-    ("queue.memory", "a simulated process has no memory of its own to look at"),
-    ("queue.retention", "a simulated process keeps what was delivered for as long as its model says"),
-    ("network.huge-answer", "a simulated process has no memory of its own to look at"),
-    ("efficiency", "virtual time says nothing of this machine's speed"),
-];
-
-/// Figures that what is done to a sender may honestly break, though the scenario as it is written keeps them: they say how
-/// long something takes. Rules have no such excuse.
-const FIGURES: [&str; 6] = [
-    "rate.utilisation",
-    "pressure.holds",
-    "recovery.gap",
-    "isolation.latency",
-    "isolation.gap",
-    "latency.first-attempt",
-];
+fn simulated(verdict: &Verdict) -> Simulated {
+    CHECKS.iter().find(|check| check.id == verdict.id).map_or(Simulated::Judged, |check| check.simulated)
+}
 
 /// Judges a simulated run of a scenario that a sweep has disturbed: strictly, for what our own sender should do it must,
 /// but for the figures of the undisturbed one, which are named instead.
@@ -31,7 +14,7 @@ const FIGURES: [&str; 6] = [
 pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
     let mut judgement = judged(scenario, trace, Strictness::Strict);
     for verdict in &mut judgement.verdicts {
-        if FIGURES.contains(&verdict.id.as_str()) && verdict.status != Status::NotApplicable {
+        if simulated(verdict) == Simulated::Figure && verdict.status != Status::NotApplicable {
             verdict.status = Status::NotApplicable;
             verdict.sentence =
                 format!("skipped: a figure that a disturbance may break: {}", verdict.sentence);
@@ -43,8 +26,8 @@ pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
 
 /// The checks that a sweep does not judge.
 #[must_use]
-pub const fn not_judged_disturbed() -> &'static [&'static str] {
-    &FIGURES
+pub fn not_judged_disturbed() -> Vec<&'static str> {
+    CHECKS.iter().filter(|check| check.simulated == Simulated::Figure).map(|check| check.id).collect()
 }
 
 /// Judges a simulated run. What virtual time can't express is not applicable, with the reason for its sentence; what it
@@ -53,10 +36,11 @@ pub const fn not_judged_disturbed() -> &'static [&'static str] {
 pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
     let mut judgement = judge(scenario, trace, strictness);
     for verdict in &mut judgement.verdicts {
-        let beyond = BEYOND.iter().find(|(id, _)| *id == verdict.id);
         // What such a check passes on is what the simulator wrote down by itself.
         let says_nothing = matches!(verdict.status, Status::Inconclusive | Status::Pass);
-        if let Some((_, why)) = beyond.filter(|_| says_nothing) {
+        if let Simulated::Beyond(why) = simulated(verdict)
+            && says_nothing
+        {
             verdict.status = Status::NotApplicable;
             verdict.sentence = format!("skipped: {why}");
         }

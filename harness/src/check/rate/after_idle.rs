@@ -8,6 +8,8 @@ use super::envelope::limited;
 use super::level::{Level, fits, least_burst};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Bucket, Shape};
 
 /// How long an empty bucket takes to be full, rounded up.
@@ -15,6 +17,20 @@ fn refill(bucket: Bucket) -> u64 {
     let whole = u128::from(bucket.burst) * u128::from(bucket.rate.per.0);
     u64::try_from(whole.div_ceil(u128::from(bucket.rate.count))).unwrap_or(u64::MAX)
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.after-idle",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "after a long idle no more than the burst arrives at once",
+    why: "a bucket that filled all night releases the whole backlog of a morning in one second",
+    remedy: "clamp the bucket at its capacity when it refills",
+    stall: Stall::Crowds,
+    stands_alone: true,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.scenario.traffic.iter().any(|phase| phase.shape == Shape::Pause) {

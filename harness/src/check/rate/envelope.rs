@@ -8,6 +8,8 @@ use super::level::{fits, least_burst, peak};
 use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::Bucket;
 
 /// The requests that began to arrive at a lane inside an epoch, with their times: those too that were cut short or are no
@@ -34,6 +36,23 @@ pub(in crate::check) fn limited<'e, 'a>(
         lane.epochs.iter().filter_map(move |epoch| epoch.limit.bucket.map(|bucket| (at, lane, epoch, bucket)))
     })
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.envelope",
+    severity: Severity::Must,
+    source: "the contract",
+    requirement: "over every window, arrivals conform to the token bucket: the least burst that they conform to is not \
+        above the one agreed",
+    why: "the endpoint was sized for what was agreed, and sees only when requests arrive, not when they were \
+        meant to be sent",
+    remedy: "charge the limiter when an attempt ends, count those in flight, and hold one limiter per subscriber",
+    stall: Stall::Crowds,
+    by_contract: true,
+    stands_alone: true,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();

@@ -19,6 +19,8 @@ use std::collections::BinaryHeap;
 
 use crate::check::evidence::{Evidence, Exchange, Lane};
 use crate::check::verdict::{Finding, Tally};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::trace::{Process, ProcessEvent};
 
 /// How long it may take to notice that the other side is gone.
@@ -157,6 +159,22 @@ pub fn most_open(intervals: &[(u64, u64)]) -> Option<(usize, usize)> {
 fn first_most(counts: impl Iterator<Item = (usize, usize)>) -> Option<(usize, usize)> {
     counts.map(|(at, count)| (count, at)).max_by_key(|(count, at)| (*count, Reverse(*at)))
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.in-flight",
+    severity: Severity::Must,
+    source: "S3",
+    requirement: "requests open at one endpoint never exceed its cap",
+    why: "each open request holds a thread, a connection or memory at the endpoint, however slow the rate is",
+    remedy: "take a permit before connecting and give it back only after the answer's last byte or the \
+        connection's end",
+    stall: Stall::Crowds,
+    by_contract: true,
+    stands_alone: true,
+    picture: Picture::Open,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());

@@ -6,7 +6,26 @@ use super::level::{fits, least_burst, peak};
 use super::window::first_excess;
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::FaultAction;
+use crate::trace::Lack;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.live-change",
+    severity: Severity::Should,
+    source: "S2",
+    requirement: "a lowered limit holds from the change and its declared delay on",
+    why: "an endpoint's owner lowers a limit because the endpoint is in trouble now",
+    remedy: "let the limiter read its contract for each decision, or be told of the change",
+    needs: &[Lack::Change],
+    stall: Stall::Crowds,
+    follows_fault: true,
+    stands_alone: true,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let changes = |action: &FaultAction| matches!(action, FaultAction::Limit { .. });

@@ -9,7 +9,10 @@ use super::envelope::{arrivals, limited};
 use super::level::least_burst;
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Bucket, FaultAction};
+use crate::trace::Lack;
 use crate::trace::ProcessEvent;
 
 /// The fullest window with a restart inside: its level, and the index of its last arrival.
@@ -32,6 +35,24 @@ pub fn peak_across(times: &[u64], restarts: &[u64], bucket: Bucket) -> Option<(u
     }
     peak.map(|(level, at)| (u128::try_from(level).unwrap_or(0), at))
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.across-restart",
+    severity: Severity::Must,
+    source: "S1",
+    requirement: "the contract holds across kills and restarts",
+    why: "a sender that crashes in a loop starts with a full bucket each time, just when everybody has trouble \
+        enough",
+    remedy: "store the limiter's level, and start without tokens where it could not be stored",
+    needs: &[Lack::Start],
+    stall: Stall::Crowds,
+    follows_fault: true,
+    by_contract: true,
+    stands_alone: true,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let ends = |action: &FaultAction| matches!(action, FaultAction::Kill | FaultAction::Restart);

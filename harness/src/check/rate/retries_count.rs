@@ -8,6 +8,22 @@ use super::level::{fits, least_burst, peak};
 use crate::check::evidence::Evidence;
 use crate::check::retry::asked::expects_retries;
 use crate::check::verdict::{Finding, Tally};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.retries-count",
+    severity: Severity::Must,
+    source: "derived: an endpoint can't tell a retry from a first attempt",
+    requirement: "retries, redrives and probes are charged like first attempts",
+    why: "an outage makes most of the traffic retries: left uncharged, they hit the endpoint as it recovers",
+    remedy: "put the limiter in front of the one place that sends",
+    stall: Stall::Crowds,
+    stands_alone: true,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !limited(evidence).any(|(at, ..)| expects_retries(evidence, at)) {

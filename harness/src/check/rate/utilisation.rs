@@ -11,6 +11,8 @@ use super::envelope::limited;
 use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Simulated, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Bucket, SECOND};
 
 /// The shortest interval that is judged.
@@ -61,6 +63,21 @@ fn is_judged(evidence: &Evidence<'_>, lane: &Lane<'_>, epoch: &Epoch, (from, unt
         && until <= epoch.until
         && !evidence.is_disturbed(from, until)
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.utilisation",
+    severity: Severity::Should,
+    source: "derived: a limit that is never reached is another limit",
+    requirement: "with due work and a fast endpoint, the agreed share of the rate is used",
+    why: "a limiter that wastes its tokens lets the backlog grow behind an endpoint that could take it",
+    remedy: "wake when the next token is due instead of polling; fetch work before it is needed",
+    figure: Some("utilisation_min"),
+    stall: Stall::Touches,
+    simulated: Simulated::Figure,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if limited(evidence).next().is_none() {

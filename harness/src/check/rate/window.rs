@@ -8,6 +8,8 @@
 use super::envelope::arrivals;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
 use crate::scenario::{SECOND, Window};
 
 /// The first run of more than the cap inside its window: the index of its first and its last arrival.
@@ -37,6 +39,22 @@ fn fullest_calendar_second(times: &[u64], began_unix_ns: u64) -> usize {
     let second = |t: &u64| t.saturating_add(began_unix_ns) / SECOND;
     times.chunk_by(|a, b| second(a) == second(b)).map(<[u64]>::len).max().unwrap_or(0)
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.window",
+    severity: Severity::Must,
+    source: "the contract; S2",
+    requirement: "no sliding window holds more than its cap",
+    why: "endpoints that count in windows answer the excess with 429, or ban whoever sent it",
+    remedy: "keep a permit from before the first byte until the attempt's end plus the window; a counter that \
+        resets on the calendar second lets twice the cap through",
+    stall: Stall::Crowds,
+    by_contract: true,
+    stands_alone: true,
+    picture: Picture::Window,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();

@@ -7,7 +7,27 @@
 use super::{envelope, window};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Found};
+use crate::check::{Check, Picture, Stall};
+use crate::entry::Severity;
+use crate::trace::Lack;
 use crate::trace::ProcessEvent;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "rate.across-workers",
+    severity: Severity::Must,
+    source: "S3",
+    requirement: "the contract holds with several processes or nodes sending",
+    why: "a limit that each process keeps for itself is multiplied by the number of processes",
+    remedy: "give each subscriber's limiter to exactly one process at a time, by a lease",
+    needs: &[Lack::Start],
+    stall: Stall::Crowds,
+    follows_fault: true,
+    by_contract: true,
+    stands_alone: true,
+    picture: Picture::Level,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.scenario.sender.workers < 2 {

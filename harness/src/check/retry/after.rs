@@ -14,24 +14,65 @@
 use super::asked::{Asked, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Stall, WallClock};
+use crate::entry::Severity;
 use crate::scenario::{RetryAfter, SECOND};
 use crate::trace::Lack;
 
 type Wanted = fn(u16, Asked) -> bool;
 
-/// `retry.after-429`
+pub(in crate::check) const AFTER_429: Check = Check {
+    id: "retry.after-429",
+    severity: Severity::Must,
+    source: "S0; RFC 9110, section 10.2.3",
+    requirement: "after a 429 with Retry-After nothing is sent before that time has passed since the answer's last \
+        byte, and it is sent soon after",
+    why: "an endpoint that says when to come back counts earlier requests against the sender, and often starts \
+        its wait anew",
+    remedy: "count from the end of the answer, on a monotonic clock, and add jitter only after the time asked for",
+    stall: Stall::Delays,
+    wall_clock: WallClock::Dates,
+    find: judge_429,
+    ..Check::PLAIN
+};
+
 pub(in crate::check) fn judge_429(evidence: &Evidence<'_>) -> Finding {
     let has = has(evidence, |status, after| status == 429 && after.is_some_and(RetryAfter::is_plain));
     judge(evidence, has, |status, asked| status == 429 && asked != Asked::Nonsense)
 }
 
-/// `retry.after-503`
+pub(in crate::check) const AFTER_503: Check = Check {
+    id: "retry.after-503",
+    severity: Severity::Must,
+    source: "S0; RFC 9110, section 10.2.3",
+    requirement: "after a 503 with Retry-After nothing is sent before that time has passed since the answer's last \
+        byte, and it is sent soon after",
+    why: "an endpoint that says when to come back is busy recovering; every earlier request makes that slower",
+    remedy: "count from the end of the answer, on a monotonic clock, and add jitter only after the time asked for",
+    stall: Stall::Delays,
+    wall_clock: WallClock::Dates,
+    find: judge_503,
+    ..Check::PLAIN
+};
+
 pub(in crate::check) fn judge_503(evidence: &Evidence<'_>) -> Finding {
     let has = has(evidence, |status, after| status == 503 && after.is_some_and(RetryAfter::is_plain));
     judge(evidence, has, |status, asked| status == 503 && asked != Asked::Nonsense)
 }
 
-/// `retry.after-date`
+pub(in crate::check) const AFTER_DATE: Check = Check {
+    id: "retry.after-date",
+    severity: Severity::Must,
+    source: "RFC 9110, section 10.2.3",
+    requirement: "Retry-After as an HTTP date is honoured",
+    why: "the standard has two forms, and one that is not read is ignored",
+    remedy: "parse both forms; read the date against the answer's own Date header",
+    stall: Stall::Delays,
+    wall_clock: WallClock::Always,
+    find: judge_date,
+    ..Check::PLAIN
+};
+
 pub(in crate::check) fn judge_date(evidence: &Evidence<'_>) -> Finding {
     let has = has(evidence, |status, after| {
         matches!(status, 429 | 503) && matches!(after, Some(RetryAfter::Date(_)))

@@ -7,7 +7,22 @@
 use super::asked::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Stall, WallClock};
+use crate::entry::Severity;
 use crate::scenario::RetryAfter;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.after-endpoint",
+    severity: Severity::Should,
+    source: "S3",
+    requirement: "the pause asked for covers the endpoint, not only the delivery that was answered",
+    why: "other deliveries to an endpoint that asked for a pause get the same answer, and prolong it",
+    remedy: "keep the pause with the subscriber, and consult it before any delivery starts",
+    stall: Stall::Delays,
+    wall_clock: WallClock::Dates,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !has(evidence, |status, after| matches!(status, 429 | 503) && after.is_some_and(RetryAfter::is_plain))

@@ -8,8 +8,24 @@ use super::after::contract_wait;
 use super::asked::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Stall, WallClock};
+use crate::entry::Severity;
 use crate::scenario::{RetryAfter, SECOND};
 use crate::trace::ProcessEvent;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.after-hostile",
+    severity: Severity::Must,
+    source: "derived: the header is text from a stranger",
+    requirement: "a Retry-After of inf, -5, 1e300, 10^20 or nothing neither stops nor crashes the sender",
+    why: "a number that overflows, or is none, must not park a lane for ever, wrap around to no wait, or end \
+        the process",
+    remedy: "read digits into a bounded integer, cap it by configuration, and fall back to the backoff",
+    stall: Stall::Delays,
+    wall_clock: WallClock::Dates,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !has(evidence, |_, after| matches!(after, Some(RetryAfter::Text(_)))) {

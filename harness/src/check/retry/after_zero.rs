@@ -6,9 +6,24 @@
 use super::asked::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Stall, WallClock};
+use crate::entry::Severity;
 use crate::scenario::RetryAfter;
 
 const RUN: usize = 5;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.after-zero",
+    severity: Severity::Must,
+    source: "derived: a loop without a pause is an attack",
+    requirement: "Retry-After: 0 leads to no hot loop",
+    why: "without a pause one delivery is sent thousands of times a second",
+    remedy: "leave the delay to the backoff where the header asks for none",
+    stall: Stall::Delays,
+    wall_clock: WallClock::Dates,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let zero = |_: u16, after: Option<&RetryAfter>| match after {

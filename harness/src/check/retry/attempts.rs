@@ -5,8 +5,22 @@
 //! be seen (a closed port, a reset before the request was read). Redriven deliveries start again and aren't judged.
 
 use super::asked::expects_retries;
+use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence};
 use crate::check::verdict::{Finding, Tally};
+use crate::entry::Severity;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.attempts",
+    severity: Severity::Must,
+    source: "S0",
+    requirement: "a delivery gets exactly the declared number of attempts and becomes a dead letter then",
+    why: "too few lose deliveries, too many hammer a dead endpoint, and without the dead letter nobody hears \
+        of either",
+    remedy: "count attempts with the delivery, in the same transaction as their outcome",
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let has_exhausted = evidence.deliveries.iter().any(|delivery| is_exhausted(evidence, delivery));

@@ -18,6 +18,8 @@ use super::after::contract_wait;
 use super::backoff_jitter::{are_too_short, longest_draws};
 use crate::check::evidence::{Evidence, Exchange, Lane};
 use crate::check::verdict::{Finding, Tally, Witness, show};
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
 
 /// So few gaps are never too short together.
@@ -28,6 +30,18 @@ const GIVING_WAY: u64 = 64;
 const OWN_FAILURES: u32 = 5;
 /// How much later a sender may be at an endpoint that may have a way of its own to be left alone.
 const OWN_LATE: u64 = 2 * SECOND;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.backoff-bounds",
+    severity: Severity::Must,
+    source: "the declared policy",
+    requirement: "every gap between attempts lies within the bounds of the declared backoff",
+    why: "subscribers plan their maintenance by the declared schedule",
+    remedy: "compute the delay from the attempt's number, clamp it, then add the declared jitter and nothing else",
+    stall: Stall::Delays,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);

@@ -14,6 +14,8 @@
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::level::Level;
 use crate::check::verdict::Finding;
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
 use crate::scenario::Backoff;
 
 /// Fewer say too little: ε is 0.19 there.
@@ -97,6 +99,18 @@ fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.ended_by_peer() || exchange.is_delivered() || evidence.told(n).is_some()
 }
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.backoff-jitter",
+    severity: Severity::Should,
+    source: "S1; S4",
+    requirement: "the gaps fit the declared jitter",
+    why: "without jitter everything that failed together comes back together",
+    remedy: "draw the jitter anew for each delivery and attempt",
+    stall: Stall::Delays,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.lanes.iter().any(jitters) {

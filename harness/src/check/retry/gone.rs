@@ -5,8 +5,22 @@
 
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
 
 use super::asked::has;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.gone",
+    severity: Severity::Should,
+    source: "Standard Webhooks 1.0",
+    requirement: "410 disables the endpoint",
+    why: "410 is the one way for an endpoint to say that it will not come back",
+    remedy: "on 410 disable the subscriber and move its backlog to dead letters",
+    stall: Stall::Delays,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !has(evidence, |status, _| status == 410) {

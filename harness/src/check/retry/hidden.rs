@@ -7,12 +7,25 @@
 //! - it follows within [`AT_ONCE`], though a backoff was due. With full jitter that happens by chance with a probability
 //!   of `AT_ONCE ÷ base` at most, so that it takes more than a quarter of the cuts, and three of them, to blame.
 
+use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence, Outcome};
 use crate::check::verdict::{Finding, Tally, show};
+use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour};
 use crate::trace::CutKind;
 
 const AT_ONCE: u64 = 5_000_000;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.hidden",
+    severity: Severity::Must,
+    source: "derived: what the HTTP client repeats by itself is charged to nobody",
+    requirement: "no request is made that is not an attempt",
+    why: "what the HTTP client repeats by itself is a duplicate that no log shows and no limit counts",
+    remedy: "switch off the client's automatic retries, also those on a stale keep-alive connection",
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     // A reset before anything is read is no exchange, unless the request must be read to be known.

@@ -11,6 +11,21 @@ use std::collections::BTreeMap;
 use crate::check::duplicate::again;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
+use crate::check::{Check, Stall};
+use crate::entry::Severity;
+
+pub(in crate::check) const CHECK: Check = Check {
+    id: "retry.status",
+    severity: Severity::Must,
+    source: "Standard Webhooks 1.0",
+    requirement: "2xx is success, 204 and 299 too; redirects are not followed; every other status is retried",
+    why: "a redirect that is followed takes a signed body to a stranger; a success that is retried becomes a \
+        duplicate",
+    remedy: "compare the status with 200..=299, and switch redirects off in the client",
+    stall: Stall::MissesDeadlines,
+    find: judge,
+    ..Check::PLAIN
+};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();

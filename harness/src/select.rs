@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Entry;
+use crate::entry::Entry;
 use crate::scenario::problem::distance;
 
 /// Which checks or cases are selected.
@@ -75,8 +75,8 @@ pub struct SelectError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{receiver, sender};
     use super::*;
+    use crate::catalogue::{receiver, sender};
 
     fn texts(list: &[&str]) -> Vec<String> {
         list.iter().map(|text| (*text).to_owned()).collect()
