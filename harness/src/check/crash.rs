@@ -7,10 +7,10 @@
 //! `crash.takeover`: after a kill, every lane with something due is served again in time ([`super::again`]); and no delivery is open twice at once, beyond exchanges
 //! whose process was killed. A kill that took nothing ([`super::kills`]) proves nothing.
 
-use super::again::{Again, served_again};
 use super::evidence::{Evidence, Outcome};
-use super::settled::{Fate, fates};
-use super::unsettled::{missing, not_settled_in_time, unless_late};
+use super::outcomes::{Fate, fates};
+use super::outcomes::{missing, not_settled_in_time, unless_late};
+use super::resumption::{Again, served_again};
 use super::verdict::{Finding, Tally, Witness, show};
 use crate::check::{Check, Picture};
 use crate::entry::Severity;

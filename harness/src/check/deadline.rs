@@ -7,11 +7,11 @@
 //! [`LATE`] more, came too late for sure. That it was taken shows where nothing follows it, though there was time for the
 //! next attempt, or the sender says that nothing waits.
 
+use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
-use super::given_up::longest_delay;
 use super::retry::after::contract_wait;
+use super::sender_report::waiting_at_end;
 use super::verdict::{Finding, Tally, show};
-use super::word::waiting_at_end;
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND, Subscriber};

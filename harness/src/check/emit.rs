@@ -6,10 +6,7 @@
 //! refuses, a bound on the whole, or arguments of the sender's own. An event without an answer is explained by nothing.
 
 use super::evidence::Evidence;
-use super::outage::Outages;
-use super::queue::may_refuse;
-use super::verdict::{Finding, Tally, Witness};
-use super::outage::Outages;
+use super::fault_windows::Outages;
 use super::queue::may_refuse;
 use super::verdict::{Finding, Tally, Witness};
 use crate::check::Check;

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use super::ahead::Ahead;
-pub(crate) use super::delivery::{Delivery, Event};
-use super::delivery::{deliveries, small};
+use super::clock_offset::Ahead;
+pub(crate) use super::deliveries::{Delivery, Event};
+pub(crate) use super::deliveries::{Exchange, Outcome};
+use super::deliveries::{deliveries, small};
+use super::deliveries::{exchanges, unread};
 use super::epochs::{Epoch, epochs};
-pub(crate) use super::exchange::{Exchange, Outcome};
-use super::exchange::{exchanges, unread};
-use super::strikes::Strikes;
-use super::unwritable::unwritable;
+use super::process_timeline::Strikes;
+use super::process_timeline::unwritable;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
 use crate::trace::{Cut, Fault, Handshake, ProcessEvent, Refused, Trace};

@@ -3,11 +3,11 @@
 //! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]). Where one of several processes
 //! is cut off for as long as that, the others serve its lanes in that time.
 
-use super::again::{Again, served_again, served_meanwhile};
+use super::clock_offset::{Skew, is_stamped, skews};
 use super::evidence::Evidence;
-use super::offset::{Skew, is_stamped, skews};
-use super::settled::{Fate, fates};
-use super::unsettled::{missing, not_settled_in_time, unless_late};
+use super::outcomes::{Fate, fates};
+use super::outcomes::{missing, not_settled_in_time, unless_late};
+use super::resumption::{Again, served_again, served_meanwhile};
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::Check;
 use crate::entry::Severity;

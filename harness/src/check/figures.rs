@@ -13,8 +13,8 @@
 //! is worth much: that makes the run inconclusive, never the sender.
 
 use super::evidence::{Delivery, Evidence};
-use super::late::unexplained;
-use super::settled::replaced;
+use super::isolation::unexplained;
+use super::outcomes::replaced;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use super::ahead::timestamp;
+use super::clock_offset::timestamp;
+use super::clock_offset::{is_stamped, skews, unix_seconds};
 use super::evidence::{Evidence, Outcome};
-use super::offset::{is_stamped, skews, unix_seconds};
 use super::rotation::{Rotations, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Simulated, Stall, WallClock};

@@ -7,10 +7,10 @@
 //! `loss.unexpected`: nothing arrives that was not offered, nor at a subscriber that it doesn't concern, nor before it was
 //! offered.
 
+use super::dead_letters::groundless;
 use super::evidence::Evidence;
-use super::given_up::groundless;
-use super::settled::{Fate, fates};
-use super::unsettled::{is_broken_off, missing, not_settled_in_time};
+use super::outcomes::{Fate, fates};
+use super::outcomes::{is_broken_off, missing, not_settled_in_time};
 use super::verdict::{Finding, Tally, WITNESS_MAX};
 use crate::check::Check;
 use crate::entry::Severity;

@@ -8,72 +8,59 @@
 //! run, and need O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; one whose matter the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - `evidence`, `exchange`, `delivery`: the trace, laid out for judging. - `settled`, `unsettled`, `given_up`, `redriven`, `word`: what
-//!   became of what is owed. - `offset`: the sender's clock. - `rotation`: which
-//!   secrets sign when.
-//! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
-//!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`,
-//!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
-//! - `again`, `disturbed`, `kills`, `outage`, `stops`, `strikes`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
-//! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give; `undone`: what was not
-//!   done to a sender.
-//! - `wall_clock`: where the machine's was set, and what that leaves. - `strays`: what came to no endpoint. - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
-//! - `figures`: latency, efficiency, and the generator's own schedule.
+//! - `declaration`: what a check declares. `evidence`, `deliveries`: the trace, laid out for judging.
+//! - `outcomes`, `dead_letters`, `sender_report`: how each delivery ended, by the trace and by the sender's own word.
+//! - `process_timeline`, `fault_windows`, `resumption`: faults over time, the lateness they excuse, and service after them.
+//! - `clock_offset`, `epochs`, `rotation`: the sender's clock, the contract and the secrets in force at each moment.
+//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` is of `network`,
+//!   `truth` and `retention` are of `queue`, `strays` of `harness`.
+//! - `stall`, `excuses`: the effect of the harness's own stalls, of missing calls, faults and clock steps on a finding.
+//! - `witness_context`, `starvation`: the picture around a witness, and endpoints that received nothing; not judged.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
-mod again;
-mod ahead;
 mod breaker;
-pub(crate) mod closeup;
+mod clock_offset;
 mod coalesce;
 mod crash;
+mod dead_letters;
 mod deadline;
 mod declaration;
-mod delivery;
-mod disturbed;
+mod deliveries;
 mod duplicate;
 mod emit;
 mod epochs;
 pub(crate) mod evidence;
-mod exchange;
 pub(crate) mod excuses;
 mod fault;
+mod fault_windows;
 pub(crate) mod figures;
 mod format;
-mod given_up;
 mod identity;
 mod isolation;
 mod judge;
-mod kills;
-mod late;
 mod loss;
 mod network;
-mod offset;
 mod order;
-mod outage;
+pub(crate) mod outcomes;
 mod path;
 mod pressure;
 mod process;
+mod process_timeline;
 mod queue;
 mod rate;
 mod recovery;
 mod recovery_gap;
-mod redriven;
+mod resumption;
 mod retention;
 mod retry;
 mod rotation;
-pub(crate) mod settled;
-pub(crate) mod silence;
-mod speed;
+mod sender_report;
 mod stall;
-mod stops;
+pub(crate) mod starvation;
 mod strays;
-mod strikes;
 mod truth;
-mod unsettled;
-mod unwritable;
 pub mod verdict;
-mod word;
+pub(crate) mod witness_context;
 
 pub use declaration::Check;
 pub(crate) use declaration::Simulated;

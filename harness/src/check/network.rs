@@ -5,10 +5,10 @@
 //!
 //! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
 
+use super::dead_letters::said_gone;
 use super::evidence::{Delivery, Evidence, Outcome};
-use super::given_up::said_gone;
-use super::settled::{Fate, fates};
-use super::unsettled::{missing, not_settled_in_time, unless_late};
+use super::outcomes::{Fate, fates};
+use super::outcomes::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally};
 use crate::check::{Check, Simulated};
 use crate::entry::Severity;

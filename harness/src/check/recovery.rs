@@ -7,12 +7,12 @@
 //! given up at once, or kept for an operator who finds the endpoint well again, is the sender's to choose.
 
 use super::evidence::{Evidence, Lane};
+use super::outcomes::{Fate, fates};
+use super::outcomes::{is_broken_off, not_settled_in_time};
 use super::rate::envelope::limited;
 use super::rate::level::{fits, least_burst, peak};
-use super::settled::{Fate, fates};
-use super::unsettled::{is_broken_off, not_settled_in_time};
+use super::sender_report::{unaccounted, waiting_at_end};
 use super::verdict::{Finding, Tally, show};
-use super::word::{unaccounted, waiting_at_end};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::Behaviour;

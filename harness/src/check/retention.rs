@@ -15,7 +15,7 @@
 
 use super::evidence::Evidence;
 use super::excuses::{lacking, unless_clock_set};
-use super::outage::Outages;
+use super::fault_windows::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture, Simulated};

@@ -12,9 +12,9 @@
 //!   a timestamp is judged. If each of the witnesses that are kept touches one, the finding says nothing.
 //! - *A matter of the whole run* (`efficiency`), or of all of `drain`: it says nothing if stalls took a tenth of that time.
 
+use super::clock_offset::TIMESTAMP_TOLERANCE;
 use super::epochs::Epoch;
 use super::evidence::Evidence;
-use super::offset::TIMESTAMP_TOLERANCE;
 use super::rate::level::Level;
 use super::verdict::{Finding, Found, Witness, show};
 use super::{Check, Stall};

@@ -16,9 +16,9 @@
 
 use std::collections::BTreeMap;
 
+use super::dead_letters::dead_from;
 use super::evidence::{Evidence, Outcome};
-use super::given_up::dead_from;
-use super::outage::Outages;
+use super::fault_windows::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture};

@@ -4,9 +4,9 @@ use super::chart::{BANDS_MAX, Band, Chart, Shape};
 use super::drawn::{Drawn, LaneDrawn};
 use super::model::Part;
 use super::run::{Report, SubscriberReport};
-use crate::check::closeup::{Came, Closeup};
 use crate::check::figures::thousandths;
 use crate::check::verdict::show;
+use crate::check::witness_context::{Came, Closeup};
 use crate::check::{Status, Witness};
 use crate::scenario::SECOND;
 

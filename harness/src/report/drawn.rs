@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::scale::thinned;
-use crate::check::closeup::{Closeup, closeups};
 use crate::check::evidence::Evidence;
 use crate::check::figures::{percentile, timed_latencies};
-use crate::check::silence::{Silence, silences, waiting};
+use crate::check::starvation::{Silence, silences, waiting};
+use crate::check::witness_context::{Closeup, closeups};
 use crate::check::{Status, Verdict};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 use crate::trace::{Depth, Process, ProcessEvent};

@@ -9,7 +9,7 @@ use crate::check::Evidence;
 use crate::check::Judgement;
 use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
-use crate::check::settled::{Fate, fates_of};
+use crate::check::outcomes::{Fate, fates_of};
 use crate::scenario::{SECOND, Scenario};
 use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 

@@ -11,7 +11,7 @@ use super::junit::Unjudged;
 use super::model::{Cell, Document, Headline, Part, Table, explained, witnessed};
 use super::run::{Report, SubscriberReport};
 use crate::check::excuses::DRIVER;
-use crate::check::silence::Silence;
+use crate::check::starvation::Silence;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
 use crate::check::{Status, Verdict, Witness};
 

@@ -9,8 +9,8 @@
 //!
 //! A lane that coalesces waits for its window on purpose, and one that keeps an order for the retries of a key.
 
+use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Lane};
-use super::given_up::longest_delay;
 use super::retry::after::contract_wait;
 use super::retry::asked::told_until;
 use crate::scenario::SECOND;

@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Lane, Outcome};
+use super::outcomes::{fates_of, settled_at};
 use super::retry::asked::told_until;
-use super::settled::{fates_of, settled_at};
 use crate::scenario::SECOND;
 use crate::trace::CutKind;
 
@@ -83,7 +83,7 @@ fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) ->
         return None;
     }
     let own = u32::try_from(at).ok()?;
-    let first = |one: &&super::delivery::Delivery| {
+    let first = |one: &&super::deliveries::Delivery| {
         evidence.attempts(one).first().map_or(evidence.end, |n| evidence.exchange(*n).t)
     };
     let pending = evidence.deliveries_of(own).iter().filter(|one| one.owed && first(one) >= until);

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Lane};
-use super::given_up::longest_delay;
 use super::retry::after::contract_wait;
 use crate::scenario::{Answer, SECOND};
 use crate::trace::{Depth, Ended};

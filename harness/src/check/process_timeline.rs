@@ -1,8 +1,17 @@
-//! When the sender's processes were struck, and when they were back. Every request is judged by it, so it is sorted once and
-//! searched.
+//! Process faults over time: when processes were killed or stopped, when they came back, and when the sender could not write.
+//!
+//! Every request is judged by this, so it is sorted once and searched. A stop lasts until its process goes on or is gone; a
+//! process that is killed meanwhile leaves its place to another.
+//!
+//! A kill counts only if it took something. If all processes were killed at about the same time, it did. One of several
+//! processes took a lane with it if, at the lane's endpoint,
+//! - a request that was open at the kill broke off within [`SEEN_WITHIN`], or
+//! - connections that had carried several requests before the kill carried none after it, though others did.
 
-use super::stops::{Stop, stops};
-use super::unwritable::{Unwritable, unwritable};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::evidence::{Evidence, Lane};
+use crate::scenario::SECOND;
 use crate::trace::{Fault, Process, ProcessEvent};
 
 /// What was done to the sender's processes and to their store.
@@ -84,6 +93,98 @@ fn forgetful(processes: &[Process], faults: &[Fault], takeover_within: u64, end:
         *until = latest;
     }
     spans
+}
+
+/// A time in which a process stood still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stop {
+    pub(super) worker: u32,
+    pub(super) from: u64,
+    pub(super) until: u64,
+}
+
+/// Those of a run that ended then: each lasts until its process goes on or is gone.
+pub(super) fn stops(processes: &[Process], end: u64) -> Vec<Stop> {
+    use ProcessEvent::{Continued, Exited, Stopped};
+    let (mut over, mut found) = (BTreeMap::new(), Vec::new());
+    for one in processes.iter().rev() {
+        match one.event {
+            Continued | Exited => drop(over.insert(one.worker, one.t)),
+            Stopped => {
+                let until = over.get(&one.worker).copied().unwrap_or(end);
+                found.push(Stop { worker: one.worker, from: one.t, until });
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A time in which nothing can be written down, or that only later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Unwritable {
+    pub(super) from: u64,
+    pub(super) until: u64,
+    later_by: u64,
+}
+
+impl Unwritable {
+    /// From when on it keeps nobody any more from writing down what was known at `t`.
+    pub(super) fn over_for(self, t: u64) -> u64 {
+        t.max(self.until.min(t.saturating_add(self.later_by)))
+    }
+}
+
+/// Those of some faults and stops, in order.
+pub(super) fn unwritable<'a>(
+    faults: impl Iterator<Item = &'a Fault>,
+    stops: impl Iterator<Item = &'a Stop>,
+) -> Vec<Unwritable> {
+    let hinders = |fault: &Fault| {
+        let later_by = if fault.keeps_from_writing() { u64::MAX } else { fault.slows_writing() };
+        (later_by > 0).then_some(Unwritable { from: fault.t, until: fault.until?, later_by })
+    };
+    let stops = stops.map(|stop| Unwritable { from: stop.from, until: stop.until, later_by: u64::MAX });
+    let mut found: Vec<Unwritable> = faults.filter_map(hinders).chain(stops).collect();
+    found.sort_unstable();
+    found
+}
+
+/// How soon the end of a process is seen at the endpoints.
+const SEEN_WITHIN: u64 = 2 * SECOND;
+/// How far back connections count as in use.
+const USED_WITHIN: u64 = 5 * SECOND;
+/// How far apart kills may be that are one.
+const AT_ONCE: u64 = SECOND / 2;
+
+impl Evidence<'_> {
+    /// Whether a kill took a lane from its process; nobody can tell more of some.
+    pub(super) fn took_something(&self, kill: u64) -> bool {
+        let workers = self.scenario.sender.workers;
+        let killed = self.trace.processes.iter().filter(|one| one.event == ProcessEvent::Killed);
+        let struck: BTreeSet<u32> =
+            killed.filter(|one| one.t.abs_diff(kill) <= AT_ONCE).map(|one| one.worker).collect();
+        struck.len() as u64 >= u64::from(workers) || self.lanes.iter().any(|lane| was_taken(self, lane, kill))
+    }
+}
+
+fn was_taken(evidence: &Evidence<'_>, lane: &Lane<'_>, kill: u64) -> bool {
+    let place = |t: u64| lane.begun.partition_point(|n| evidence.exchange(*n).t < t);
+    let (from, at) = (place(kill.saturating_sub(USED_WITHIN)), place(kill));
+    let until =
+        place(kill.saturating_add(evidence.scenario.sender.takeover_within.0).saturating_add(USED_WITHIN));
+    let broken_off = lane.begun[from..at]
+        .iter()
+        .map(|n| evidence.exchange(*n))
+        .any(|one| one.ended_by_peer() && kill <= one.end && one.end <= kill.saturating_add(SEEN_WITHIN));
+    let connections = |range: &[u32]| -> Vec<u64> {
+        let whole = range.iter().filter_map(|n| evidence.trace.arrivals.get(*n as usize));
+        whole.map(|arrival| arrival.connection).collect()
+    };
+    let (before, after) = (connections(&lane.begun[from..at]), connections(&lane.begun[at..until]));
+    let used: BTreeSet<u64> = before.iter().copied().collect();
+    let kept = used.len() < before.len();
+    broken_off || kept && !after.is_empty() && after.iter().all(|connection| !used.contains(connection))
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::delivery::Delivery;
+use super::deliveries::Delivery;
 use super::evidence::{Evidence, Lane, Outcome};
 use super::judge::Verdict;
 use super::rate::level::Level;
 use super::retry::asked::Asked;
-use super::silence::waiting;
+use super::starvation::waiting;
 use super::verdict::{Status, Witness, show};
 use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;

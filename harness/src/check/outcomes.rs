@@ -1,11 +1,23 @@
-//! What became of what is owed: delivered, given up, replaced by a newer one, or none of these. Several checks ask.
+//! The outcome of each delivery that is owed: delivered, given up, coalesced, or unsettled.
+//!
+//! A redriven dead letter starts anew and is no duplicate. A delivery that was delivered before, or never tried, was no dead
+//! letter, and a redrive excuses nothing of it.
+//!
+//! At the end of a run, an unsettled delivery is lost only if it can no longer come. It can no longer come once its lane was
+//! silent for longer than everything that may hold it back: the delay after its last attempt, a pause that its endpoint asked
+//! for, the wait of the contract, a takeover after a fault, and `linger`. A breaker may hold it back for ever after a failed
+//! exchange, unless the sender is declared to have none.
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Delivery, Evidence, Exchange, Outcome};
+use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::isolation::earliest;
-use crate::scenario::{Answer, Behaviour, SECOND};
-use crate::trace::Lack;
+use super::retry::after::contract_wait;
+use super::retry::asked::told_until;
+use super::sender_report::unaccounted;
+use super::verdict::{Finding, Found};
+use crate::scenario::{Answer, Behaviour, SECOND, Subscriber};
+use crate::trace::{Ended, Lack};
 
 /// What became of a delivery that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,4 +254,97 @@ fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e
     let kind = offer.kind.as_str();
     let rule = rules.iter().find(|rule| rule.kind == kind)?;
     Some(((delivery.lane, kind, offer.key.as_str()), offer.t, rule.window.0))
+}
+
+impl Evidence<'_> {
+    /// Whether an operator sent any dead letters again.
+    pub(crate) fn has_redrives(&self) -> bool {
+        self.trace.faults.iter().any(|fault| fault.action == "redrive")
+    }
+
+    /// When an operator sent the dead letters of a delivery's lane again.
+    pub(crate) fn redrives(&self, delivery: &Delivery) -> impl Iterator<Item = u64> {
+        let Subscriber { name, group, .. } = self.subscriber(delivery);
+        let concerns = move |whom: &str| whom == name || whom == group;
+        let redrives = self.trace.faults.iter().filter(|fault| fault.action == "redrive");
+        redrives.filter(move |fault| fault.detail.as_deref().is_none_or(concerns)).map(|fault| fault.t)
+    }
+
+    /// Whether a delivery may have been a dead letter that an operator sent again by `t`: one that had been tried, and not
+    /// taken.
+    pub(crate) fn is_redriven(&self, delivery: &Delivery, t: u64) -> bool {
+        let exchanges = || self.attempts(delivery).iter().map(|n| self.exchange(*n));
+        self.redrives(delivery).filter(|redrive| *redrive <= t).any(|redrive| {
+            exchanges().any(|exchange| exchange.t < redrive)
+                && !exchanges().any(|exchange| exchange.is_delivered() && exchange.end < redrive)
+        })
+    }
+}
+
+/// Those of some unsettled deliveries, ordered by lane, that the sender's word does not account for, and that can't come any
+/// more.
+pub(super) fn missing<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery]) -> Vec<&'e Delivery> {
+    if is_broken_off(evidence) {
+        return Vec::new();
+    }
+    let mut missing = unaccounted(evidence, unsettled);
+    missing.retain(|one| !is_late(evidence, one));
+    missing
+}
+
+/// Whether the run was broken off, so that whatever was open could still have come.
+pub(super) fn is_broken_off(evidence: &Evidence<'_>) -> bool {
+    evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted)
+}
+
+/// How many of these could still have come when the run's time was up.
+pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Delivery]) -> u64 {
+    if is_broken_off(evidence) {
+        return unaccounted(evidence, unsettled).len() as u64;
+    }
+    unsettled.iter().filter(|one| is_late(evidence, one)).count() as u64
+}
+
+/// A finding that would hold, of deliveries of which some could still have come: nobody knows that none was lost.
+pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
+    if late == 0 || finding.found != Found::Held {
+        return finding;
+    }
+    Finding::unseen(format!("{late} deliveries were not settled in time: they could still have come"))
+}
+
+/// Whether a delivery could still have come when the run's time was up, of a sender that can't be asked: one that can says
+/// it itself.
+fn is_late(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    evidence.trace.declared.lacks(Lack::Depth) && may_still_come(evidence, delivery)
+}
+
+/// Whether a delivery that isn't settled at the end may still have come after it.
+fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let lane = &evidence.lanes[delivery.lane as usize];
+    let accepted = evidence.accepted(delivery).unwrap_or(0);
+    let exchanges = || lane.arrivals.iter().map(|n| evidence.exchange(*n));
+    let last = exchanges().map(|exchange| exchange.end).fold(accepted, u64::max);
+    let failed = exchanges().max_by_key(|exchange| exchange.end).is_some_and(|last| !last.is_delivered());
+    if failed && !evidence.trace.declared.lacks(Lack::Breaker) {
+        return true;
+    }
+    let delay = delay(evidence, lane, delivery);
+    let held = last.max(evidence.taken_over_by()).saturating_add(delay);
+    let held = held.max(told_until(evidence, lane, u64::MAX));
+    let slack = contract_wait(lane).saturating_add(evidence.scenario.linger.0);
+    held.saturating_add(slack) > evidence.at_work_until()
+}
+
+/// How long the sender may wait after the attempts that were made.
+fn delay(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> u64 {
+    let retry = &lane.subscriber.retry;
+    if lane.subscriber.hides_attempts() {
+        // Nobody knows how many there were.
+        return retry.bounds(retry.attempts).1;
+    }
+    match u32::try_from(evidence.attempts(delivery).len()).unwrap_or(u32::MAX) {
+        0 => 0,
+        attempts => retry.bounds(attempts).1,
+    }
 }
