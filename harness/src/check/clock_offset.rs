@@ -4,7 +4,7 @@
 //! where its answers have no `Date`, by the median of its timestamps against their arrivals.
 
 use super::evidence::Evidence;
-use crate::scenario::SECOND;
+use crate::scenario::{FaultKind, SECOND};
 use crate::trace::{Arrival, Lack, Trace};
 
 /// What is further off is no clock of a machine that is looked after, but a mistake in the stamp.
@@ -96,7 +96,7 @@ impl Skew {
 
 /// Whenever a process's clock was set wrong.
 pub(super) fn skews(evidence: &Evidence<'_>) -> Vec<Skew> {
-    let faults = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-skew");
+    let faults = evidence.trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockSkew);
     let skew = |fault: &crate::trace::Fault| {
         let plan = evidence.scenario.faults.get(usize::try_from(fault.plan?).ok()?)?;
         let ahead = plan.action.clock_offset()?;

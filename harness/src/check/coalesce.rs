@@ -15,7 +15,7 @@ use super::evidence::{Delivery, Evidence, Lane};
 use super::verdict::{Finding, Tally, show};
 use crate::check::Check;
 use crate::entry::Severity;
-use crate::scenario::{Coalesce, FaultAction};
+use crate::scenario::{Coalesce, FaultAction, FaultKind};
 
 /// The most events of a key that may come of those that were taken within less than a window.
 const WINDOWS_MET: usize = 2;
@@ -43,7 +43,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.lanes.iter().all(|lane| rules(lane).is_empty()) {
         return Finding::unasked("no subscriber coalesces");
     }
-    let steps = |action: &FaultAction| action.name() == "clock-step";
+    let steps = |action: &FaultAction| action.kind() == FaultKind::ClockStep;
     if evidence.has_redrives() || evidence.scenario.faults.iter().any(|fault| steps(&fault.action)) {
         return Finding::unasked("windows are not told where dead letters are sent again, or a clock steps");
     }

@@ -1,6 +1,6 @@
 //! Which contract held when: a run may change a limit on its way.
 
-use crate::scenario::{FaultAction, FaultPlan, Limit, Scenario, Subscriber};
+use crate::scenario::{FaultAction, FaultKind, FaultPlan, Limit, Scenario, Subscriber};
 use crate::trace::{Fault, Lack, OURS, Trace};
 
 /// A while in which one contract held.
@@ -52,8 +52,11 @@ fn limits<'e>(
     trace: &'e Trace,
     subscriber: &Subscriber,
 ) -> impl Iterator<Item = (&'e FaultPlan, Option<&'e Fault>)> {
-    let changes =
-        if trace.declared.lacks(Lack::Change) { Vec::new() } else { changes(scenario, trace, "limit") };
+    let changes = if trace.declared.lacks(Lack::Change) {
+        Vec::new()
+    } else {
+        changes(scenario, trace, FaultKind::Limit)
+    };
     changes.into_iter().filter(|(plan, _)| plan.action.concerns(&subscriber.group, &subscriber.name))
 }
 
@@ -78,12 +81,12 @@ fn forgiving(limit: &Limit, trace: &Trace) -> Limit {
 pub(super) fn changes<'e>(
     scenario: &'e Scenario,
     trace: &'e Trace,
-    name: &str,
+    kind: FaultKind,
 ) -> Vec<(&'e FaultPlan, Option<&'e Fault>)> {
-    let mut done: Vec<&Fault> = trace.faults.iter().filter(|fault| fault.action == name).collect();
+    let mut done: Vec<&Fault> = trace.faults.iter().filter(|fault| fault.kind == kind).collect();
     done.sort_by_key(|fault| fault.t);
     let mut plans: Vec<(u32, &FaultPlan)> = (0..).zip(&scenario.faults).collect();
-    plans.retain(|(_, plan)| plan.action.name() == name);
+    plans.retain(|(_, plan)| plan.action.kind() == kind);
     plans.sort_by_key(|(_, plan)| plan.at);
     let mut found = Vec::new();
     for (at, plan) in plans {

@@ -7,6 +7,7 @@ use super::epochs::unknown;
 use super::evidence::{Evidence, Lane};
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Found, show};
+use crate::scenario::FaultKind;
 use crate::trace::{ClockSet, Lack, Trace};
 
 /// A finding with every excuse of this module applied.
@@ -132,8 +133,8 @@ fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
 fn by_missing_fault(check: &Check, mut finding: Finding, trace: &Trace) -> Finding {
     if finding.found == Found::Unseen && check.follows_fault {
         // None of them needs the stop at the end of the run.
-        let missing = trace.undone.iter().filter(|one| one.plan.is_some() || one.action != "stop");
-        let told = missing.map(|one| format!("; {} was not done: {}", one.action, one.why));
+        let missing = trace.undone.iter().filter(|one| one.plan.is_some() || one.kind != FaultKind::Stop);
+        let told = missing.map(|one| format!("; {} was not done: {}", one.kind, one.why));
         finding.sentence.extend(told.take(1));
     }
     finding

@@ -11,6 +11,7 @@ use super::resumption::{Again, served_again, served_meanwhile};
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::Check;
 use crate::entry::Severity;
+use crate::scenario::FaultKind;
 use crate::trace::Lack;
 use crate::trace::{Fault, ProcessEvent};
 
@@ -29,7 +30,7 @@ pub(super) const DISK_FULL: Check = Check {
 };
 
 pub(super) fn disk_full(evidence: &Evidence<'_>) -> Finding {
-    judge(evidence, "disk-full")
+    judge(evidence, FaultKind::DiskFull)
 }
 
 pub(super) const LOCKED: Check = Check {
@@ -46,7 +47,7 @@ pub(super) const LOCKED: Check = Check {
 };
 
 pub(super) fn locked(evidence: &Evidence<'_>) -> Finding {
-    judge(evidence, "lock-database")
+    judge(evidence, FaultKind::LockDatabase)
 }
 
 pub(super) const DATABASE_RESTART: Check = Check {
@@ -66,7 +67,7 @@ pub(super) const DATABASE_RESTART: Check = Check {
 };
 
 pub(super) fn database_restart(evidence: &Evidence<'_>) -> Finding {
-    judge(evidence, "database-restart")
+    judge(evidence, FaultKind::DatabaseRestart)
 }
 
 pub(super) const PARTITION: Check = Check {
@@ -86,7 +87,7 @@ pub(super) const PARTITION: Check = Check {
 };
 
 pub(super) fn partition(evidence: &Evidence<'_>) -> Finding {
-    judge(evidence, "partition")
+    judge(evidence, FaultKind::Partition)
 }
 
 pub(super) const CLOCK_STEP: Check = Check {
@@ -103,7 +104,7 @@ pub(super) const CLOCK_STEP: Check = Check {
 };
 
 pub(super) fn clock_step(evidence: &Evidence<'_>) -> Finding {
-    judge(evidence, "clock-step")
+    judge(evidence, FaultKind::ClockStep)
 }
 
 pub(super) const CLOCK_SKEW: Check = Check {
@@ -125,7 +126,7 @@ pub(super) const CLOCK_SKEW: Check = Check {
 /// `fault.clock-skew`: nothing passes that no timestamp shows, since a program may ask for the time in a way that the fault
 /// does not reach.
 pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
-    let finding = judge(evidence, "clock-skew");
+    let finding = judge(evidence, FaultKind::ClockSkew);
     let is_shown = |skew: &Skew| {
         let ahead = evidence.ahead.likely.saturating_add(skew.ahead);
         let during = evidence.trace.arrivals.iter().filter(|arrival| skew.covers(arrival.t));
@@ -143,13 +144,13 @@ pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-fn judge(evidence: &Evidence<'_>, action: &str) -> Finding {
-    if !evidence.scenario.faults.iter().any(|fault| fault.action.name() == action) {
+fn judge(evidence: &Evidence<'_>, kind: FaultKind) -> Finding {
+    if !evidence.scenario.faults.iter().any(|fault| fault.action.kind() == kind) {
         return Finding::unasked("the scenario doesn't do that");
     }
     let mut tally = Tally::default();
     let mut late = 0;
-    for fault in evidence.trace.faults.iter().filter(|fault| fault.action == action) {
+    for fault in evidence.trace.faults.iter().filter(|fault| fault.kind == kind) {
         tally.see();
         let until = fault.until.unwrap_or(fault.t);
         late += false_acknowledgements(evidence, fault, until, &mut tally);

@@ -2,7 +2,7 @@
 //! process stops or is gone to [`GRACE`] after it is ready again, and for as long as a fault lasts.
 
 use super::evidence::Evidence;
-use crate::scenario::SECOND;
+use crate::scenario::{FaultKind, SECOND};
 use crate::trace::{Fault, Process, ProcessEvent};
 
 impl Evidence<'_> {
@@ -38,10 +38,16 @@ impl Evidence<'_> {
 /// Until when a fault disturbs the sender: a change of a limit and a redrive are moments, and so is a stop, of which the
 /// process says when it was over; a rotation of secrets disturbs nothing, and neither may a process whose wall clock is wrong.
 fn over(fault: &Fault) -> Option<u64> {
-    match fault.action.as_str() {
-        "rotate" | "clock-skew" => None,
-        "limit" | "redrive" | "stop" => Some(fault.t),
-        _ => Some(fault.until.unwrap_or(fault.t)),
+    use FaultKind::{
+        ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
+        Restart, Rotate, Start, Stop,
+    };
+    match fault.kind {
+        Rotate | ClockSkew => None,
+        Limit | Redrive | Stop => Some(fault.t),
+        Kill | Restart | Start | ClockStep | DiskFull | LockDatabase | DatabaseRestart | Partition => {
+            Some(fault.until.unwrap_or(fault.t))
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::rotation::{Rotations, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Simulated, Stall, WallClock};
 use crate::entry::Severity;
-use crate::scenario::{Answer, Profile, SECOND, Subscriber};
+use crate::scenario::{Answer, FaultKind, Profile, SECOND, Subscriber};
 use crate::trace::Lack;
 use crate::trace::{Arrival, CutKind, Signs, Verified};
 
@@ -181,7 +181,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     }
     // A second more, as a request may have been stamped before its clock was set back.
     let over = |until: u64| until.saturating_add(SECOND);
-    let steps = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-step");
+    let steps = evidence.trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockStep);
     let steps: Vec<(u64, u64)> = steps.map(|fault| (fault.t, fault.until.map_or(u64::MAX, over))).collect();
     let is_stepped = |t: u64| steps.iter().any(|(from, until)| *from <= t && t <= *until);
     let skews = skews(evidence);

@@ -10,7 +10,7 @@ use super::rotation::{rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
 use crate::check::Check;
 use crate::entry::Severity;
-use crate::scenario::Profile;
+use crate::scenario::{FaultKind, Profile};
 use crate::trace::Lack;
 use crate::trace::{Arrival, Signs, Verified};
 
@@ -78,7 +78,7 @@ pub(super) const HEADERS: Check = Check {
 };
 
 pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
-    let rotates = evidence.trace.faults.iter().any(|fault| fault.action == "rotate");
+    let rotates = evidence.trace.faults.iter().any(|fault| fault.kind == FaultKind::Rotate);
     let is_own = matches!(evidence.trace.declared.signs, Some(Signs::Own { .. }));
     same(evidence, "deliveries that came more than once", |profile, first, again| {
         let frozen = profile == Profile::VvvFrozen || (profile == Profile::Github && !rotates);

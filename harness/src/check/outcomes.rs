@@ -16,7 +16,7 @@ use super::retry::after::contract_wait;
 use super::retry::asked::told_until;
 use super::sender_report::unaccounted;
 use super::verdict::{Finding, Found};
-use crate::scenario::{Answer, Behaviour, SECOND, Subscriber};
+use crate::scenario::{Answer, Behaviour, FaultKind, SECOND, Subscriber};
 use crate::trace::{Ended, Lack};
 
 /// What became of a delivery that is owed.
@@ -234,7 +234,7 @@ fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 /// latest; a clock that steps makes it as long as it likes.
 fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
     let Some((key, t, window)) = key(evidence, delivery) else { return false };
-    let steps = evidence.scenario.faults.iter().any(|fault| fault.action.name() == "clock-step");
+    let steps = evidence.scenario.faults.iter().any(|fault| fault.action.kind() == FaultKind::ClockStep);
     let late = evidence.scenario.expect.retry_after_late.0;
     let begun = evidence.accepted(delivery).map_or(t, |accepted| accepted.max(t));
     let until = if steps { u64::MAX } else { begun.saturating_add(window).saturating_add(late) };
@@ -259,14 +259,14 @@ fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e
 impl Evidence<'_> {
     /// Whether an operator sent any dead letters again.
     pub(crate) fn has_redrives(&self) -> bool {
-        self.trace.faults.iter().any(|fault| fault.action == "redrive")
+        self.trace.faults.iter().any(|fault| fault.kind == FaultKind::Redrive)
     }
 
     /// When an operator sent the dead letters of a delivery's lane again.
     pub(crate) fn redrives(&self, delivery: &Delivery) -> impl Iterator<Item = u64> {
         let Subscriber { name, group, .. } = self.subscriber(delivery);
         let concerns = move |whom: &str| whom == name || whom == group;
-        let redrives = self.trace.faults.iter().filter(|fault| fault.action == "redrive");
+        let redrives = self.trace.faults.iter().filter(|fault| fault.kind == FaultKind::Redrive);
         redrives.filter(move |fault| fault.detail.as_deref().is_none_or(concerns)).map(|fault| fault.t)
     }
 

@@ -192,6 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::scenario::FaultKind;
 
     const WITHIN: u64 = 4;
     const TAKEOVER: u64 = 10;
@@ -232,13 +233,11 @@ mod tests {
     }
 
     fn fault() -> impl Strategy<Value = Fault> {
-        let action = prop::sample::select(vec!["partition", "lock-database"]);
-        (0..50_u64, action, prop::option::of(0..60_u64), any::<bool>()).prop_map(
-            |(t, action, until, late)| {
-                let delay = late.then_some(TAKEOVER);
-                Fault { t, action: action.to_owned(), until, detail: None, delay, plan: None }
-            },
-        )
+        let kind = prop::sample::select(vec![FaultKind::Partition, FaultKind::LockDatabase]);
+        (0..50_u64, kind, prop::option::of(0..60_u64), any::<bool>()).prop_map(|(t, kind, until, late)| {
+            let delay = late.then_some(TAKEOVER);
+            Fault { t, kind, until, detail: None, delay, plan: None }
+        })
     }
 
     proptest! {

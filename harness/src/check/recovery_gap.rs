@@ -22,7 +22,7 @@ use super::retry::asked::told_until;
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
-use crate::scenario::{FaultAction, Store};
+use crate::scenario::{FaultAction, FaultKind, Store};
 use crate::trace::Lack;
 use crate::trace::ProcessEvent;
 
@@ -160,8 +160,10 @@ fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
     let at = restart.ready;
     let lasts = |fault: &crate::trace::Fault| fault.t <= at && fault.until.is_some_and(|until| until > at);
     // Of those that are struck, the processes themselves say when that is over.
-    let own =
-        |fault: &crate::trace::Fault| matches!(fault.action.as_str(), "kill" | "stop" | "restart" | "rotate");
+    let own = |fault: &crate::trace::Fault| {
+        use FaultKind::{Kill, Restart, Rotate, Stop};
+        matches!(fault.kind, Kill | Stop | Restart | Rotate)
+    };
     if evidence.trace.faults.iter().any(|fault| lasts(fault) && !own(fault)) {
         return false;
     }

@@ -7,7 +7,7 @@
 
 use super::epochs::changes;
 use super::evidence::Evidence;
-use crate::scenario::{FaultPlan, SECOND, Subscriber};
+use crate::scenario::{FaultKind, FaultPlan, SECOND, Subscriber};
 use crate::trace::{Fault, Lack};
 
 /// Why signatures that did not verify say nothing.
@@ -36,7 +36,7 @@ pub(super) fn rotations(evidence: &Evidence<'_>, subscriber: &Subscriber) -> Rot
     if evidence.trace.declared.lacks(Lack::Rotate) {
         return Rotations(Vec::new());
     }
-    let all = changes(evidence.scenario, evidence.trace, "rotate").into_iter();
+    let all = changes(evidence.scenario, evidence.trace, FaultKind::Rotate).into_iter();
     let concerned = all.filter(|(plan, _)| plan.action.concerns(&subscriber.group, &subscriber.name));
     let rotation = |(plan, done): (&FaultPlan, Option<&Fault>)| {
         let later = done.map_or(u64::MAX, |done| done.t.saturating_add(plan.lasts.0));

@@ -222,7 +222,7 @@ impl Report {
 
 fn fault(fault: &Fault) -> FaultReport {
     let whom = fault.detail.as_ref().map_or(String::new(), |whom| format!(" ({whom})"));
-    FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.action) }
+    FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.kind) }
 }
 
 /// Where the seconds of a run are in its series: each in its own place, or so many in one place of a run that has more.

@@ -112,7 +112,7 @@ impl Operator {
         let asked = self.clock.now();
         for whom in &errand.whom {
             let done = self.persist(whom, &errand.plan).await;
-            done.map_err(|why| format!("{} was not applied: {why}", errand.plan.action.name()))?;
+            done.map_err(|why| format!("{} was not applied: {why}", errand.plan.action.kind()))?;
         }
         // What has an end has it so long after the sender did it, which was not before it was asked.
         self.note(&errand, asked);
@@ -125,7 +125,7 @@ impl Operator {
     /// When the lock can't be had.
     pub(super) async fn lock(self, database: String, errand: Errand) -> Result<Done, String> {
         let held = hold_database(&database).await;
-        let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.name()))?;
+        let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.kind()))?;
         self.note(&errand, self.clock.now());
         self.clock.pass(errand.plan.lasts.0).await;
         drop(held);
@@ -137,15 +137,14 @@ impl Operator {
     /// # Errors
     /// When it does not stop, or does not come back.
     pub(super) async fn restart_database(self, server: Arc<Server>, errand: Errand) -> Result<Done, String> {
-        let (action, t) = (errand.plan.action.name(), self.clock.now());
+        let (kind, t) = (errand.plan.action.kind(), self.clock.now());
         // Who is broken off here leaves a server that never came back: nothing that the sender could recover from.
         let until = Some(u64::MAX);
-        let fault =
-            Fault { t, action: action.to_owned(), until, detail: None, delay: None, plan: errand.place };
+        let fault = Fault { t, kind, until, detail: None, delay: None, plan: errand.place };
         let mut lasting = Lasting { recorder: &self.recorder, fault: Some(fault) };
         if let Err(error) = server.stop().await {
             lasting.fault = None;
-            return Err(format!("{action} was not applied: {error}"));
+            return Err(format!("{kind} was not applied: {error}"));
         }
         self.clock.pass(errand.plan.lasts.0).await;
         let begun = server.begin().await;
@@ -172,10 +171,10 @@ impl Operator {
     fn note(&self, errand: &Errand, from: u64) {
         let Errand { plan, place, .. } = errand;
         let until = (plan.lasts.0 > 0).then(|| from.saturating_add(plan.lasts.0));
-        let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
+        let (kind, detail) = (plan.action.kind(), plan.action.subscriber().map(str::to_owned));
         self.recorder.keep(Record::Fault(Fault {
             t: self.clock.now(),
-            action,
+            kind,
             until,
             detail,
             delay: None,

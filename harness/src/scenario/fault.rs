@@ -1,5 +1,9 @@
 //! What is done to the sender under test while it works.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use super::contract::{LIMIT, Limit};
 use super::form::{Form, Section, may, must};
 use super::partition::{HOW, Partition};
@@ -7,27 +11,11 @@ use super::quantity::Duration;
 use super::reader::Reader;
 use super::target::FaultTarget;
 
-const WORDS: [&str; 13] = [
-    "kill",
-    "stop",
-    "restart",
-    "start",
-    "clock-step",
-    "clock-skew",
-    "disk-full",
-    "lock-database",
-    "database-restart",
-    "partition",
-    "limit",
-    "rotate",
-    "redrive",
-];
-
 pub(super) const FAULT: Section = Section {
     about: "Something that is done to the sender under test while it works.",
     fields: &[
         must("at", Form::Duration, "when, since the run began"),
-        must("do", Form::Word(&WORDS), "what"),
+        must("do", Form::Word(&FaultKind::WORDS), "what"),
         may(
             "lasts",
             Form::Duration,
@@ -137,24 +125,110 @@ pub enum FaultAction {
     },
 }
 
-impl FaultAction {
-    /// The scenario's word for it.
+/// The kinds of faults, without their settings: in a scenario, in a trace, and for checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// See [`FaultAction::Kill`].
+    Kill,
+    /// See [`FaultAction::Stop`].
+    Stop,
+    /// See [`FaultAction::Restart`].
+    Restart,
+    /// See [`FaultAction::Start`].
+    Start,
+    /// See [`FaultAction::ClockStep`].
+    ClockStep,
+    /// See [`FaultAction::ClockSkew`].
+    ClockSkew,
+    /// See [`FaultAction::DiskFull`].
+    DiskFull,
+    /// See [`FaultAction::LockDatabase`].
+    LockDatabase,
+    /// See [`FaultAction::DatabaseRestart`].
+    DatabaseRestart,
+    /// See [`FaultAction::Partition`].
+    Partition,
+    /// See [`FaultAction::Limit`].
+    Limit,
+    /// See [`FaultAction::Rotate`].
+    Rotate,
+    /// See [`FaultAction::Redrive`].
+    Redrive,
+}
+
+impl FaultKind {
+    const ALL: [Self; 13] = [
+        Self::Kill,
+        Self::Stop,
+        Self::Restart,
+        Self::Start,
+        Self::ClockStep,
+        Self::ClockSkew,
+        Self::DiskFull,
+        Self::LockDatabase,
+        Self::DatabaseRestart,
+        Self::Partition,
+        Self::Limit,
+        Self::Rotate,
+        Self::Redrive,
+    ];
+
+    const WORDS: [&str; Self::ALL.len()] = {
+        let mut words = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = Self::ALL[at].word();
+            at += 1;
+        }
+        words
+    };
+
+    /// The word for it in scenarios and traces.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Kill => "kill",
             Self::Stop => "stop",
             Self::Restart => "restart",
             Self::Start => "start",
-            Self::ClockStep { .. } => "clock-step",
-            Self::ClockSkew { .. } => "clock-skew",
+            Self::ClockStep => "clock-step",
+            Self::ClockSkew => "clock-skew",
             Self::DiskFull => "disk-full",
             Self::LockDatabase => "lock-database",
             Self::DatabaseRestart => "database-restart",
-            Self::Partition(_) => "partition",
-            Self::Limit { .. } => "limit",
-            Self::Rotate { .. } => "rotate",
-            Self::Redrive { .. } => "redrive",
+            Self::Partition => "partition",
+            Self::Limit => "limit",
+            Self::Rotate => "rotate",
+            Self::Redrive => "redrive",
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FaultAction {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> FaultKind {
+        match self {
+            Self::Kill => FaultKind::Kill,
+            Self::Stop => FaultKind::Stop,
+            Self::Restart => FaultKind::Restart,
+            Self::Start => FaultKind::Start,
+            Self::ClockStep { .. } => FaultKind::ClockStep,
+            Self::ClockSkew { .. } => FaultKind::ClockSkew,
+            Self::DiskFull => FaultKind::DiskFull,
+            Self::LockDatabase => FaultKind::LockDatabase,
+            Self::DatabaseRestart => FaultKind::DatabaseRestart,
+            Self::Partition(_) => FaultKind::Partition,
+            Self::Limit { .. } => FaultKind::Limit,
+            Self::Rotate { .. } => FaultKind::Rotate,
+            Self::Redrive { .. } => FaultKind::Redrive,
         }
     }
 
@@ -245,28 +319,28 @@ impl FaultPlan {
 
 fn action(reader: &Reader<'_>) -> Option<FaultAction> {
     let subscriber = || reader.get("subscriber");
-    let word: String = reader.get("do")?;
-    let action = match word.as_str() {
-        "kill" => FaultAction::Kill,
-        "stop" => FaultAction::Stop,
-        "restart" => FaultAction::Restart,
-        "start" => FaultAction::Start,
-        "clock-step" => {
+    let kind = reader.word("do", &FaultKind::ALL.map(|kind| (kind.word(), kind)))?;
+    let action = match kind {
+        FaultKind::Kill => FaultAction::Kill,
+        FaultKind::Stop => FaultAction::Stop,
+        FaultKind::Restart => FaultAction::Restart,
+        FaultKind::Start => FaultAction::Start,
+        FaultKind::ClockStep => {
             let (by, back) = offset(reader)?;
             FaultAction::ClockStep { by, back }
         }
-        "clock-skew" => {
+        FaultKind::ClockSkew => {
             let (by, back) = offset(reader)?;
             if by < FaultPlan::SKEW_MIN {
                 reader.wrong("by", "expected 15s or more, so that timestamps show whether it was done");
             }
             FaultAction::ClockSkew { by, back }
         }
-        "disk-full" => FaultAction::DiskFull,
-        "lock-database" => FaultAction::LockDatabase,
-        "database-restart" => FaultAction::DatabaseRestart,
-        "partition" => FaultAction::Partition(Partition::read(reader)?),
-        "limit" => {
+        FaultKind::DiskFull => FaultAction::DiskFull,
+        FaultKind::LockDatabase => FaultAction::LockDatabase,
+        FaultKind::DatabaseRestart => FaultAction::DatabaseRestart,
+        FaultKind::Partition => FaultAction::Partition(Partition::read(reader)?),
+        FaultKind::Limit => {
             if !reader.has("limit") {
                 reader.wrong("limit", "missing; a changed limit needs what it is changed to");
             }
@@ -274,12 +348,8 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
             let within = reader.or("within", Duration::from_secs(1));
             FaultAction::Limit { subscriber: subscriber(), limit, within, timeout: reader.get("timeout") }
         }
-        "rotate" => FaultAction::Rotate { subscriber: subscriber() },
-        "redrive" => FaultAction::Redrive { subscriber: subscriber() },
-        _ => {
-            reader.word("do", &WORDS.map(|word| (word, ())))?;
-            return None;
-        }
+        FaultKind::Rotate => FaultAction::Rotate { subscriber: subscriber() },
+        FaultKind::Redrive => FaultAction::Redrive { subscriber: subscriber() },
     };
     let used: &[&str] = match action {
         FaultAction::Start => &["worker"],
@@ -295,7 +365,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
     };
     for key in ["lasts", "by", "how", "subscriber", "limit", "within", "timeout", "worker"] {
         if reader.has(key) && !used.contains(&key) {
-            reader.wrong(key, "what is done does not go by it");
+            reader.wrong(key, format!("`{key}` does not apply to `{kind}`"));
         }
     }
     Some(action)

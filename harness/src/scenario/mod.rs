@@ -38,7 +38,7 @@ pub use ending::Standing;
 pub use expect::{
     Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, PressureBound, QueueRows, Speeds,
 };
-pub use fault::{FaultAction, FaultPlan};
+pub use fault::{FaultAction, FaultKind, FaultPlan};
 pub use partition::Partition;
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
@@ -221,7 +221,7 @@ impl Scenario {
         if let Some(fault) =
             self.faults.iter().find(of_servers).filter(|_| self.sender.store == Store::Sqlite)
         {
-            let name = fault.action.name();
+            let name = fault.action.kind();
             root.wrong("fault", format!("a file is no server; {name} needs [sender] store = \"postgres\""));
         }
         let targets = || self.faults.iter().filter_map(|fault| fault.worker.as_ref());

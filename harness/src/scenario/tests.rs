@@ -95,10 +95,13 @@ fn mistakes_in_a_partition_are_told() {
     refused(&parted("how = \"delay\"\nby = \"0s\""), "fault[0].by: expected 1ms to 1min");
     refused(&parted("how = \"delay\"\nby = \"2min\""), "fault[0].by: expected 1ms to 1min");
     for how in ["", "how = \"cut\"", "how = \"half-open\""] {
-        refused(&parted(&format!("{how}\nby = \"200ms\"")), "fault[0].by: what is done does not go by it");
+        refused(
+            &parted(&format!("{how}\nby = \"200ms\"")),
+            "fault[0].by: `by` does not apply to `partition`",
+        );
     }
     let kill = "[[fault]]\nat = \"1s\"\ndo = \"kill\"\nhow = \"delay\"";
-    refused(&with(kill), "fault[0].how: what is done does not go by it");
+    refused(&with(kill), "fault[0].how: `how` does not apply to `kill`");
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn what_is_done_and_has_no_end_is_given_none() {
         let read = Scenario::from_text(&with(&fault(done)), "s.toml").expect(done);
         assert_eq!(read.faults[0].lasts, Duration(0), "{done}");
         let ended = with(&fault(&format!("{done}\nlasts = \"5s\"")));
-        refused(&ended, "fault[0].lasts: what is done does not go by it");
+        refused(&ended, "fault[0].lasts: `lasts` does not apply to");
     }
     let rotated = with(&fault("do = \"rotate\"\nlasts = \"5s\""));
     assert_eq!(Scenario::from_text(&rotated, "s.toml").map(drop), Ok(()), "the older secret is retired then");

@@ -67,9 +67,9 @@ impl<'a> World<'a> {
             self.net.endpoints[place].secrets.push(secret);
         }
         let until = (plan.lasts.0 > 0).then(|| at.saturating_add(plan.lasts.0));
-        let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
+        let (kind, detail) = (plan.action.kind(), plan.action.subscriber().map(str::to_owned));
         let plan = Fault::place(&self.given.scenario.faults, plan);
-        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, delay: None, plan }))
+        self.keep(Record::Fault(Fault { t: self.now, kind, until, detail, delay: None, plan }))
     }
 
     /// The process is no more that was asked: somebody else will be.

@@ -83,9 +83,9 @@ impl<'a> World<'a> {
         let worker = fault.worker.as_ref().map(|target| target.told(one));
         let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
         let until = (lasts > 0).then(|| self.now.saturating_add(lasts));
-        let action = fault.action.name().to_owned();
+        let kind = fault.action.kind();
         let delay = fault.action.delay().map(|delay| delay.0);
-        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, delay, plan }))
+        self.keep(Record::Fault(Fault { t: self.now, kind, until, detail, delay, plan }))
     }
 
     /// Processes can't write for so long. A try to write has failed after `patience`.

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::{FaultPlan, SECOND};
+use crate::scenario::{FaultKind, FaultPlan, SECOND};
 
 /// Something was done to the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
     /// When it was done.
     pub t: u64,
-    /// What, in the scenario's word.
+    /// Its kind.
     #[serde(rename = "do")]
-    pub action: String,
+    pub kind: FaultKind,
     /// When it was over, for what lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
@@ -33,13 +33,19 @@ impl Fault {
 
     /// Whether it keeps the sender from its work for as long as it lasts, or makes that slow enough to be seen from outside.
     pub(crate) fn hinders(&self) -> bool {
-        self.keeps_from_writing() || self.action == "clock-step" || self.slows_writing() >= SECOND
+        self.keeps_from_writing() || self.kind == FaultKind::ClockStep || self.slows_writing() >= SECOND
     }
 
     /// Whether the sender can write nothing down for as long as it lasts. A stop may be over before: its process knows.
     pub(crate) fn keeps_from_writing(&self) -> bool {
-        let words = ["lock-database", "database-restart", "disk-full", "partition"];
-        self.delay.is_none() && words.contains(&self.action.as_str())
+        use FaultKind::{
+            ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
+            Restart, Rotate, Start, Stop,
+        };
+        match self.kind {
+            LockDatabase | DatabaseRestart | DiskFull | Partition => self.delay.is_none(),
+            Kill | Stop | Restart | Start | ClockStep | ClockSkew | Limit | Rotate | Redrive => false,
+        }
     }
 
     /// By how much later, at most, what the sender writes down is written meanwhile. What is under way at its end comes at once.
@@ -49,7 +55,7 @@ impl Fault {
 
     /// Whether it takes from a process what it knows, for others or for good: that is not written down where they look.
     pub(crate) fn cuts_off(&self) -> bool {
-        self.action == "partition" && self.delay.is_none()
+        self.kind == FaultKind::Partition && self.delay.is_none()
     }
 
     /// Whether a process may lose its lanes to another one by it, as it can't say in time that it lives.
@@ -69,9 +75,9 @@ impl Fault {
 pub struct Undone {
     /// When that was known.
     pub t: u64,
-    /// What, in the scenario's word.
+    /// Its kind.
     #[serde(rename = "do")]
-    pub action: String,
+    pub kind: FaultKind,
     /// To which of its processes; none for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u32>,
@@ -151,7 +157,7 @@ mod tests {
         let process = |t, worker, event| Process { t, worker, event, status: None };
         let fault = |t, plan| Fault {
             t,
-            action: "kill".to_owned(),
+            kind: FaultKind::Kill,
             until: None,
             detail: None,
             delay: None,
@@ -159,7 +165,7 @@ mod tests {
         };
         let undone = |worker| Undone {
             t: 40,
-            action: "kill".to_owned(),
+            kind: FaultKind::Kill,
             worker: Some(worker),
             plan: Some(1),
             why: "it still answers".to_owned(),

@@ -1,6 +1,7 @@
 //! What was taken comes again only where the sender could not know of it.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Fault, Handshake, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
@@ -127,8 +128,8 @@ fn locks_that_follow_each_other_without_a_gap_excuse_as_one() {
         let locked = move |trace: &mut Trace| {
             killed(700 * MS)(trace);
             for (t, until) in [(2_900 * MS, 3_350 * MS), (second, second + 500 * MS)] {
-                let (action, until) = ("lock-database".to_owned(), Some(until));
-                trace.faults.push(Fault { t, action, until, detail: None, delay: None, plan: None });
+                let (kind, until) = (FaultKind::LockDatabase, Some(until));
+                trace.faults.push(Fault { t, kind, until, detail: None, delay: None, plan: None });
             }
         };
         check("duplicate.bounded", "", locked, expected);

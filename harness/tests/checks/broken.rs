@@ -3,7 +3,7 @@
 //! the small sender of `tests/sender_mutants` breaks too.
 
 use hookproof::check::{Status, Strictness, judge};
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, ProcessEvent, Stall, Stray, StrayKind, Trace};
 
 use crate::build;
@@ -84,7 +84,7 @@ fn is_called_elsewhere(trace: &mut Trace) {
 }
 
 fn stands_still_until_its_clock_is_right(trace: &mut Trace) {
-    trace.faults.push(fault(3 * SECOND / 2, "clock-step", Some(5 * SECOND / 2)));
+    trace.faults.push(fault(3 * SECOND / 2, FaultKind::ClockStep, Some(5 * SECOND / 2)));
     for (arrival, answer) in trace.arrivals.iter_mut().zip(&mut trace.answers).skip(1) {
         (arrival.t, arrival.read) = (3_600 * SECOND, 3_600 * SECOND);
         (answer.t, answer.end) = (arrival.t, arrival.t);
@@ -93,32 +93,32 @@ fn stands_still_until_its_clock_is_right(trace: &mut Trace) {
 }
 
 fn acknowledges_what_it_cannot_write(trace: &mut Trace) {
-    trace.faults.push(fault(3 * SECOND / 2, "disk-full", Some(5 * SECOND / 2)));
+    trace.faults.push(fault(3 * SECOND / 2, FaultKind::DiskFull, Some(5 * SECOND / 2)));
     build::offer(trace, 3, 2 * SECOND, &["a"]);
     build::end(trace, 600 * SECOND);
 }
 
 /// The process ends by itself in the midst of a fault.
-fn dies_of(trace: &mut Trace, action: &str) {
-    trace.faults.push(fault(3 * SECOND / 2, action, Some(5 * SECOND / 2)));
+fn dies_of(trace: &mut Trace, kind: FaultKind) {
+    trace.faults.push(fault(3 * SECOND / 2, kind, Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
     build::end(trace, 600 * SECOND);
 }
 
 fn dies_of_a_clock(trace: &mut Trace) {
-    dies_of(trace, "clock-skew");
+    dies_of(trace, FaultKind::ClockSkew);
 }
 
 fn dies_of_a_lock(trace: &mut Trace) {
-    dies_of(trace, "lock-database");
+    dies_of(trace, FaultKind::LockDatabase);
 }
 
 fn dies_with_its_database(trace: &mut Trace) {
-    dies_of(trace, "database-restart");
+    dies_of(trace, FaultKind::DatabaseRestart);
 }
 
 fn dies_of_being_cut_off(trace: &mut Trace) {
-    dies_of(trace, "partition");
+    dies_of(trace, FaultKind::Partition);
 }
 
 fn is_slower_than_the_machine(trace: &mut Trace) {

@@ -2,7 +2,7 @@
 //! excuses anything else.
 
 use hookproof::check::Status;
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{Cut, CutKind, ENDPOINTS, Fault, Process, ProcessEvent, Stall, Text, Trace};
 
 use crate::build::{self, check};
@@ -10,8 +10,8 @@ use crate::build::{self, check};
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-pub(crate) fn fault(t: u64, action: &str, until: Option<u64>) -> Fault {
-    Fault { t, action: action.to_owned(), until, detail: None, delay: None, plan: Some(0) }
+pub(crate) fn fault(t: u64, kind: FaultKind, until: Option<u64>) -> Fault {
+    Fault { t, kind, until, detail: None, delay: None, plan: Some(0) }
 }
 
 pub(crate) fn process(t: u64, event: ProcessEvent) -> Process {
@@ -53,7 +53,7 @@ fn after_a_lock(more: &str, taken: u64, came: Option<u64>, beside: bool, expecte
         build::deliver(&mut trace, "b", 1, 2 * SECOND + taken, 204);
     }
     came.into_iter().for_each(|t| build::deliver(&mut trace, "a", 1, t, 204));
-    trace.faults.push(fault(SECOND, "lock-database", Some(2 * SECOND)));
+    trace.faults.push(fault(SECOND, FaultKind::LockDatabase, Some(2 * SECOND)));
     build::end(&mut trace, 60 * SECOND);
     build::verdict("fault.locked", &scenario, &trace, expected);
 }
@@ -81,7 +81,7 @@ fn across_a_kill(more: &str, status: u16, told: Option<&str>, came: u64, expecte
     use ProcessEvent::{Exited, Killed, Ready, Started};
     let life = [(0, Started), (1, Ready), (20, Killed), (20, Exited), (21, Started), (21, Ready)];
     trace.processes.extend(life.map(|(t, event)| process(t * SECOND, event)));
-    trace.faults.push(fault(20 * SECOND, "kill", Some(21 * SECOND)));
+    trace.faults.push(fault(20 * SECOND, FaultKind::Kill, Some(21 * SECOND)));
     build::end(&mut trace, 200 * SECOND);
     build::verdict("crash.takeover", &scenario, &trace, expected);
 }
@@ -327,7 +327,7 @@ fn a_retry_after_that_came_near_the_deadline_may_have_been_missed() {
 #[test]
 fn a_rotation_disturbs_nothing_for_as_long_as_it_lasts() {
     let late = |trace: &mut Trace| {
-        trace.faults.push(fault(0, "rotate", Some(100 * SECOND)));
+        trace.faults.push(fault(0, FaultKind::Rotate, Some(100 * SECOND)));
         told_and_again(429, "1", 30 * SECOND)(trace);
         (0..2).for_each(|_| build::without(trace, 1));
     };
@@ -400,8 +400,8 @@ fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
         let life =
             [(0, Started), (1, Ready), (killed, Killed), (killed, Exited), (after, Started), (after, Ready)];
         trace.processes.extend(life.map(|(t, event)| process(t, event)));
-        trace.faults.push(fault(killed, "kill", Some(after)));
-        trace.faults.extend(locked.map(|(from, until)| fault(from, "lock-database", Some(until))));
+        trace.faults.push(fault(killed, FaultKind::Kill, Some(after)));
+        trace.faults.extend(locked.map(|(from, until)| fault(from, FaultKind::LockDatabase, Some(until))));
         build::end(trace, 60 * SECOND);
     }
 }
@@ -410,7 +410,9 @@ fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
 fn forgotten_behind_a_long_way(killed: u64, delay: u64, until: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         forgotten(killed, None)(trace);
-        trace.faults.push(Fault { delay: Some(delay), ..fault(SECOND / 2, "partition", Some(until)) });
+        trace
+            .faults
+            .push(Fault { delay: Some(delay), ..fault(SECOND / 2, FaultKind::Partition, Some(until)) });
     }
 }
 
@@ -455,7 +457,7 @@ fn what_comes_just_after_a_stop_was_sent_before_it() {
             trace.processes.push(process(0, ProcessEvent::Started));
             trace.processes.push(process(begins, ProcessEvent::Stopped));
             trace.processes.extend(goes_on.map(|t| process(t, ProcessEvent::Continued)));
-            trace.faults.push(fault(begins, "stop", Some(goes_on.unwrap_or(30 * SECOND))));
+            trace.faults.push(fault(begins, FaultKind::Stop, Some(goes_on.unwrap_or(30 * SECOND))));
             build::end(trace, 60 * SECOND);
         }
     };
@@ -475,8 +477,8 @@ fn a_stop_is_over_with_the_process_that_stood_still() {
         move |trace: &mut Trace| {
             let life = [&[(0, Started), (0, Ready)], stopped, &[(30, Killed), (30, Exited), (31, Started)]];
             trace.processes.extend(life.concat().into_iter().map(|(t, event)| process(t * SECOND, event)));
-            trace.faults.push(fault(5 * SECOND, "stop", Some(45 * SECOND)));
-            trace.faults.push(fault(30 * SECOND, "kill", Some(31 * SECOND)));
+            trace.faults.push(fault(5 * SECOND, FaultKind::Stop, Some(45 * SECOND)));
+            trace.faults.push(fault(30 * SECOND, FaultKind::Kill, Some(31 * SECOND)));
             build::offer(trace, 7, 10 * SECOND, &["a"]);
             build::deliver(trace, "a", 7, 20 * SECOND, 204);
             build::deliver(trace, "a", 7, 31 * SECOND, 204);

@@ -1,20 +1,21 @@
 //! What was done to a sender is judged as it was planned, and excuses no more than it caused.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Fault, Trace};
 
 use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
 
-fn fault(t: u64, action: &str, detail: Option<&str>, plan: Option<u32>) -> Fault {
-    Fault { t, action: action.to_owned(), until: None, detail: detail.map(str::to_owned), delay: None, plan }
+fn fault(t: u64, kind: FaultKind, detail: Option<&str>, plan: Option<u32>) -> Fault {
+    Fault { t, kind, until: None, detail: detail.map(str::to_owned), delay: None, plan }
 }
 
 /// Two limits are planned, and the second one alone was made; three arrivals follow within a second.
 fn second_alone(plan: Option<u32>) -> impl Fn(&mut Trace) {
     move |trace| {
-        let change = fault(SECOND / 2, "limit", Some("b"), plan);
+        let change = fault(SECOND / 2, FaultKind::Limit, Some("b"), plan);
         trace.faults.push(change);
         for (at, t) in (0..).zip([SECOND + 800_000_000, SECOND + 850_000_000, SECOND + 900_000_000]) {
             let at: usize = at;
@@ -38,7 +39,7 @@ fn a_change_that_was_not_made_does_not_take_the_next_one_for_its_own() {
     // The first one, had it been made, is broken by these arrivals.
     let first = |trace: &mut Trace| {
         second_alone(None)(trace);
-        trace.faults[0] = fault(SECOND / 2, "limit", Some("a"), Some(0));
+        trace.faults[0] = fault(SECOND / 2, FaultKind::Limit, Some("a"), Some(0));
     };
     check("rate.live-change", &more, first, Status::Warn);
 }
@@ -59,7 +60,7 @@ fn again(status: u16) -> impl Fn(&mut Trace) {
             ..answered
         });
         trace.trailer.as_mut().expect("whole").t += 1;
-        trace.faults.push(fault(2 * SECOND + SECOND / 2, "redrive", None, Some(0)));
+        trace.faults.push(fault(2 * SECOND + SECOND / 2, FaultKind::Redrive, None, Some(0)));
     }
 }
 
@@ -73,14 +74,14 @@ fn a_redrive_excuses_what_was_a_dead_letter_alone() {
 }
 
 /// Worker 0 is cut off for ten seconds from 3 s on; an event of 4 s comes at `t`, after what else was done.
-fn cut_off(t: u64, others: &'static [(u64, &'static str)]) -> impl Fn(&mut Trace) {
+fn cut_off(t: u64, others: &'static [(u64, FaultKind)]) -> impl Fn(&mut Trace) {
     move |trace| {
-        let lasting = |from: u64, action: &str, whom: &str| Fault {
+        let lasting = |from: u64, kind: FaultKind, whom: &str| Fault {
             until: Some((from + 10) * SECOND),
-            ..fault(from * SECOND, action, Some(whom), None)
+            ..fault(from * SECOND, kind, Some(whom), None)
         };
-        trace.faults.push(lasting(3, "partition", "worker 0"));
-        trace.faults.extend(others.iter().map(|(from, action)| lasting(*from, action, "worker 1")));
+        trace.faults.push(lasting(3, FaultKind::Partition, "worker 0"));
+        trace.faults.extend(others.iter().map(|(from, kind)| lasting(*from, *kind, "worker 1")));
         build::offer(trace, 3, 4 * SECOND, &["a"]);
         build::deliver(trace, "a", 3, t * SECOND, 204);
         build::end(trace, 60 * SECOND);
@@ -100,7 +101,7 @@ fn while_one_process_is_cut_off_the_others_serve_its_lanes() {
         (2, 6, 13, &[], Status::Fail),
         (2, 11, 13, &[], Status::Pass),
         (1, 6, 13, &[], Status::Pass),
-        (2, 6, 13, &[(5, "partition")], Status::Pass),
+        (2, 6, 13, &[(5, FaultKind::Partition)], Status::Pass),
     ] {
         check("fault.partition", &plan(workers, within), cut_off(t, others), expected);
     }

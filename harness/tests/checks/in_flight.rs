@@ -1,7 +1,7 @@
 //! A cap on what is open holds in each of its times.
 
 use hookproof::check::{CHECKS, Evidence, Found, Status};
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Trace};
 
 use crate::build;
@@ -16,7 +16,7 @@ fn open_at(t: u64, count: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.faults.push(Fault {
             t: 5 * SECOND,
-            action: "limit".to_owned(),
+            kind: FaultKind::Limit,
             until: None,
             detail: None,
             delay: None,

@@ -1,6 +1,7 @@
 //! Processes end when they are asked to, in order; and a kill that took nothing proves nothing.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
@@ -56,8 +57,8 @@ fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
     ] {
         let bereft = |trace: &mut Trace| {
             lives(events)(trace);
-            let (action, until) = ("database-restart".to_owned(), Some(until * SECOND));
-            trace.faults.push(Fault { t: 3 * SECOND, action, until, detail: None, delay: None, plan: None });
+            let (kind, until) = (FaultKind::DatabaseRestart, Some(until * SECOND));
+            trace.faults.push(Fault { t: 3 * SECOND, kind, until, detail: None, delay: None, plan: None });
         };
         check("process.exits", "", bereft, expected);
     }
@@ -74,8 +75,8 @@ fn what_only_comes_later_keeps_nobody_from_ending_for_longer_than_that() {
         let behind = |trace: &mut Trace| {
             lives(failed)(trace);
             let (t, until, detail) = (3 * SECOND, Some(until * MS), Some("worker 0".to_owned()));
-            let (action, delay) = ("partition".to_owned(), Some(delay_ms * MS));
-            trace.faults.push(Fault { t, action, until, detail, delay, plan: None });
+            let (kind, delay) = (FaultKind::Partition, Some(delay_ms * MS));
+            trace.faults.push(Fault { t, kind, until, detail, delay, plan: None });
         };
         check("process.exits", "[sender]\nworkers = 2", behind, expected);
     }
@@ -96,7 +97,7 @@ fn what_kept_another_process_from_writing_or_came_later_excuses_no_end() {
             let (t, until, detail) = (from * SECOND, Some(20 * SECOND), Some(whom.to_owned()));
             trace.faults.push(Fault {
                 t,
-                action: "partition".to_owned(),
+                kind: FaultKind::Partition,
                 until,
                 detail,
                 delay: None,

@@ -1,7 +1,7 @@
 //! `recovery.gap`: what a restart shows, in small traces made by hand.
 
 use hookproof::check::{Status, Strictness, Verdict, judge};
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Trace};
 
 use crate::build::{scenario, trace};
@@ -27,7 +27,7 @@ fn restarted(scenario: &Scenario, second: u64, third: u64) -> Trace {
     let mut trace = trace(scenario, &[1_000 * MILLI, second, third]);
     let until = Some(READY);
     let plan = Some(0);
-    trace.faults.push(Fault { t: DOWN, action: "kill".to_owned(), until, detail: None, delay: None, plan });
+    trace.faults.push(Fault { t: DOWN, kind: FaultKind::Kill, until, detail: None, delay: None, plan });
     use ProcessEvent::{Exited, Killed, Ready, Started};
     let events =
         [(0, Started), (1, Ready), (DOWN, Killed), (DOWN + 1, Exited), (READY - 1, Started), (READY, Ready)];
@@ -63,27 +63,27 @@ fn a_lane_with_work_is_served_within_a_second_and_one_gap_of_its_rate() {
 
 #[test]
 fn on_a_server_a_lane_of_a_process_that_was_killed_is_free_once_its_lease_is_over() {
-    let served = |sender: &str, action: &str, second: u64, expected| {
-        let kill = format!("[sender]\n{sender}\n[[fault]]\nat = \"1500ms\"\ndo = \"{action}\"\n");
+    let served = |sender: &str, kind: FaultKind, second: u64, expected| {
+        let kill = format!("[sender]\n{sender}\n[[fault]]\nat = \"1500ms\"\ndo = \"{kind}\"\n");
         let text = format!("{}{kill}", scenario(ROOMY).text);
         let scenario = Scenario::from_text(&text, "built.toml").expect("valid");
         let mut trace = restarted(&scenario, second * MILLI, 20_000 * MILLI);
-        if action == "restart" {
-            trace.faults[0].action = action.to_owned();
+        if kind == FaultKind::Restart {
+            trace.faults[0].kind = kind;
             let killed = { trace.processes.iter_mut() }.find(|one| one.event == ProcessEvent::Killed);
             killed.expect("it was killed").event = ProcessEvent::Asked;
         }
         let verdict = gap(&scenario, &trace);
-        assert_eq!(verdict.status, expected, "{sender} {action} {second}: {}", verdict.sentence);
+        assert_eq!(verdict.status, expected, "{sender} {kind} {second}: {}", verdict.sentence);
     };
     // It is killed at 1.5 s, and may be missed until 7.5 s; a second and a gap of its rate are allowed from there on.
     let shared = "store = \"postgres\"\ntakeover_within = \"6s\"";
-    served(shared, "kill", 2_000, Status::Pass);
-    served(shared, "kill", 8_599, Status::Pass);
-    served(shared, "kill", 8_601, Status::Warn);
+    served(shared, FaultKind::Kill, 2_000, Status::Pass);
+    served(shared, FaultKind::Kill, 8_599, Status::Pass);
+    served(shared, FaultKind::Kill, 8_601, Status::Warn);
     // Who is asked to stop says so, and so does a lock on a file.
-    served(shared, "restart", 2_701, Status::Warn);
-    served("takeover_within = \"6s\"", "kill", 2_701, Status::Warn);
+    served(shared, FaultKind::Restart, 2_701, Status::Warn);
+    served("takeover_within = \"6s\"", FaultKind::Kill, 2_701, Status::Warn);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn what_hides_arrivals_or_befalls_the_sender_again_says_nothing() {
         let (t, until) = (1_400 * MILLI, Some(5_000 * MILLI));
         trace.faults.push(Fault {
             t,
-            action: "lock-database".to_owned(),
+            kind: FaultKind::LockDatabase,
             until,
             detail: None,
             delay: None,

@@ -1,6 +1,7 @@
 //! What is kept of deliveries that were made has an age and a size.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Declared, Depth, Kept, Lack, Offset, Trace};
 
 use crate::build::{self, check};
@@ -50,7 +51,7 @@ fn an_age_that_nothing_can_have_was_not_seen() {
 fn what_is_too_old_where_something_befell_the_sender_is_let_pass_for_a_while() {
     let at = |struck: u64| {
         move |trace: &mut Trace| {
-            trace.faults.push(fault(struck * SECOND, "lock-database", Some((struck + 1) * SECOND)));
+            trace.faults.push(fault(struck * SECOND, FaultKind::LockDatabase, Some((struck + 1) * SECOND)));
             lists(trace, 20 * SECOND, Some(17 * SECOND));
         }
     };

@@ -1,6 +1,7 @@
 //! Rotated secrets: what may be unknown for a moment, and what may not.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Fault, Trace, Verified};
 
 use crate::build::{check, deliver, end, named, trace, verdict};
@@ -15,7 +16,7 @@ fn rotated(overlap_ms: u64) -> String {
 /// Done at that moment.
 fn done(t: u64, overlap_ms: u64) -> Fault {
     let until = (overlap_ms > 0).then_some(1_500_000_000 + overlap_ms * 1_000_000);
-    Fault { t, action: "rotate".to_owned(), until, detail: Some("a".to_owned()), delay: None, plan: Some(0) }
+    Fault { t, kind: FaultKind::Rotate, until, detail: Some("a".to_owned()), delay: None, plan: Some(0) }
 }
 
 fn signed(trace: &mut Trace, n: usize, verified: &Verified) {

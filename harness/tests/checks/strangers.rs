@@ -1,7 +1,7 @@
 //! What the harness itself was late with, and what a sender declares, accuses nobody; and excuses nothing else.
 
 use hookproof::check::{Status, Strictness, Verdict, judge};
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{Declared, ENDPOINTS, Lack, Offset, ProcessEvent, Stall, Trace, Unoffered};
 
 use crate::build::{scenario, trace};
@@ -149,15 +149,15 @@ fn nothing_is_lost_by_a_fault_either_that_can_still_come() {
     for (end, expected) in [(4 * SECOND, Status::Inconclusive), (60 * SECOND, Status::Fail)] {
         missing_after("network.reset", resets, |_| {}, end, expected);
     }
-    let planned = |what: &str| {
+    let planned = |what: FaultKind| {
         format!(
             "[sender]\ntakeover_within = \"20s\"\n[[fault]]\nat = \"0s\"\nlasts = \"1s\"\ndo = \"{what}\""
         )
     };
-    let befalls = |what: &'static str| {
+    let befalls = |what: FaultKind| {
         move |trace: &mut Trace| {
             trace.faults.push(fault(0, what, Some(SECOND)));
-            if what == "kill" {
+            if what == FaultKind::Kill {
                 use ProcessEvent::{Exited, Killed, Ready, Started};
                 let life =
                     [(0, Started), (0, Ready), (0, Killed), (0, Exited), (SECOND, Started), (SECOND, Ready)];
@@ -166,7 +166,7 @@ fn nothing_is_lost_by_a_fault_either_that_can_still_come() {
         }
     };
     // Until the work is taken over, and a lane may be silent, it may come.
-    for (id, what) in [("crash.ack-then-kill", "kill"), ("fault.disk-full", "disk-full")] {
+    for (id, what) in [("crash.ack-then-kill", FaultKind::Kill), ("fault.disk-full", FaultKind::DiskFull)] {
         for (end, expected) in [(25 * SECOND, Status::Inconclusive), (60 * SECOND, Status::Fail)] {
             missing_after(id, &planned(what), befalls(what), end, expected);
         }

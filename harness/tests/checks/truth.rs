@@ -1,6 +1,7 @@
 //! What the sender says of itself is compared with what was seen.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Depth, Fault, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
@@ -64,7 +65,7 @@ fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
             let life = [(9, Killed), (9, Exited), (10, Started), (10, Ready)];
             let life = life.map(|(t, event)| Process { t: t * SECOND, worker: 0, event, status: None });
             trace.processes.extend(life);
-            let fault = excuses::fault(SECOND / 2, "partition", Some(14 * SECOND));
+            let fault = excuses::fault(SECOND / 2, FaultKind::Partition, Some(14 * SECOND));
             trace.faults.extend(delay.map(|_| Fault { delay, ..fault }));
             build::end(trace, 23 * SECOND);
         }

@@ -1,7 +1,7 @@
 //! What could not be judged passes nothing; and a right sender is not accused for what could not be seen.
 
 use hookproof::check::Status;
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{
     Cut, CutKind, ENDPOINTS, Ended, Fault, Lack, Offset, Process, ProcessEvent, Stall, Trace,
 };
@@ -48,7 +48,9 @@ const CHANGED: &str = "[[fault]]\nat = \"1500ms\"\ndo = \"limit\"\nsubscriber = 
 #[test]
 fn requests_after_a_change_that_the_sender_did_not_confirm_are_held_to_no_contract_and_pass_none() {
     let confirmed = |trace: &mut Trace| {
-        trace.faults.push(Fault { detail: Some("a".to_owned()), ..fault(1_600 * MS, "limit", None) });
+        trace
+            .faults
+            .push(Fault { detail: Some("a".to_owned()), ..fault(1_600 * MS, FaultKind::Limit, None) });
     };
     check("rate.envelope", CHANGED, confirmed, Status::Pass);
     check("rate.envelope", CHANGED, |_| {}, Status::Inconclusive);
@@ -173,7 +175,7 @@ fn cut_and_redriven(redriven: bool) -> (Scenario, Trace) {
         trace.cuts.push(Cut { t, endpoint, n, how: CutKind::Close, began: None, token: None });
     }
     if redriven {
-        trace.faults.push(fault(5 * SECOND, "redrive", None));
+        trace.faults.push(fault(5 * SECOND, FaultKind::Redrive, None));
     }
     build::end(&mut trace, 30 * SECOND);
     (scenario, trace)
@@ -197,7 +199,7 @@ fn what_was_shed_and_sent_again_has_lost_its_place() {
         build::deliver(&mut trace, "a", 1, 2 * SECOND, 204);
         build::deliver(&mut trace, "a", 0, 6 * SECOND, 204);
         if redriven {
-            trace.faults.push(fault(5 * SECOND, "redrive", None));
+            trace.faults.push(fault(5 * SECOND, FaultKind::Redrive, None));
         }
         build::end(&mut trace, 30 * SECOND);
         verdict("order.per-key", &scenario, &trace, expected);
@@ -214,7 +216,7 @@ fn a_run_that_was_broken_off_lost_nothing_by_a_kill() {
         trace.depths.push(build::depth(2 * SECOND, None, 3));
         let killed = Process { t: 3 * SECOND, worker: 0, event: ProcessEvent::Killed, status: None };
         trace.processes.push(killed);
-        trace.faults.push(fault(3 * SECOND, "kill", None));
+        trace.faults.push(fault(3 * SECOND, FaultKind::Kill, None));
         build::end(&mut trace, 4 * SECOND);
         trace.trailer.as_mut().expect("there is one").ended = ended;
         verdict("crash.ack-then-kill", &scenario, &trace, expected);

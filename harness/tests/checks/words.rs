@@ -1,6 +1,7 @@
 //! What a sender says of itself, where it sends several events in one request, gives up, or is asked for the last time.
 
 use hookproof::check::Status;
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{Cut, CutKind, Dead, Declared, Depth, Lack, Process, ProcessEvent, Text, Trace};
 
 use crate::build::{self, check};
@@ -177,7 +178,7 @@ fn what_is_no_request_is_not_in_form() {
 fn a_clock_that_was_stepped_back_is_asked_for_the_time_again() {
     let stepped = |until: Option<u64>| {
         move |trace: &mut Trace| {
-            trace.faults.push(fault(3 * SECOND / 2, "clock-step", until));
+            trace.faults.push(fault(3 * SECOND / 2, FaultKind::ClockStep, until));
             trace.arrivals[2].signed.timestamp = Some("3603".into());
         }
     };
@@ -189,7 +190,7 @@ fn a_clock_that_was_stepped_back_is_asked_for_the_time_again() {
 /// A process whose clock is 90 s ahead from 1.5 to 2.5 s, by two timestamps.
 fn skewed(stamps: [&'static str; 2]) -> impl Fn(&mut Trace) {
     move |trace| {
-        trace.faults.push(fault(3 * SECOND / 2, "clock-skew", Some(5 * SECOND / 2)));
+        trace.faults.push(fault(3 * SECOND / 2, FaultKind::ClockSkew, Some(5 * SECOND / 2)));
         for (arrival, stamp) in trace.arrivals.iter_mut().skip(1).zip(stamps) {
             arrival.signed.timestamp = Some(stamp.into());
         }

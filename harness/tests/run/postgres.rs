@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::fault::hold_database;
 use hookproof::run::Clock;
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{Ended, Trace};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_postgres::NoTls;
@@ -175,7 +175,7 @@ async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_sto
     run.signal(Signal::INT);
     let (_, said, trace, _) = run.end();
     let [fault] = &trace.unwrap().faults[..] else { panic!("{said}") };
-    assert_eq!((fault.action.as_str(), fault.until), ("database-restart", Some(u64::MAX)), "{said}");
+    assert_eq!((fault.kind, fault.until), (FaultKind::DatabaseRestart, Some(u64::MAX)), "{said}");
     assert!(!said.contains("process.exits"), "without its store it need not end in order: {said}");
 }
 

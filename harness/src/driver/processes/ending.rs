@@ -8,6 +8,7 @@ use super::{Processes, READY_PAUSE_NS, note};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
+use crate::scenario::FaultKind;
 use crate::trace::{self, ProcessEvent};
 
 /// What was to be done to a process, and was not.
@@ -34,9 +35,9 @@ impl Undone {
     /// As the trace has it.
     #[must_use]
     pub fn record(self, t: u64) -> trace::Undone {
-        let action = self.blow.word().to_owned();
+        let kind = self.blow.kind();
         let Blow { plan, .. } = self.blow;
-        trace::Undone { t, action, worker: u32::try_from(self.worker).ok(), plan, why: self.why }
+        trace::Undone { t, kind, worker: u32::try_from(self.worker).ok(), plan, why: self.why }
     }
 }
 
@@ -46,19 +47,18 @@ impl Blow {
         Self { kills, plan: None }
     }
 
-    /// In the scenario's words.
-    const fn word(self) -> &'static str {
+    const fn kind(self) -> FaultKind {
         match self {
-            Self { plan: None, .. } => "stop",
-            Self { kills: true, .. } => "kill",
-            Self { kills: false, .. } => "restart",
+            Self { plan: None, .. } => FaultKind::Stop,
+            Self { kills: true, .. } => FaultKind::Kill,
+            Self { kills: false, .. } => FaultKind::Restart,
         }
     }
 }
 
 impl std::fmt::Display for Undone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} was not done: {}", self.blow.word(), self.why)
+        write!(f, "{} was not done: {}", self.blow.kind(), self.why)
     }
 }
 

@@ -16,7 +16,7 @@ impl Conductor<'_> {
         let Some(fault) = scenario.faults.get(place) else { return };
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
         if over && crate::fault::ends(&fault.action) {
-            let name = fault.action.name();
+            let name = fault.action.kind();
             let why = "its time was over before its owner was known";
             return self.view.say(&format!("{name} was not applied: {why}"));
         }
@@ -29,7 +29,7 @@ impl Conductor<'_> {
             Step::End(fault) => {
                 let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
                 if let Err(error) = self.end(place) {
-                    self.view.say(&format!("{} could not be ended: {error}", fault.action.name()));
+                    self.view.say(&format!("{} could not be ended: {error}", fault.action.kind()));
                 }
             }
         }
@@ -89,15 +89,15 @@ impl Conductor<'_> {
             }
         };
         if let Err(why) = done {
-            let (action, why) = (fault.action.name().to_owned(), why.to_string());
-            self.view.say(&format!("{action} was not applied: {why}"));
-            return self.recorder.keep(Record::Undone(Undone { t, action, worker: None, plan, why }));
+            let (kind, why) = (fault.action.kind(), why.to_string());
+            self.view.say(&format!("{kind} was not applied: {why}"));
+            return self.recorder.keep(Record::Undone(Undone { t, kind, worker: None, plan, why }));
         }
         let detail = fault.worker.as_ref().map(|target| target.told(worker));
         let until = (lasts > 0).then_some(until);
-        let action = fault.action.name().to_owned();
+        let kind = fault.action.kind();
         let delay = fault.action.delay().map(|delay| delay.0);
-        self.recorder.keep(Record::Fault(Fault { t, action, until, detail, delay, plan }));
+        self.recorder.keep(Record::Fault(Fault { t, kind, until, detail, delay, plan }));
     }
 
     /// Takes back what was struck, and goes on all the same.
@@ -181,7 +181,7 @@ impl Conductor<'_> {
             }
             None => self.view.say(&format!(
                 "{} was not applied: the database server is not the harness's own",
-                fault.action.name()
+                fault.action.kind()
             )),
         }
     }

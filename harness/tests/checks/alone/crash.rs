@@ -1,5 +1,6 @@
 //! `crash`, `process` and `fault`: what befalls the sender, and what it does then.
 
+use hookproof::scenario::FaultKind;
 use hookproof::trace::ProcessEvent;
 
 use super::Row;
@@ -46,7 +47,7 @@ pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "fault.disk-full",
         broken: "once the disk has room again, what waited comes after half a minute; five seconds are promised",
-        good: || befallen("disk-full", ""),
+        good: || befallen(FaultKind::DiskFull, ""),
         breaks: |run| {
             run.moved(1, 33_000);
         },
@@ -54,7 +55,7 @@ pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "fault.locked",
         broken: "once the database is free again, what waited comes after half a minute; five seconds are promised",
-        good: || befallen("lock-database", ""),
+        good: || befallen(FaultKind::LockDatabase, ""),
         breaks: |run| {
             run.moved(1, 33_000);
         },
@@ -62,7 +63,7 @@ pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "fault.database-restart",
         broken: "once the database server is there again, what waited comes after half a minute; five seconds are promised",
-        good: || befallen_with("store = \"postgres\"", "database-restart", ""),
+        good: || befallen_with("store = \"postgres\"", FaultKind::DatabaseRestart, ""),
         breaks: |run| {
             run.moved(1, 33_000);
         },
@@ -70,7 +71,7 @@ pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "fault.partition",
         broken: "once the process reaches its server again, what waited comes after half a minute; five seconds are promised",
-        good: || befallen_with("store = \"postgres\"", "partition", ""),
+        good: || befallen_with("store = \"postgres\"", FaultKind::Partition, ""),
         breaks: |run| {
             run.moved(1, 33_000);
         },
@@ -78,7 +79,7 @@ pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "fault.clock-step",
         broken: "once the clock is right again, what waited comes after half a minute; five seconds are promised",
-        good: || befallen("clock-step", "by = \"-1h\""),
+        good: || befallen(FaultKind::ClockStep, "by = \"-1h\""),
         breaks: |run| {
             run.moved(1, 33_000);
         },
@@ -98,7 +99,7 @@ fn skewed() -> Run {
     let fault = "[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"clock-skew\"\nby = \"90s\"";
     // Without a rate that could be used too little: a wrong clock is no excuse for that.
     let mut run = Run::limited("in_flight = 10", &format!("[sender]\ntakeover_within = \"5s\"\n{fault}"));
-    run.delivery(0, 500).fault(1_000, "clock-skew", 3_000).delivery(1, 1_500).stamped(1, 91);
+    run.delivery(0, 500).fault(1_000, FaultKind::ClockSkew, 3_000).delivery(1, 1_500).stamped(1, 91);
     run.event(2, 2_000).request(2, 3_010, 204);
     run
 }
@@ -111,7 +112,7 @@ fn stopped() -> Run {
     for (t, event) in [(0, Started), (0, Ready), (4_000, Asked), (5_000, Exited), (11_000, Started)] {
         run.process(0, t, event);
     }
-    run.process(0, 11_000, Ready).fault(4_000, "restart", 11_000);
+    run.process(0, 11_000, Ready).fault(4_000, FaultKind::Restart, 11_000);
     run
 }
 
@@ -124,14 +125,14 @@ fn taken_over() -> Run {
 }
 
 /// Something befalls the sender from 1 to 3 s, and what was taken meanwhile comes right after it.
-fn befallen(action: &str, how: &str) -> Run {
-    befallen_with("", action, how)
+fn befallen(kind: FaultKind, how: &str) -> Run {
+    befallen_with("", kind, how)
 }
 
 /// The same with more of the sender's setup.
-fn befallen_with(setup: &str, action: &str, how: &str) -> Run {
-    let fault = format!("[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"{action}\"\n{how}");
+fn befallen_with(setup: &str, kind: FaultKind, how: &str) -> Run {
+    let fault = format!("[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"{kind}\"\n{how}");
     let mut run = Run::new(&format!("[sender]\n{setup}\ntakeover_within = \"5s\"\n{fault}"));
-    run.delivery(0, 500).fault(1_000, action, 3_000).event(1, 2_000).request(1, 3_010, 204);
+    run.delivery(0, 500).fault(1_000, kind, 3_000).event(1, 2_000).request(1, 3_010, 204);
     run
 }

@@ -1,5 +1,6 @@
 //! Checks of which every break is a break of another check too, by what both mean; with the reason.
 
+use hookproof::scenario::FaultKind;
 use hookproof::trace::{ProcessEvent, Verified};
 
 use super::Row;
@@ -135,7 +136,7 @@ fn lowered() -> Run {
     let change = "[[fault]]\nat = \"2s\"\ndo = \"limit\"\nlimit = { rate = \"1/s\", burst = 1 }";
     let mut run = Run::new(change);
     run.delivery(0, 1_000).delivery(1, 4_500).event(2, 5_000).request(2, 5_510, 204);
-    run.fault(2_000, "limit", 0);
+    run.fault(2_000, FaultKind::Limit, 0);
     run
 }
 

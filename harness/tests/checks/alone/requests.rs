@@ -3,6 +3,7 @@
 use super::Row;
 use super::run::{Run, calm, retried};
 use crate::build::{head, with_head};
+use hookproof::scenario::FaultKind;
 
 pub(super) const ROWS: [Row; 7] = [
     Row {
@@ -60,6 +61,6 @@ pub(super) const ROWS: [Row; 7] = [
 /// A second secret is added at half a second, and both sign what comes at 2 s and later.
 fn rotated() -> Run {
     let mut run = calm("[[fault]]\nat = \"500ms\"\ndo = \"rotate\"\nlasts = \"30s\"");
-    run.fault(600, "rotate", 30_500).signed(1, &[0, 1]).signed(2, &[0, 1]);
+    run.fault(600, FaultKind::Rotate, 30_500).signed(1, &[0, 1]).signed(2, &[0, 1]);
     run
 }

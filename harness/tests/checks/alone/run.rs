@@ -1,7 +1,7 @@
 //! Runs that keep every promise, written down by hand. All times are milliseconds since the run began.
 
 use hookproof::check::{Judgement, Strictness, judge};
-use hookproof::scenario::Scenario;
+use hookproof::scenario::{FaultKind, Scenario};
 use hookproof::trace::{
     Cut, CutKind, Dead, Declared, Depth, Fault, Kept, Lack, Process, ProcessEvent, Trace, Verified,
 };
@@ -133,9 +133,9 @@ impl Run {
     }
 
     /// The first fault that the scenario plans is done.
-    pub(super) fn fault(&mut self, t: u64, action: &str, until: u64) -> &mut Self {
-        let (action, until) = (action.to_owned(), (until > t).then_some(until * MS));
-        self.trace.faults.push(Fault { t: t * MS, action, until, detail: None, delay: None, plan: Some(0) });
+    pub(super) fn fault(&mut self, t: u64, kind: FaultKind, until: u64) -> &mut Self {
+        let until = (until > t).then_some(until * MS);
+        self.trace.faults.push(Fault { t: t * MS, kind, until, detail: None, delay: None, plan: Some(0) });
         self
     }
 
@@ -154,7 +154,7 @@ impl Run {
         {
             self.process(0, t, event);
         }
-        self.fault(t, "kill", ready)
+        self.fault(t, FaultKind::Kill, ready)
     }
 
     /// Nobody can ask the sender how much waits.
