@@ -123,7 +123,7 @@ impl<'a> Known<'a> {
         let is = |holds: fn(&LaneView) -> bool| view.is_some_and(|view| holds(view));
         let due = lane.next.filter(|_| lane.state == LaneState::Active);
         let is_nearly = |waits: u64, max: u64| waits.saturating_mul(5) > max.saturating_mul(4);
-        if is(|view| view.breaker_open) {
+        if is(|view| view.breaker.is_open()) {
             Need::BreakerOpen
         } else if lane.state == LaneState::Disabled {
             Need::Disabled
