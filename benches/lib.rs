@@ -112,7 +112,7 @@ impl Treadmill {
                 Output::Persist { lane, term, revision, .. } => {
                     self.engine.handle(self.now, Input::Persisted { lane, term, revision });
                 }
-                Output::Tell { .. } => {}
+                Output::Tell { .. } | Output::Turn { .. } => {}
             }
         }
     }

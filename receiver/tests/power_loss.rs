@@ -218,3 +218,8 @@ fn check_failure(of: Of, bytes: usize, count: usize, images: usize) {
 fn a_sync_of_the_log_that_fails_ends_the_process_and_loses_nothing() {
     check_failure(Of::Log, 2_000, 400, 20);
 }
+
+#[test]
+fn a_sync_of_the_database_that_fails_ends_the_process_and_loses_nothing() {
+    check_failure(Of::Database, 400_000, 150, 4);
+}

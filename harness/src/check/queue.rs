@@ -15,8 +15,8 @@
 //! the latest, and what had left in time is given `retry_after_late` to arrive. What a stalled endpoint read late counts from
 //! the first moment at which it may have been sent.
 
+use super::dead_letters::room;
 use super::evidence::{Delivery, Evidence, Lane};
-use super::given_up::room;
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture, Simulated, Stall};

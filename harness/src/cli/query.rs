@@ -205,6 +205,7 @@ fn json(value: ValueRef<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::FaultKind;
     use crate::trace::{
         Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
         Handshake, Head, Kept, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused,
@@ -276,7 +277,7 @@ mod tests {
         vec![
             Record::Fault(Fault {
                 t,
-                action: endpoint.clone(),
+                kind: FaultKind::Kill,
                 until: Some(1),
                 detail: text(),
                 delay: Some(1),
@@ -337,7 +338,7 @@ mod tests {
             Record::Handshake(Handshake { t, until: 2, connection: 1, first: None }),
             Record::Undone(Undone {
                 t,
-                action: endpoint.clone(),
+                kind: FaultKind::Kill,
                 worker: Some(1),
                 plan: Some(1),
                 why: endpoint,

@@ -28,7 +28,7 @@ fn done(name: &str, faults: &str, action: &str) -> Vec<u64> {
     let judgement = judged(&scenario, &trace, Strictness::Strict);
     let failed: Vec<_> = judgement.verdicts.iter().filter(|one| one.status == Status::Fail).collect();
     assert!(failed.is_empty(), "{name}: {failed:#?}");
-    trace.faults.iter().filter(|fault| fault.action == action).map(|fault| fault.t).collect()
+    trace.faults.iter().filter(|fault| fault.kind.word() == action).map(|fault| fault.t).collect()
 }
 
 const KILLED: &str = "[[fault]]\nat = \"2s\"\ndo = \"kill\"\nlasts = \"3s\"\n";

@@ -1,7 +1,7 @@
 //! The sweep: nothing to find in the right sender, and each bug within a thousand seeds.
 
 use hookproof::check::{Status, Strictness};
-use hookproof::scenario::{Answer, Duration, Scenario};
+use hookproof::scenario::{Answer, Duration, FaultAction, Scenario};
 use hookproof::sim::swarm::{Failure, attempt, disturbed, sweep, trouble};
 use hookproof::sim::{Keep, Mutant, Options, judged, judged_disturbed, simulate};
 use hookproof::trace::Trace;
@@ -100,7 +100,7 @@ fn a_limit_that_is_raised_again_is_raised_in_every_seed() {
     let scenario = read(&crate::shipped().join("live-change.toml"));
     let limits = |seed| {
         let faults = trouble(&scenario, seed, Some(6_000_000_000)).faults;
-        faults.iter().filter(|fault| fault.action.name() == "limit").count()
+        faults.iter().filter(|fault| matches!(fault.action, FaultAction::Limit { .. })).count()
     };
     assert!((0..50).all(|seed| limits(seed) == 2));
 }

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
 /// The members of the workspace, which hold all of its source.
-const MEMBERS: [&str; 6] = ["sender", "receiver", "harness", "failed-sync", "power-loss", "benches"];
+const MEMBERS: [&str; 4] = ["sender", "receiver", "harness", "benches"];
 
 /// One file of Rust.
 pub(crate) struct Source {

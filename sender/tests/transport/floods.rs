@@ -230,7 +230,7 @@ fn judge(rows: Vec<(&str, Came, &str, &str)>) {
         let Came { first: was, says, next: then, is_refused, ratio } = &came;
         let line =
             format!("{name}: {was} {says:?}, then {then}; ended by the sender: {is_refused}; {ratio} %");
-        println!("{line}");
+        eprintln!("{line}");
         if !was.contains(first) || !then.starts_with(next) || !is_refused || *ratio > 100 * RATIO_MAX {
             wrong.push(line);
         }

@@ -107,7 +107,7 @@ impl<'a> Images<'a> {
                 self.files.push(File::default());
             }
             Change::Write { file, .. } | Change::Truncate { file, .. } => {
-                self.file(*file).pending.push(place)
+                self.file(*file).pending.push(place);
             }
             Change::Sync { file } => return self.sync(*file),
             Change::FailedSync { file } => {

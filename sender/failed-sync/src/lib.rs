@@ -17,6 +17,7 @@
 //! What this does not cover: a process that is killed between the failure and the file, while another one stays on the database; and
 //! other programs on the database that move its log and ignore that their own sync failed.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -46,15 +47,23 @@ fn is_failed_sync(error: &Error) -> bool {
     code.is_some_and(|code| code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC)
 }
 
-/// Moves as much of a log as may be moved, after a commit. If it can't be now, the next commit tries again; a failed sync
-/// becomes the failure of the commit that asked for it.
+thread_local! {
+    /// Whether a sync failed in a commit's hook on this thread. SQLite reports an error of the hook as a plain `SQLITE_ERROR`.
+    static FAILED_IN_HOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Moves as much of a log as may be moved, after a commit. If it can't be now, the next commit tries again. A failed sync
+/// fails the commit that asked for it, and [`ends_the_process`] then ends the process.
 ///
 /// # Errors
 ///
 /// When a sync failed.
 pub fn move_log(log: &mut Wal) -> Result<()> {
     match log.checkpoint() {
-        Err(error) if is_failed_sync(&error) => Err(error),
+        Err(error) if is_failed_sync(&error) => {
+            FAILED_IN_HOOK.set(true);
+            Err(error)
+        }
         _ => Ok(()),
     }
 }
@@ -66,12 +75,16 @@ pub fn move_log(log: &mut Wal) -> Result<()> {
 /// All others.
 pub fn ends_the_process<T>(sql: &Connection, result: Result<T>) -> Result<T> {
     match result {
-        Err(error) if is_failed_sync(&error) => end(sql, &error),
+        Err(error) if is_failed_sync(&error) || FAILED_IN_HOOK.get() => end(sql, &error),
         result => result,
     }
 }
 
-#[expect(clippy::exit, reason = "whatever is closed in order loses what was acknowledged")]
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "whatever is closed in order loses what was acknowledged"
+)]
 fn end(sql: &Connection, error: &Error) -> ! {
     let place = sql.path().unwrap_or_default();
     tracing::error!(
