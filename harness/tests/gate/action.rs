@@ -284,15 +284,7 @@ fn a_job_installs_the_release_that_was_asked_for_or_none() {
         archive::releases(&file("host/owner/hookproof/releases").join(release));
     }
     let host = "https://code.example".to_owned();
-    // Answers for that host, where the installer asks by TLS: the last argument is the address, the one before it the file.
-    let tools = file("tools");
-    fs::create_dir(&tools).unwrap();
-    let curl = format!(
-        "#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\nexec cp \"{}${{2#https://code.example}}\" \"$1\"\n",
-        file("host").display()
-    );
-    fs::write(tools.join("curl"), curl).unwrap();
-    succeeds(Command::new("chmod").arg("755").arg(tools.join("curl")));
+    let tools = archive::curl_for("https://code.example", &file("host"), &file("tools"));
     // Without the program that was built for this test.
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     job.variables.extend([

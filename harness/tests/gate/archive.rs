@@ -85,6 +85,20 @@ fn nothing_is_installed_from_an_address_without_tls() {
     assert!(!to.exists(), "something was installed");
 }
 
+/// A folder with a `curl` that answers for one host from a folder, as the installer takes nothing without TLS.
+pub(crate) fn curl_for(host: &str, files: &Path, tools: &Path) -> PathBuf {
+    fs::create_dir(tools).unwrap();
+    let script = format!(
+        "#!/bin/sh\nfor url in \"$@\"; do :; done\nto=${{url##*/}}\n\
+         while [ $# -gt 1 ]; do [ \"$1\" != --output ] || to=$2; shift; done\n\
+         exec cp \"{}${{url#{host}}}\" \"$to\"\n",
+        files.display()
+    );
+    fs::write(tools.join("curl"), script).unwrap();
+    succeeds(Command::new("chmod").arg("755").arg(tools.join("curl")));
+    tools.to_owned()
+}
+
 /// A program that answers for `gh` and `curl`: an archive of GitHub's that is forged together with its checksum.
 #[test]
 fn an_archive_without_an_attestation_is_not_installed() {

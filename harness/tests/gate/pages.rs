@@ -86,8 +86,9 @@ fn the_page_on_ci_works_in_gitlab() {
     let script: Vec<&str> = script.collect();
     assert!(script.len() >= 3, "{job}");
     let (judging, before) = script.split_last().unwrap();
-    let releases = format!("file://{}", folder.path().join("releases").display());
-    let variables = [("RELEASES", releases.as_str())];
+    let tools = archive::curl_for("https://code.example", folder.path(), &folder.path().join("tools"));
+    let path = format!("{}:{}", tools.display(), path().display());
+    let variables = [("RELEASES", "https://code.example/releases"), ("PATH", path.as_str())];
     run(&before.join("\n"), &work, &variables);
     accuses_nobody(&shell(judging, &work, &variables).output().unwrap(), &work.join("report.json"));
     let junit = fs::read_to_string(work.join("junit.xml")).unwrap();
