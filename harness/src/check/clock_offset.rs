@@ -3,8 +3,7 @@
 //! A sender on another machine is judged by its own clock: by the offset that the run measured ([`crate::trace::Offset`]), or,
 //! where its answers have no `Date`, by the median of its timestamps against their arrivals.
 
-use super::evidence::Evidence;
-use crate::scenario::{FaultKind, SECOND};
+use crate::scenario::{FaultKind, SECOND, Scenario};
 use crate::trace::{Arrival, Lack, Trace};
 
 /// What is further off is no clock of a machine that is looked after, but a mistake in the stamp.
@@ -95,10 +94,10 @@ impl Skew {
 }
 
 /// Whenever a process's clock was set wrong.
-pub(super) fn skews(evidence: &Evidence<'_>) -> Vec<Skew> {
-    let faults = evidence.trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockSkew);
+pub(super) fn skews(scenario: &Scenario, trace: &Trace) -> Vec<Skew> {
+    let faults = trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockSkew);
     let skew = |fault: &crate::trace::Fault| {
-        let plan = evidence.scenario.faults.get(usize::try_from(fault.plan?).ok()?)?;
+        let plan = scenario.faults.get(usize::try_from(fault.plan?).ok()?)?;
         let ahead = plan.action.clock_offset()?;
         Some(Skew { from: fault.t, until: fault.until.unwrap_or(u64::MAX), ahead })
     };

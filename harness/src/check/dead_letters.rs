@@ -20,8 +20,7 @@
 //! the request was read). `exhausted` is judged by `retry.attempts`. A lane without a declared bound may have one of its
 //! own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
 
-use super::evidence::{Delivery, Evidence, Lane, Outcome};
-use super::queue::{ENVELOPE_BYTES, concerns};
+use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns};
 use super::verdict::show;
 use crate::scenario::{Answer, FaultAction, SECOND};
 use crate::trace::Depth;

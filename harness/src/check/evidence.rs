@@ -15,8 +15,10 @@ use super::process_timeline::Strikes;
 use super::process_timeline::unwritable;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, Fault, Handshake, ProcessEvent, Refused, Trace};
+use crate::trace::{Cut, Depth, Fault, Handshake, ProcessEvent, Refused, Trace};
 
+/// What a body has beside its data at most: ids, types, times.
+pub(super) const ENVELOPE_BYTES: u64 = 2_048;
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
 /// How soon most of what was sent is read.
@@ -353,4 +355,9 @@ fn events(trace: &Trace) -> Vec<Event> {
         find(one.token, &mut |event| event.refused += 1);
     }
     events
+}
+
+/// Whether a sample is of that subscriber's lane: by its name, or as there is no other.
+pub(super) fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
+    depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }

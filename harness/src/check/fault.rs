@@ -132,7 +132,7 @@ pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
         let during = evidence.trace.arrivals.iter().filter(|arrival| skew.covers(arrival.t));
         { during }.any(|arrival| is_stamped(evidence.trace, arrival, ahead))
     };
-    let skews = skews(evidence);
+    let skews = skews(evidence.scenario, evidence.trace);
     let unshown = skews.iter().find(|skew| !is_shown(skew));
     match unshown.filter(|_| finding.found == Found::Held) {
         Some(skew) => {

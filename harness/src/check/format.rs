@@ -184,7 +184,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let steps = evidence.trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockStep);
     let steps: Vec<(u64, u64)> = steps.map(|fault| (fault.t, fault.until.map_or(u64::MAX, over))).collect();
     let is_stepped = |t: u64| steps.iter().any(|(from, until)| *from <= t && t <= *until);
-    let skews = skews(evidence);
+    let skews = skews(evidence.scenario, evidence.trace);
     let mut tally = Tally::default();
     let ahead = evidence.ahead.likely;
     for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| is_fresh(evidence, *lane)) {

@@ -16,17 +16,14 @@
 //! the first moment at which it may have been sent.
 
 use super::dead_letters::room;
-use super::evidence::{Delivery, Evidence, Lane};
+use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
-use crate::scenario::{SECOND, Scenario, Size, Subscriber, WhenFull};
+use crate::scenario::{SECOND, Size, Subscriber, WhenFull};
 use crate::trace::Lack;
 use crate::trace::{Depth, Refused};
-
-/// What a body has beside its data at most: ids, types, times.
-pub(super) const ENVELOPE_BYTES: u64 = 2_048;
 
 pub(super) const BOUNDED: Check = Check {
     id: "queue.bounded",
@@ -116,11 +113,6 @@ pub(super) fn may_refuse(evidence: &Evidence<'_>) -> bool {
         let declared = queue.rows.is_some() || queue.bytes.is_some();
         queue.when_full == WhenFull::Refuse && declared && offered(evidence, at) > room(evidence, lane)
     })
-}
-
-/// Whether a sample is of that subscriber's lane: by its name, or as there is no other.
-pub(super) fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
-    depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }
 
 fn at(depth: &Depth, what: String) -> Witness {

@@ -13,10 +13,10 @@
 //! Where a driver names neither a list of what is kept nor a database, there is nothing to judge; nor is there of a size where the
 //! database is on a server.
 
+use super::evidence::ENVELOPE_BYTES;
 use super::evidence::Evidence;
 use super::excuses::{lacking, unless_clock_set};
 use super::fault_windows::Outages;
-use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture, Simulated};
 use crate::entry::Severity;

@@ -17,9 +17,9 @@
 use std::collections::BTreeMap;
 
 use super::dead_letters::dead_from;
+use super::evidence::ENVELOPE_BYTES;
 use super::evidence::{Evidence, Outcome};
 use super::fault_windows::Outages;
-use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture};
 use crate::entry::Severity;

@@ -7,7 +7,8 @@ use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
 /// The members of the workspace, which hold all of its source.
-const MEMBERS: [&str; 4] = ["sender", "receiver", "harness", "benches"];
+const MEMBERS: [&str; 6] =
+    ["sender", "receiver", "harness", "sender/failed-sync", "sender/power-loss", "benches"];
 
 /// One file of Rust.
 pub(crate) struct Source {
@@ -78,7 +79,9 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn workspace() -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
-    let mut unread: Vec<PathBuf> = MEMBERS.map(|member| root.join(member)).to_vec();
+    // A member inside of another is read with that.
+    let mut unread: Vec<PathBuf> =
+        MEMBERS.iter().filter(|member| !member.contains('/')).map(|member| root.join(member)).collect();
     let built: Vec<PathBuf> = MEMBERS.map(|member| root.join(member).join("target")).to_vec();
     while let Some(path) = unread.pop() {
         if path.is_dir() && !built.contains(&path) {

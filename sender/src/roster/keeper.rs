@@ -25,6 +25,20 @@ impl RosterKeeper {
         Self { regions: Arc::new(regions), present: Arc::default() }
     }
 
+    /// Starts from all that a store holds now, by the real time.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn caught_up(
+        regions: RegionSecrets,
+        reader: &dyn Reader,
+        now: StoreTime,
+    ) -> Result<Self, StoreError> {
+        let mut keeper = Self::new(regions);
+        keeper.catch_up(reader, now)?;
+        Ok(keeper)
+    }
+
     /// The newest roster so far.
     #[must_use]
     pub const fn present(&self) -> &Arc<Roster> {

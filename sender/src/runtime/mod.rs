@@ -154,17 +154,13 @@ impl Sender {
         let reader = database.parts().reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
-        if options.delivers {
-            writer.keep_reserve();
-        }
+        options.delivers.then(|| writer.keep_reserve());
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
         owner::clear_up_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
-        let mut keeper = RosterKeeper::new(options.regions.clone());
-        keeper.catch_up(&*reader, wall()).map_err(store)?;
+        let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
         let roster = Arc::clone(keeper.reach(glance.roster));
-
         let (events, messages) = events::channel();
         let emitter =
             Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());

@@ -38,7 +38,7 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
     let shown = SettingsText::default().shown();
     let expected = json!({
         "limit": { "rate": "5/s", "burst": 10, "windows": [], "in_flight": 5, "pace": false, "quarantine": "5s", "doubt": "1min" },
-        "queue": { "rows": 100_000, "bytes": "256MiB", "when_full": "shed-oldest" },
+        "queue": { "rows": 100_000, "bytes": "256MiB", "when_full": "refuse" },
         "sign": "standard-webhooks",
         "timeout": "8s",
         "connect_timeout": "4s",

@@ -57,7 +57,7 @@ impl Connector {
             [only] => connect(only).await?,
             _ => first_connected(addresses, deadline, || permit.beside(&self.sockets), connect).await?,
         };
-        let tcp = Charged::new(tcp, Arc::clone(permit.limit()));
+        let tcp = Charged::new(tcp, Arc::clone(&permit.limit().account));
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
             return Ok(Opened::Http1(Box::new(Http1::over(wire))));

@@ -192,7 +192,7 @@ mod tests {
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let limit = Arc::new(SocketLimit::default());
         limit.set_max(1);
-        let tcp = Charged::new(tcp, Arc::clone(&limit));
+        let tcp = Charged::new(tcp, Arc::clone(&limit.account));
         let mut connection =
             Http1::over(Wire::new(Stream::Plain(tcp), Speaks::Http1, limit.enter().unwrap()));
         let attempt = Arc::new(Attempt);

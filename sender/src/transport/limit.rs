@@ -16,7 +16,7 @@ pub(super) struct SocketLimit {
     max: AtomicU32,
     pub(super) freed: Notify,
     /// What the endpoint may still send beside its answers, over all sockets of the lane.
-    pub(super) account: Account,
+    pub(super) account: Arc<Account>,
 }
 
 /// The right of a lane to one socket. Dropping it gives the right back.

@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::limit::SocketLimit;
 use super::sync::lock;
 use super::timer::now;
 
@@ -116,13 +115,13 @@ impl State {
 /// A connection to an endpoint, all of whose traffic is charged.
 pub(super) struct Charged {
     tcp: TcpStream,
-    limit: Arc<SocketLimit>,
+    account: Arc<Account>,
 }
 
 impl Charged {
-    pub(super) fn new(tcp: TcpStream, limit: Arc<SocketLimit>) -> Self {
-        limit.account.earn(ANSWER_BYTES);
-        Self { tcp, limit }
+    pub(super) fn new(tcp: TcpStream, account: Arc<Account>) -> Self {
+        account.earn(ANSWER_BYTES);
+        Self { tcp, account }
     }
 
     pub(super) const fn tcp(&self) -> &TcpStream {
@@ -130,7 +129,7 @@ impl Charged {
     }
 
     pub(super) fn account(&self) -> &Account {
-        &self.limit.account
+        &self.account
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {

@@ -53,10 +53,7 @@ fn bad_command_lines_end_with_64_and_one_line() {
         (&["subscriber", "set", "shop", "timeout=1h"], "timeout"),
         (&["subscriber", "rotate", "shop", "--overlap", "1000d"], "--overlap"),
         (&["status", "--log", "a=b=c"], "log level"),
-        (
-            &["vacuum", "--db", "postgres://me:hush@db.example/hooks"],
-            "postgres://db.example/hooks is on a server",
-        ),
+        (&["vacuum", "--db", "postgres://me@db.example/hooks"], "postgres://db.example/hooks is on a server"),
     ];
     for (arguments, says) in rows {
         check(&world, arguments, 64, says);
@@ -117,7 +114,7 @@ fn a_file_that_is_no_database_of_ours_is_refused() {
 fn an_empty_file_is_made_a_store_by_no_vacuum() {
     let world = World::new();
     let file = tempfile::NamedTempFile::new().unwrap();
-    check(&world, &["vacuum", "--db", file.path().to_str().unwrap()], 64, "its schema is 0");
+    check(&world, &["vacuum", "--db", file.path().to_str().unwrap()], 64, "it is empty");
     assert_eq!(file.as_file().metadata().unwrap().len(), 0);
 }
 

@@ -26,7 +26,7 @@ fn the_defaults_are_those_of_the_systems() {
         ("/breaker/cooldown", "5min"),
         ("/breaker/cooldown_max", "1h"),
         ("/breaker/slow", "5s"),
-        ("/queue/when_full", "shed-oldest"),
+        ("/queue/when_full", "refuse"),
     ] {
         assert_eq!(shown.pointer(place).and_then(|value| value.as_str()), Some(expected), "{place}: {shown}");
     }

@@ -86,8 +86,7 @@ pub struct SqliteStore {
     log: LogMover,
     reserve: Arc<Reserve>,
     watched: open::Watched,
-    limits: Limits,
-    log_bytes_max: u64,
+    options: Options,
     path: PathBuf,
     out: Arc<Mutex<Out>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
@@ -119,8 +118,7 @@ impl SqliteStore {
             log,
             reserve,
             watched: open::Watched::new(path)?,
-            limits: options.limits,
-            log_bytes_max: options.log_bytes_max,
+            options: *options,
             path: path.to_owned(),
             out: Arc::default(),
             taken_seen: BTreeMap::new(),
@@ -173,11 +171,11 @@ impl SqliteStore {
         // Not locked any more while the commit goes to the disk: others may claim meanwhile.
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = Rules {
-            limits: self.limits,
+            limits: self.options.limits,
             follows_the_machine: self.follows_the_machine,
             expiry_grace: self.expiry_grace,
             disk_full: self.reserve.room().reserve_left().is_some(),
-            log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.log_bytes_max),
+            log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.options.log_bytes_max),
         };
         // Not there any more if the commit fails: the next one reads all of it.
         let known = std::mem::take(&mut self.known_lanes);
