@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds, verify};
+use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
 use sha2::Sha256;
 
 const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";

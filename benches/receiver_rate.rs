@@ -28,7 +28,7 @@ use hookproof_receiver::clock::{Clock, Millis};
 use hookproof_receiver::inbox::{Counting, Inbox, Options};
 use hookproof_receiver::layer::{Bounds, VerifyLayer};
 use hookproof_receiver::server::{Limits, Receive, bind, serve};
-use hookproof_receiver::verify::{Keys, Profile, Secret};
+use hookproof_verify::{Keys, Profile, Secret};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;

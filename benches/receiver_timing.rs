@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds, verify};
+use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
 use sha2::Sha256;
 
 const SECRET: &str = "a secret that both sides know";

@@ -9,18 +9,12 @@
 //! - [`answer`]: what is answered; [`clock`]: the one home of clocks.
 //! - [`cli`]: all of it as commands.
 
-#[cfg(feature = "service")]
 pub mod answer;
-#[cfg(feature = "service")]
 pub mod cli;
-#[cfg(feature = "service")]
 pub mod clock;
-#[cfg(feature = "service")]
 pub mod inbox;
-#[cfg(feature = "service")]
 pub mod layer;
-#[cfg(feature = "service")]
 pub mod relay;
-#[cfg(feature = "service")]
 pub mod server;
-pub mod verify;
+
+pub use hookproof_verify as verify;

@@ -13,7 +13,7 @@ use syn::{Item, UseTree};
 use crate::source::{self, Source};
 
 /// The folders of code that form a crate each.
-const CRATES: [&str; 3] = ["sender/src", "receiver/src", "harness/src"];
+const CRATES: [&str; 4] = ["sender/src", "receiver/src", "receiver/verify/src", "harness/src"];
 /// A name may be passed on so often: longer chains are a circle of their own.
 const PASSED_ON_MAX: usize = 16;
 

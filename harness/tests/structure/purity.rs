@@ -44,7 +44,8 @@ const HASHED: [(&str, usize); 2] = [("HashMap", 2), ("HashSet", 1)];
 const FLOATS: &str = "floating point rounds: count in integers of a smaller unit";
 
 /// What the judge may not name outside the modules that are [`linked`] with it.
-const JUDGED: [(&str, &str); 2] = [("hookproof_sender", STRANGER), ("hookproof_receiver", STRANGER)];
+const JUDGED: [(&str, &str); 3] =
+    [("hookproof_sender", STRANGER), ("hookproof_receiver", STRANGER), ("hookproof_verify", STRANGER)];
 const STRANGER: &str =
     "what is judged is a stranger: speak to it over the wire, or move this into sim, plan or cli";
 

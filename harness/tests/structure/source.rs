@@ -7,8 +7,15 @@ use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
 /// The members of the workspace, which hold all of its source.
-const MEMBERS: [&str; 6] =
-    ["sender", "receiver", "harness", "sender/failed-sync", "sender/power-loss", "benches"];
+const MEMBERS: [&str; 7] = [
+    "sender",
+    "receiver",
+    "receiver/verify",
+    "harness",
+    "sender/failed-sync",
+    "sender/power-loss",
+    "benches",
+];
 
 /// One file of Rust.
 pub(crate) struct Source {

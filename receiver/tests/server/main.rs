@@ -1,7 +1,7 @@
 //! The receiver over real sockets: the binary as a process of its own, and the inbox as a library.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
-#[path = "../signing/mod.rs"]
+#[path = "../../verify/tests/signing/mod.rs"]
 mod signing;
 
 mod bounds;

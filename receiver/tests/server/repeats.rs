@@ -3,7 +3,7 @@
 use crate::signing::{OTHER, SECRET, sign};
 use crate::wire::request;
 use crate::world::{World, now, signed};
-use hookproof_receiver::verify::Profile;
+use hookproof_verify::Profile;
 
 const PROFILE: Profile = Profile::StandardWebhooks;
 

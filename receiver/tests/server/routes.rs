@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use hookproof_receiver::verify::Profile;
+use hookproof_verify::Profile;
 use tempfile::TempDir;
 
 use crate::signing::{Headers, OTHER, SECRET, sign};

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use hookproof_receiver::verify::Profile;
+use hookproof_verify::Profile;
 
 use crate::signing::{OTHER, SECRET, sign};
 use crate::wire::{answer, connect, head, request};

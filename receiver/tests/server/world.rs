@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hookproof_receiver::inbox::Effects;
-use hookproof_receiver::verify::Profile;
+use hookproof_verify::Profile;
 use tempfile::TempDir;
 
 use crate::signing::{Headers, SECRET, sign};

@@ -1,7 +1,7 @@
 //! What `verify` accepts and what it refuses: by example, and by law.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
-#[path = "../../../sender/tests/fuzzing/mod.rs"]
+#[path = "../../../../sender/tests/fuzzing/mod.rs"]
 mod fuzzing;
 #[path = "../signing/mod.rs"]
 mod signing;
@@ -11,7 +11,7 @@ mod laws;
 mod refuses;
 mod vectors;
 
-use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds};
+use hookproof_verify::{Keys, Profile, Secret, UnixSeconds};
 use signing::{Headers, SECRET};
 
 /// When all tests take place.
@@ -34,7 +34,7 @@ fn signed(profile: Profile) -> Headers {
 /// Asserts the id of what is accepted, or the rule that is broken.
 #[track_caller]
 fn check(headers: &Headers, body: &[u8], keys: &Keys, expected: Result<&str, &str>) {
-    let found = hookproof_receiver::verify::verify(UnixSeconds(NOW), headers.as_slice(), body, keys);
+    let found = hookproof_verify::verify(UnixSeconds(NOW), headers.as_slice(), body, keys);
     let found = found.as_ref().map(|verified| &*verified.id).map_err(|rejection| rejection.rule());
     assert_eq!(found, expected, "{}", keys.profile());
 }

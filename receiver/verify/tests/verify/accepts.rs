@@ -1,7 +1,7 @@
 //! Correct requests.
 
 use ed25519_dalek::{Signer as _, SigningKey};
-use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds, verify};
+use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
 
 use crate::signing::{self, OTHER, SECRET, base64, sign};
 use crate::{BODY, ID, NOW, check, keys, signed, value, with};

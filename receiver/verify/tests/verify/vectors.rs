@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hookproof_receiver::verify::{Profile, UnixSeconds, verify};
+use hookproof_verify::{Profile, UnixSeconds, verify};
 use serde::Deserialize;
 
 use crate::keys;
@@ -55,7 +55,7 @@ impl Vector {
 }
 
 fn all() -> Vec<(String, Vec<Vector>)> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/vectors");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/vectors");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     files

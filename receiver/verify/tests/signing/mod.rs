@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use hookproof_receiver::verify::Profile;
+use hookproof_verify::Profile;
 use sha2::Sha256;
 
 /// The secret that all tests share, in a form that every profile takes.

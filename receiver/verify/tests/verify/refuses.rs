@@ -1,6 +1,6 @@
 //! Requests with one thing wrong, and the rule that they break.
 
-use hookproof_receiver::verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
+use hookproof_verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
 
 use crate::signing::{OTHER, SECRET, base64, hex, sign, tag};
 use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, value, with};

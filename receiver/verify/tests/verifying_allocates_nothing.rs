@@ -6,7 +6,7 @@ mod signing;
 
 use std::alloc::System;
 
-use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds, verify};
+use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
 use signing::{OTHER, SECRET, sign};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

@@ -1,6 +1,6 @@
 //! Laws: nothing makes `verify` panic, and no change of a single byte is accepted.
 
-use hookproof_receiver::verify::{Profile, UnixSeconds, verify};
+use hookproof_verify::{Profile, UnixSeconds, verify};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
