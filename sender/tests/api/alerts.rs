@@ -1,5 +1,5 @@
-//! The alerts for Prometheus and the dashboard for Grafana: each alert is tested and documented, each query is valid.
-//! What only `promtool` can judge is skipped where there is none, unless `HOOKPROOF_DEMANDS` names it.
+//! The Prometheus alerts and the Grafana dashboard: each alert is tested and documented, each query is valid. Without
+//! `promtool`, its checks are skipped unless `HOOKPROOF_DEMANDS` names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,20 +12,19 @@ const CASES: &str = include_str!("../../alerts_test.yml");
 const GUIDE: &str = include_str!("../../../docs/alerts.md");
 pub(crate) const DASHBOARD: &str = include_str!("../../dashboard.json");
 
-/// The names of all alerts, in the order of the file.
+/// In the order of the file.
 fn alerts() -> BTreeSet<&'static str> {
     ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect()
 }
 
-/// How many cases there are of an alert.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cases {
     firing: usize,
     silent: usize,
 }
 
-/// The cases of each alert that a file of promtool's tests has. A case that expects nothing has to say so: promtool
-/// takes a forgotten list for an empty one.
+/// The cases of each alert in a file of promtool's tests. A case must state that it expects nothing: promtool takes a
+/// forgotten list for an empty one.
 fn cases(text: &str) -> BTreeMap<&str, Cases> {
     let mut found: BTreeMap<&str, Cases> = BTreeMap::new();
     for case in text.split("alertname: ").skip(1) {
@@ -68,7 +67,7 @@ fn each_alert_has_one_row_in_the_guide() {
     assert_eq!(short.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// The program, if there is one on the `PATH`; else a line that says so.
+/// Prints a line and returns `None` if `PATH` has no `promtool`.
 fn promtool(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
@@ -81,7 +80,6 @@ fn promtool(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs promtool on a file; fails with what it said.
 #[track_caller]
 fn passes(promtool: &Path, arguments: &[&str], file: &Path) {
     let output = Command::new(promtool).args(arguments).arg(file).output().unwrap();
@@ -97,14 +95,14 @@ fn the_rules_are_valid_and_fire_when_they_should() {
     passes(&promtool, &["test", "rules"], &folder.join("alerts_test.yml"));
 }
 
-/// The dashboard's panels that show something; rows are only headings.
+/// Without rows, which are only headings.
 fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     panels.iter().filter(|panel| panel["type"] != "row").cloned().collect()
 }
 
-/// All queries of the dashboard, with an interval for Grafana's own.
+/// All queries of the dashboard, with an interval in place of Grafana's variable.
 fn queries() -> Vec<String> {
     let panels = panels();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{Endpoint, World};
 
 const MANY: &str = "application/x-ndjson";
-/// Nobody listens there.
+/// No process listens there.
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +132,7 @@ async fn a_full_subscriber_that_would_rather_refuse_turns_the_emitter_away_and_s
     world.stop().await;
 }
 
-/// Three times as many as may wait, in batches, to an endpoint that takes nothing.
+/// Emits three times the default capacity, in batches, to an endpoint that takes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_at_the_defaults_loses_nothing_that_was_acknowledged() {
     const ROWS: u64 = 100;
@@ -261,7 +261,7 @@ async fn what_a_full_subscriber_sheds_is_counted() {
     world.stop().await;
 }
 
-/// Bytes that are, nearly are, or are not at all an event.
+/// Bytes that are an event, nearly are one, or are none.
 fn offered() -> impl Strategy<Value = Vec<u8>> {
     let near =
         r#"\{("(id|type|key|data|x)":("[a-z.*\\u{0}-\u{ff}]{0,9}"|[0-9eE.+-]{1,9}|\[*|null),?){0,5}\}?"#;

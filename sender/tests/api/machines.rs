@@ -1,4 +1,4 @@
-//! What machines read: figures, alerts, health, the document.
+//! The API for machines: metrics, alerts, health, the OpenAPI document.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,6 @@ use tokio::time::timeout;
 
 use crate::world::{Endpoint, FOREVER, World, listen};
 
-/// All figures that a text names.
 fn figures(text: &str) -> BTreeSet<&str> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     text.split(|letter| !is_part(letter)).filter(|word| word.starts_with("hookproof_")).collect()
@@ -38,7 +37,7 @@ async fn each_figure_that_an_alert_or_the_dashboard_names_is_among_the_metrics()
         let unknown: Vec<_> = named.difference(&samples).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?} in\n{}", answer.text);
     }
-    // Where an alert's threshold is no bound of a bucket, it would compare an estimate.
+    // A threshold between two bounds of a bucket would compare an estimate.
     for bound in ["hookproof_first_attempt_seconds_bucket 0.5", "hookproof_latency_seconds_bucket 2"] {
         let (family, le) = bound.split_once(' ').unwrap();
         let le = format!("le=\"{le}\"}}");
@@ -176,13 +175,13 @@ async fn the_console_is_for_anybody_and_says_nothing_by_itself() {
     assert!(world.sender.stop(crate::world::FOREVER).await);
 }
 
-/// The names in the samples of a family, in their order.
+/// In their order in the text.
 fn names<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
     let samples = text.lines().filter(|line| line.split('{').next() == Some(family));
     samples.map(|line| line.split_once("name=\"").unwrap().1.split('"').next().unwrap()).collect()
 }
 
-/// A subscriber with names as long as the bound of the answer allows for.
+/// Its names are as long as the limit on the answer allows for.
 fn numbered(number: usize, url: &str, event_type: &str) -> Command {
     Command::Subscribe(Subscribe {
         id: format!("sub_{number:026}").into(),
@@ -198,7 +197,7 @@ fn numbered(number: usize, url: &str, event_type: &str) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_stays_short() {
     const SUBSCRIBERS: usize = 10_000;
-    /// More than are shown, so that each of those has every figure.
+    /// More than the metrics show, so that each shown subscriber has every figure.
     const SENT_TO: usize = 152;
     const BYTES_MAX: usize = 1_000_000;
     let world = World::new().await;
@@ -213,7 +212,7 @@ async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_s
         let replies = try_join_all(commands.map(|command| world.sender.command(command))).await.unwrap();
         assert!(replies.iter().all(|reply| matches!(reply, Reply::Subscribed { .. })), "{replies:?}");
     }
-    // The newest, which are shown for their need alone.
+    // The newest: the metrics show it only because it is in need.
     world.subscribe("gone", &format!("{url}/gone"), json!({})).await;
     let fails = json!({ "breaker": { "failures": 1, "failures_when_slow": 1 }, "retry": { "attempts": 3 } });
     world.subscribe("broken", &format!("{url}/broken"), fails).await;
@@ -223,7 +222,7 @@ async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_s
         counts["delivered"] == SENT_TO - 2 && counts["dead"] == 1 && counts["failed_attempts"] == 2
     };
     world.until("/v1/status?limit=1", sent).await;
-    // How long things took is written a little later.
+    // The sender writes latencies a little later.
     let all_counted = ["hookproof_all_latency_seconds_count 152", "hookproof_all_delivery_seconds_count 150"];
     let counted = async {
         loop {
@@ -238,7 +237,7 @@ async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_s
     assert!(text.len() <= BYTES_MAX, "{} bytes", text.len());
     let shown = names(&text, "hookproof_waiting");
     assert_eq!((shown.len(), shown[98], shown[99]), (100, "gone", "broken"));
-    // Of two in no need with the same backlog, the older is shown.
+    // Of two with the same backlog and no need, the metrics show the older.
     assert_eq!(shown[..98], (2..100).map(|number| format!("subscriber-{number:013}")).collect::<Vec<_>>());
     assert_eq!(names(&text, "hookproof_delivery_seconds_count").len(), 100);
     for line in [

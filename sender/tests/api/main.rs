@@ -1,4 +1,5 @@
-//! The API against a real sender on a database of its own. Where the socket adds nothing, requests go to the router.
+//! The API against a real sender with its own database. Requests go to the router, except where a socket makes a
+//! difference.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -57,7 +57,7 @@ async fn a_node_that_is_not_there_and_a_word_too_many_are_refused() {
     world.stop().await;
 }
 
-/// As after a failover to a server whose clock is behind. Leases go by that clock, whatever the store's time is.
+/// As after a failover to a server with a slow clock. Leases follow the server's clock, not the store's time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_lives_by_the_servers_clock_where_that_was_set_back() {
     let test = "a_node_lives_by_the_servers_clock_where_that_was_set_back";

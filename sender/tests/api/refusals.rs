@@ -41,7 +41,7 @@ async fn whatever_is_wrong_with_a_request_is_said_in_one_form() {
     world.stop().await;
 }
 
-/// A server's texts have no character zero, so it can't even be asked for one.
+/// PostgreSQL's texts cannot hold the character zero, so no query may contain one.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_known_by_a_text_with_a_character_zero() {
     let test = "nobody_is_known_by_a_text_with_a_character_zero";
@@ -164,7 +164,7 @@ async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field(
         let (method, path) = request.split_once(' ').unwrap();
         world.call(method, path, body).await.refuses(422, code, Some(field));
     }
-    // Pairs are text, and so are an escaped backslash before `ud800`, and letters that go from right to left.
+    // Valid text: surrogate pairs, an escaped backslash before `ud800`, letters from right to left.
     let pair = r#"{"type":"a","key":"\ud83d\ude00","data":"\ud83d\ude00 \\ud800"}"#;
     world.call("POST", "/v1/events", pair).await.expect(202);
     world.post("/v1/events", json!({ "type": "a", "key": "\u{5d0}", "data": 1 })).await.expect(202);
@@ -176,7 +176,7 @@ async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field(
     world.stop().await;
 }
 
-/// The schema of a request's body, its reference followed.
+/// Follows the schema's reference.
 fn body_schema<'a>(document: &'a Value, method: &str, path: &str) -> &'a Value {
     let operation = &document["paths"][path][method.to_lowercase()];
     followed(document, &operation["requestBody"]["content"]["application/json"]["schema"])

@@ -1,4 +1,4 @@
-//! What only a real connection shows.
+//! Behaviour that needs a real connection.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ async fn without_a_token_nobody_listens_where_others_can_reach() {
 async fn exchange(stream: &mut TcpStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A refusal whose body was not read may end in a reset.
+    // A refusal before the body was read may end in a reset.
     let ended = timeout(FOREVER, stream.read_to_end(&mut answer)).await.unwrap();
     assert!(ended.is_ok() || answer.starts_with(b"HTTP/1.1 "), "{ended:?}");
     String::from_utf8(answer).unwrap()
@@ -57,7 +57,7 @@ async fn a_head_that_is_too_long_or_no_http_is_refused_and_hurts_nobody() {
     let many = format!("GET /healthz HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(100));
     for (request, status) in [(&*long, "431"), (&*many, "431"), ("\x16\x03\x01 hello\r\n\r\n", "400")] {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        // The server may answer and close before it has read all.
+        // The server may answer and close before it has read everything.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut head = [0; 12];
         timeout(FOREVER, stream.read_exact(&mut head)).await.unwrap().unwrap();
@@ -89,7 +89,7 @@ async fn a_server_that_is_told_to_stop_ends_idle_connections_and_takes_no_more()
     world.stop().await;
 }
 
-/// The status and the text of the answer to a request for `/v1/status` with this request line's target and these header lines.
+/// Asks with this target in the request line and these header lines; returns the status and the body.
 async fn ask(address: SocketAddr, line: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let answer = exchange(&mut stream, &format!("{line}\r\n{headers}connection: close\r\n\r\n")).await;
@@ -119,7 +119,7 @@ async fn a_request_that_names_no_host_or_another_one_is_refused() {
         (plain, "host: local host\r\n", 400, "bad_host"),
         (plain, "host: evil.example\r\n", 421, "foreign_host"),
         ("GET /v1/status HTTP/1.0", "host: evil.example\r\n", 421, "foreign_host"),
-        // RFC 9112, 3.2.2: the target's authority takes the place of the header.
+        // RFC 9112, 3.2.2: the target's authority replaces the header.
         ("GET http://evil.example/v1/status HTTP/1.1", "host: localhost\r\n", 421, "foreign_host"),
         ("GET http://a@localhost/v1/status HTTP/1.1", "host: localhost\r\n", 400, "bad_host"),
         ("GET http://localhost/v1/status HTTP/1.1", "host: evil.example\r\n", 200, ""),
@@ -136,7 +136,7 @@ async fn a_request_that_names_no_host_or_another_one_is_refused() {
         let (found, answer) = ask(address, line, headers).await;
         assert!(found == status && answer.contains(code), "{line} {headers:?}: {answer}");
     }
-    // With a token any host will do, but one there must be.
+    // With a token any host is accepted, but one is required.
     let world_with_token = World::with(Some(Token::new(TOKEN).unwrap()), |_| {}).await;
     let address = listen(world_with_token.router.clone(), std::future::pending()).await;
     let token = format!("authorization: Bearer {TOKEN}\r\n");
@@ -198,7 +198,7 @@ async fn as_many_slow_bodies_as_there_may_be_connections_keep_nobody_out() {
         slow.push(stream);
     }
     for stream in &mut slow {
-        // The body is being read.
+        // The server reads the body.
         let mut goes_on = [0; 25];
         timeout(FOREVER, stream.read_exact(&mut goes_on)).await.unwrap().unwrap();
         assert_eq!(&goes_on, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -208,7 +208,7 @@ async fn as_many_slow_bodies_as_there_may_be_connections_keep_nobody_out() {
         let (status, answer) = ask(address, "GET /v1/status HTTP/1.1", "host: localhost\r\n").await;
         assert_eq!(status, 200, "{answer}");
     }
-    // It has made room, or on a machine that takes its time was refused as too slow.
+    // The server dropped this request to make room, or on a slow machine refused it as too slow.
     let mut answer = Vec::new();
     let _ = timeout(FOREVER, slow[0].read_to_end(&mut answer)).await.unwrap();
     let answer = String::from_utf8(answer).unwrap();
@@ -223,7 +223,7 @@ async fn with_a_token_no_body_is_read_of_a_request_without_it() {
     for path in ["/v1/events", "/v1/subscribers", "/v1/nothing"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{WAITS}");
-        // Had it been read, the answer would begin with 100.
+        // If the server had read the body, its answer would begin with 100.
         let answer = exchange(&mut stream, &head).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }

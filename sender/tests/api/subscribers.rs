@@ -210,7 +210,7 @@ async fn as_many_secrets_as_are_ever_live_sign_together() {
     let event = json!({ "type": "x", "data": 1 });
     assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
     assert_eq!(live, Keys::COUNT_MAX);
-    // The old ones became known: they may retire at once, however many there are.
+    // The store recorded the earlier changes; they may retire at once, regardless of their number.
     rotate(r#"{"overlap":"0s"}"#).await.expect(200);
     world.stop().await;
 }
@@ -250,7 +250,7 @@ async fn a_test_of_an_endpoint_that_does_not_answer_tells_where_to_ask_on() {
     let url = format!("http://{}/", listen(router, std::future::pending()).await);
     world.subscribe("acme", &url, json!({ "retry": { "attempts": 1 } })).await;
     for body in ["", r#"{"wait":"0s"}"#] {
-        // The endpoint answers when this is answered.
+        // The endpoint answers only after the API does.
         let accepted = world.call("POST", "/v1/subscribers/acme/test", body).await;
         let location = accepted.headers["location"].to_str().unwrap().to_owned();
         let accepted = accepted.expect(202);
@@ -284,7 +284,7 @@ fn nothing_that_is_said_of_a_subscriber_breaks_anything() {
         prop_assert!(answer.status.as_u16() < 500, "{:?}", answer);
         prop_assert!(answer.status.is_success() || answer.json()["error"]["code"].is_string());
         if answer.status.is_success() && method == "PATCH" {
-            // It may have another name now.
+            // The subscriber may have another name now.
             let id = answer.json()["id"].as_str().unwrap().to_owned();
             let back = runtime.block_on(world.call("PATCH", &format!("/v1/subscribers/{id}"), r#"{"name":"acme"}"#));
             prop_assert!(back.status.is_success(), "{:?}", back);

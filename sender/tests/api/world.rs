@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-/// Far longer than anything takes; what takes longer has hung.
+/// Far longer than any step takes; after this a test has hung.
 pub(crate) const FOREVER: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
@@ -31,7 +31,6 @@ pub(crate) struct World {
     pub(crate) router: Router,
 }
 
-/// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -45,14 +44,14 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The answer's JSON, if it has that status.
+    /// Requires this status, and returns the JSON.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// That it is a refusal in the one form that refusals have.
+    /// Requires a refusal in the one form that all refusals have.
     #[track_caller]
     pub(crate) fn refuses(&self, status: u16, code: &str, field: Option<&str>) {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
@@ -73,7 +72,7 @@ impl World {
         let guard = Guard::strict().allow_private_targets();
         let mut options = Options {
             database: folder.path().join("hookproof.db").into(),
-            // Tests kill no machines.
+            // Tests cut no power.
             durability: Durability::Process,
             guard: guard.clone(),
             limits: event::Limits::default(),
@@ -92,13 +91,13 @@ impl World {
         Self { folder, sender, router }
     }
 
-    /// The same on a PostgreSQL server; nothing, where there is none.
+    /// As `new`, on a PostgreSQL server; `None` without one.
     pub(crate) async fn on_postgres(test: &'static str) -> Option<Self> {
         let address = postgres_address(test).await?;
         Some(Self::with(None, |options| options.database = server(&address)).await)
     }
 
-    /// Sends a request, to this host unless it names another.
+    /// The request goes to `localhost` unless it names another host.
     pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
         request.headers_mut().entry(HOST).or_insert(HeaderValue::from_static("localhost"));
         let response = timeout(FOREVER, self.router.clone().oneshot(request)).await.unwrap().unwrap();
@@ -134,7 +133,7 @@ impl World {
         self.call("POST", path, body.to_string()).await
     }
 
-    /// Adds a subscriber with these settings, and answers with its id.
+    /// Returns the new subscriber's id.
     pub(crate) async fn subscribe(&self, name: &str, url: &str, settings: Value) -> String {
         let mut body = json!({ "name": name, "url": url });
         body.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
@@ -142,7 +141,7 @@ impl World {
         added["id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks again and again until the answer is as wanted.
+    /// Polls until the answer passes `wanted`.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let asked = async {
             loop {
@@ -162,17 +161,16 @@ impl World {
     }
 }
 
-/// A schema for a test; nothing, where there is no server. It asks in its own way, which a task may not wait for.
+/// A new schema, or `None` without a server. The look-up blocks, so it gets its own thread.
 pub(crate) async fn postgres_address(test: &'static str) -> Option<String> {
     tokio::task::spawn_blocking(move || crate::postgres_server::new_schema(test)).await.unwrap()
 }
 
-/// What is at an address.
 pub(crate) fn server(address: &str) -> Database {
     Database::parse(address.as_ref()).unwrap()
 }
 
-/// An endpoint that answers with a status, and tells what it was sent.
+/// Answers with a fixed status, and reports the requests that it received.
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) arrived: mpsc::UnboundedReceiver<(HeaderMap, Bytes)>,
@@ -194,7 +192,7 @@ impl Endpoint {
     }
 }
 
-/// Serves a router on a free port until told to stop.
+/// Serves on a free port until `stop` ends.
 pub(crate) async fn listen(router: Router, stop: impl Future<Output = ()> + Send + 'static) -> SocketAddr {
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), None).await.unwrap();
     let address = listener.local_addr().unwrap();

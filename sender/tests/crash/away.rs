@@ -1,4 +1,5 @@
-//! The server goes away under a node that serves, and comes back: whoever emits is told so, and nothing is lost or doubled by that.
+//! The server disappears while a node serves, and returns: emitters receive an error, and no event is lost or
+//! doubled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::sink::Sink;
 use crate::{IN_FLIGHT, RATE_PER_SECOND, judge, settings};
 
 const BURST: usize = 10;
-/// So many events are acknowledged before the server goes.
+/// Events acknowledged before the server disappears.
 const BEFORE: usize = 40;
 
 struct World {
@@ -29,7 +30,7 @@ impl World {
         ask(&self.database.address().to_string(), "POST", "/v1/events", kind, body.as_bytes())
     }
 
-    /// How often each event was taken by the endpoint.
+    /// How often the endpoint took each event.
     fn taken(&self) -> BTreeMap<String, usize> {
         let mut taken = BTreeMap::new();
         for arrival in self.sink.arrivals().into_iter().filter(|arrival| arrival.taken) {
@@ -38,7 +39,7 @@ impl World {
         taken
     }
 
-    /// Waits until the server tells these to be delivered, and no others.
+    /// Waits until the server reports exactly these as delivered.
     fn wait_until_settled(&self, events: &BTreeSet<String>) {
         while self.database.confirmed().into_iter().collect::<BTreeSet<_>>() != *events {
             std::thread::yield_now();
@@ -46,7 +47,7 @@ impl World {
     }
 }
 
-/// The event is not taken, the fault is the store's, and it may be emitted again after so many seconds.
+/// The store failed, the event is not accepted, and the answer names when to retry.
 #[track_caller]
 fn is_refused_for_now(answer: &Answer) {
     assert_eq!(answer.status, 503, "{answer:?}");
@@ -71,21 +72,21 @@ fn while_the_server_is_away_emitters_are_told_when_to_come_back_and_nothing_is_l
     let node = database.serve_with_long_lease();
     let world = World { sink: Arc::clone(&sink), database };
     let mut acknowledged: BTreeSet<String> = (0..BEFORE).map(|number| format!("before-{number}")).collect();
-    // As many as may be are at the endpoint, which has yet to answer; the others wait.
+    // The endpoint holds as many attempts as the contract allows; the rest wait.
     sink.hold(true);
     for id in &acknowledged {
         assert_eq!(world.emit(id).status, 202, "{id}");
     }
     sink.wait_for(IN_FLIGHT);
     world.database.server().end();
-    // Those are delivered now, and nobody can write that down.
+    // The endpoint takes those now, and the node cannot record it.
     sink.hold(false);
 
-    // Who comes just then waits for the server, and can't be told in the end what becomes of the event.
+    // This emitter waits for the server, and its event stays in doubt.
     let caught = world.emit("caught");
     assert_eq!(caught.status, 503, "{caught:?}");
     says_when(&caught);
-    // From then on it is known that the store does not write.
+    // The node knows from now on that the store does not write.
     for _ in 0..3 {
         is_refused_for_now(&world.emit("while-it-is-away"));
     }

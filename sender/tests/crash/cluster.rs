@@ -1,9 +1,11 @@
-//! Three nodes on one server under load, of which each is killed, stopped for longer than its lease, and cut off from the server;
-//! the server itself is killed as well. Two of the nodes have wrong clocks, where this machine can make a clock wrong.
+//! Three nodes on one server under load: the test kills, stops and cuts off nodes, and kills the server. Two nodes
+//! have wrong clocks, where this machine can make a clock wrong.
 //!
-//! What holds: nothing acknowledged is lost; each lane's contract, over all windows, as its endpoint sees it; and what was taken
-//! arrives again only where something was done to the nodes or the server around it, or its lane was taken by another node, and
-//! never once the server told that it was delivered, unless that was recorded for one who had lost the lane by then.
+//! Invariants:
+//! - No acknowledged event is lost.
+//! - Each lane keeps its contract over all windows, as its endpoint sees them.
+//! - A delivery arrives twice only around a fault, or where another node took over its lane. After the server
+//!   reported it as delivered it never arrives again, except where a node recorded that after it had lost the lane.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,35 +22,31 @@ use crate::{IN_FLIGHT, Moments, QUARANTINE_NS, settings};
 const LANES: usize = 4;
 const RATE_PER_SECOND: u64 = 100;
 const BURST: usize = 20;
-/// Names of the nodes, and by how many seconds their clocks are ahead.
+/// Names of the nodes, and the seconds by which their clocks are ahead.
 const NODES: [(&str, i64); 3] = [("right", 0), ("behind", -90), ("ahead", 90)];
-/// How long a node's lease lasts.
 const LEASE_NS: u64 = 1_000_000_000;
-/// Fewer arrivals than this pass between one thing that is done and the next.
+/// Fewer arrivals than this pass between two faults.
 const ARRIVALS_BETWEEN: u64 = 100;
 
-/// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Deed {
-    /// A node is killed.
     Kill,
-    /// A node is stopped until its lease is over.
+    /// Stops a node until its lease is over.
     Stop,
-    /// Nothing passes between a node and the server, and neither hears of it.
+    /// Drops all traffic between a node and the server; neither side is notified.
     Silence,
-    /// The connections of a node to the server are closed, and none can be made.
+    /// Closes a node's connections to the server, and refuses new ones.
     Cut,
-    /// The server is killed.
     KillServer,
-    /// The server ends in immediate mode.
+    /// PostgreSQL's shutdown in immediate mode.
     EndServer,
 }
 
-/// How often what is done.
+/// How often each fault happens.
 struct Plan([(Deed, usize); 6]);
 
 impl Plan {
-    /// So many kills of nodes; of the server, stops and partitions a tenth of that each.
+    /// `kills` kills of nodes; server faults, stops and partitions each a tenth of that.
     const fn of(kills: usize) -> Self {
         let tenth = kills.div_ceil(10);
         Self([
@@ -61,7 +59,6 @@ impl Plan {
         ])
     }
 
-    /// All of it in some order.
     fn in_some_order(&self, moments: &mut Moments) -> Vec<Deed> {
         let mut deeds: Vec<Deed> =
             self.0.iter().flat_map(|(deed, count)| std::iter::repeat_n(*deed, *count)).collect();
@@ -98,8 +95,8 @@ fn five_hundred_kills_of_nodes_and_fifty_of_their_server() {
     play("five_hundred_kills_of_nodes", &Plan::of(kills));
 }
 
-/// Notes, in the server's own order, which lane is taken when, and when which delivery is recorded as delivered. Both come while
-/// the lane is locked.
+/// Records, in the server's own order, each takeover of a lane and each delivery recorded as delivered. Both triggers
+/// run while the lane is locked.
 const WATCH: &str = "CREATE TABLE takings (lane int8, at timestamptz DEFAULT clock_timestamp());
     CREATE TABLE recordings (delivery int8, at timestamptz DEFAULT clock_timestamp());
     CREATE FUNCTION note_taking() RETURNS trigger LANGUAGE plpgsql AS
@@ -110,27 +107,27 @@ const WATCH: &str = "CREATE TABLE takings (lane int8, at timestamptz DEFAULT clo
     CREATE TRIGGER recorded AFTER INSERT ON done FOR EACH ROW EXECUTE FUNCTION note_recording();
     SELECT 1";
 
-/// What was recorded for one who had lost the lane, which another one may have claimed by then: events and paths.
+/// Deliveries that a node recorded after it had lost the lane, when the new owner may have claimed them: event and
+/// path.
 const RECORDED_LATE: &str =
     "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM recordings r JOIN done d USING (delivery)
     JOIN events e USING (event) JOIN subscribers s USING (lane) WHERE EXISTS (
         SELECT 1 FROM takings t JOIN attempts a ON a.delivery = r.delivery AND a.outcome = 0
         WHERE t.lane = d.lane AND t.at < r.at AND a.at < (extract(epoch FROM t.at) * 1000000)::int8 * 1000)";
 
-/// From when to when something was done, in the sink's time.
+/// Start and end of a fault, in the sink's time.
 type Span = (u64, u64);
 
-/// What the nodes have told of their lanes.
+/// What the nodes' logs report of lanes.
 #[derive(Default)]
 struct Told {
-    /// When a node took a lane, or broke off what it had under way with the lane's lease, and which lane.
+    /// When a node took a lane or abandoned its attempts with the lane's lease, and which lane.
     taken: Vec<(u64, usize)>,
-    /// How many lanes nodes have lost that lived: they were too slow to renew a lease, or could not.
+    /// Lanes that live nodes lost, because they failed to renew a lease in time.
     lost: usize,
 }
 
 impl Told {
-    /// Hears a line of a node's log.
     fn hear(&mut self, line: &str, now: u64) {
         let fields = || serde_json::from_str::<serde_json::Value>(line).unwrap()["fields"].take();
         if line.contains("\"took a lane\"") || line.contains("broke off a request") {
@@ -140,7 +137,7 @@ impl Told {
         }
     }
 
-    /// Whether a lane changed hands between two moments. What a node does may be seen a little before what it says of that.
+    /// Whether a lane changed its owner between two moments. A node acts a little before it logs the change.
     fn has_moved(&self, path: &str, first: u64, second: u64) -> bool {
         const LATE_NS: u64 = 1_000_000_000;
         // The first subscriber has the first lane.
@@ -151,7 +148,6 @@ impl Told {
     }
 }
 
-/// The nodes, and what was done to them so far.
 struct Cluster {
     sink: Arc<Sink>,
     ways: Vec<Way>,
@@ -159,9 +155,9 @@ struct Cluster {
     serving: Vec<Serving>,
     told: Arc<Mutex<Told>>,
     done: Vec<Span>,
-    /// What the server told to be delivered, by event and path, and when it did at first.
+    /// When the server first reported each delivery, by event and path.
     confirmed: BTreeMap<String, u64>,
-    // The server ends after its nodes.
+    // Declared last: the server must end after its nodes.
     database: Database,
 }
 
@@ -201,7 +197,7 @@ impl Cluster {
         query(&self.database.server().address("public"), statements)
     }
 
-    /// Waits until the server takes a node for dead.
+    /// Waits until the node's lease is over on the server.
     fn wait_until_over(&self, which: usize) {
         let alive = format!(
             "SELECT 1 FROM nodes n JOIN owners o USING (owner) WHERE n.name = '{}'
@@ -213,7 +209,7 @@ impl Cluster {
         }
     }
 
-    /// Notes what the server tells to be delivered, of the last half minute.
+    /// Records the deliveries that the server reports for the last half minute.
     fn note_confirmed(&mut self) {
         let delivered = self.server_says(
             "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM all_deliveries d JOIN events e USING (event)
@@ -243,7 +239,7 @@ impl Cluster {
             Deed::Silence | Deed::Cut => {
                 let passage = if deed == Deed::Cut { Passage::Cut } else { Passage::Silent };
                 self.ways[which].let_pass(passage);
-                // Some are shorter than a lease.
+                // Some faults are shorter than a lease.
                 if moments.next_below(2) == 0 {
                     self.wait_until_over(which);
                 } else {
@@ -296,7 +292,7 @@ fn play(test: &str, plan: &Plan) {
     );
 }
 
-/// By how much the clocks of those who signed were wrong.
+/// Describes by how much the signers' clocks were wrong.
 fn say_clocks(arrivals: &[Arrival]) -> String {
     let ahead = |arrival: &Arrival| arrival.ahead;
     let (least, most) =
@@ -304,7 +300,7 @@ fn say_clocks(arrivals: &[Arrival]) -> String {
     if wrong_clock().is_none() {
         return "all clocks right, as libfaketime is not installed".to_owned();
     }
-    // What an endpoint reads a little later seems to have been signed by a clock that is behind.
+    // A late arrival looks as if a slow clock had signed it.
     assert!(least <= -85 || most >= 85, "signatures are of {least} s to {most} s: no clock was wrong");
     format!("clocks {least} s to {most} s ahead")
 }
@@ -319,7 +315,7 @@ fn judge_all(arrivals: &[Arrival], cluster: &Cluster) -> String {
     assert_eq!(lanes.len(), LANES);
     lanes.values().for_each(|arrivals| judge::conforms(arrivals, RATE_PER_SECOND, BURST));
     let told = cluster.told.lock().unwrap();
-    // Else the server may take tables for empty, and read all attempts for each recording.
+    // Without statistics the planner may take tables for empty, and read all attempts for each recording.
     assert_eq!(cluster.server_says("ANALYZE; SELECT 1").len(), 1);
     let late: BTreeSet<String> = cluster.server_says(RECORDED_LATE).into_iter().collect();
     let (mut twice, mut twice_as_late) = (0, 0);
@@ -330,7 +326,7 @@ fn judge_all(arrivals: &[Arrival], cluster: &Cluster) -> String {
                 continue;
             }
             let (first, second) = (pair[0].at, pair[1].at);
-            // What a dead process had sent may be read a little after its death.
+            // A dead process's request may arrive shortly after its death.
             let during = |(from, until): &Span| first <= until + QUARANTINE_NS && *from <= second;
             let around = cluster.done.iter().any(during) || told.has_moved(&pair[1].path, first, second);
             assert!(
@@ -352,7 +348,7 @@ fn judge_all(arrivals: &[Arrival], cluster: &Cluster) -> String {
             twice += 1;
         }
     }
-    // What a node has sent since its last word to the server, which is no older than its lease, and what it may send at once.
+    // The attempts since a node's last commit, which is at most one lease old, and those that it may start at once.
     let unconfirmed =
         IN_FLIGHT + BURST + usize::try_from(RATE_PER_SECOND * LEASE_NS / 1_000_000_000).unwrap();
     let changes = cluster.done.len() * LANES + told.taken.len();

@@ -1,4 +1,4 @@
-//! Emits without end over the HTTP API, and remembers what was acknowledged.
+//! Emits over the HTTP API until stopped, and records the acknowledged events.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 
 use crate::sink::Sink;
 
-/// So many events may be acknowledged that have not arrived.
+/// How many acknowledged events may be outstanding.
 const AHEAD: usize = 100;
 
-/// What it shows to senders that ask for a token.
+/// The token for senders that require one.
 pub(crate) const TOKEN: &str = "a-token-for-emitters-alone";
 
 pub(crate) struct Emitter {
@@ -19,23 +19,20 @@ pub(crate) struct Emitter {
     threads: Vec<JoinHandle<Vec<String>>>,
 }
 
-/// What all threads of an emitter share.
 struct Emitting {
     sink: Arc<Sink>,
-    /// Each event is owed to so many.
+    /// Deliveries of each event.
     subscribers: usize,
     stop: AtomicBool,
-    /// How many events were acknowledged.
     acknowledged: AtomicUsize,
 }
 
 impl Emitter {
-    /// Each event is owed to so many subscribers.
     pub(crate) fn start(address: SocketAddr, sink: Arc<Sink>, subscribers: usize) -> Self {
         Self::start_at(&[address], sink, subscribers)
     }
 
-    /// The same at several senders at once.
+    /// Emits to several senders at once.
     pub(crate) fn start_at(addresses: &[SocketAddr], sink: Arc<Sink>, subscribers: usize) -> Self {
         let (stop, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
         let emitting = Arc::new(Emitting { sink, subscribers, stop, acknowledged });
@@ -44,7 +41,7 @@ impl Emitter {
             std::thread::spawn(move || {
                 let mut acknowledged = vec![];
                 while !emitting.stop.load(Ordering::Relaxed) {
-                    // No sender is there, or it was killed before it answered: what it had is not acknowledged.
+                    // The sender is down, or was killed before it answered: the event is not acknowledged.
                     let _ = emitting.emit(address, &mut acknowledged);
                     std::thread::yield_now();
                 }
@@ -54,7 +51,7 @@ impl Emitter {
         Self { threads: addresses.iter().map(start).collect(), emitting }
     }
 
-    /// The ids of all events that were acknowledged.
+    /// Returns the ids of all acknowledged events.
     pub(crate) fn stop(self) -> Vec<String> {
         self.emitting.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
@@ -66,7 +63,7 @@ impl Emitting {
         let mut stream = TcpStream::connect(address)?;
         let mut reader = BufReader::new(stream.try_clone()?);
         while !self.stop.load(Ordering::Relaxed) {
-            // As much as the contract lets out, so that the backlog stays short.
+            // Emits no faster than the contract allows, so that the backlog stays short.
             let ahead = self.acknowledged.load(Ordering::Relaxed).saturating_sub(AHEAD);
             self.sink.wait_for(ahead * self.subscribers);
             let body = r#"{"type": "video.trending", "key": "v1", "data": {"views": 1200000}}"#;
@@ -87,7 +84,7 @@ impl Emitting {
             }
             let mut answer = vec![0; length];
             reader.read_exact(&mut answer)?;
-            // Refused for good, and asked again without end: nothing would ever arrive.
+            // A permanent refusal would repeat for ever, and nothing would arrive.
             assert!(!status.contains(" 40"), "{status}{}", String::from_utf8_lossy(&answer));
             if status.contains(" 202 ") {
                 let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();

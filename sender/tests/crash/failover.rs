@@ -1,4 +1,4 @@
-//! How long lanes stand still when their node dies, and when it leaves in order.
+//! How long lanes pause when their node dies, and when it leaves in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,24 +11,23 @@ use crate::sink::{Arrival, Sink};
 
 const LANES: usize = 12;
 const RATE_PER_SECOND: u64 = 40;
-/// More than what a dead node may have had under way: that is in doubt, and a lane of which it is the whole burst stands still
-/// for as long.
+/// More than the attempts in doubt after a node's death. A lane with its whole burst in doubt pauses until the doubt
+/// ends.
 const BURST: usize = 10;
 const SECOND: u64 = 1_000_000_000;
-/// The lease of both nodes.
 const LEASE: u64 = 5 * SECOND;
 
 /// How a node goes.
 #[derive(Clone, Copy, PartialEq)]
 enum Going {
-    /// It is killed.
+    /// By SIGKILL.
     Dies,
-    /// It is told to end.
+    /// By SIGTERM.
     Leaves,
 }
 
 impl Going {
-    /// After this no lane stands still for that any more.
+    /// No lane pauses longer than this because of it.
     const fn is_over_after(self) -> u64 {
         match self {
             Self::Dies => LEASE + 2 * SECOND,
@@ -61,7 +60,8 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
             twice += doubled;
         }
         let (how, beside) = match going {
-            // Nothing is emitted any more once too much waits for its lanes, so those of the other say nothing.
+            // The emitter stops once too much waits for the dead node's lanes, so the other node's lanes give no
+            // figure.
             Going::Dies => ("dies by SIGKILL", String::new()),
             Going::Leaves => ("leaves in order", format!("; those of the other for {}", told(&mut others))),
         };
@@ -80,7 +80,8 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
     stays.stop_in_order();
 }
 
-/// The longest time without an arrival of each lane of a node that goes, of each lane of the other, and what was taken twice.
+/// Returns the longest pause of each lane of the node that goes, that of each other lane, and the count of doubled
+/// deliveries.
 fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     let mut serving = cluster.database.serve_elsewhere_as("goes");
     cluster.wait_until_shared(|shares| shares.len() == 2 && shares.values().all(|share| share.lanes > 0));
@@ -97,14 +98,14 @@ fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     for (path, gap) in longest_gaps(&arrivals, begun) {
         if lanes.iter().any(|lane| lane == path) { &mut gone } else { &mut stayed }.push(gap);
     }
-    // Both may be killed or told in the midst of what they took before.
+    // The node may have been killed or stopped while it delivered earlier events.
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     let around = arrivals.iter().filter(|arrival| arrival.taken && arrival.at + 2 * SECOND > begun);
     around.for_each(|arrival| *taken.entry(&arrival.delivery).or_default() += 1);
     (gone, stayed, taken.values().map(|count| count - 1).sum())
 }
 
-/// For each lane the longest time between two arrivals, of which the later one came after that moment.
+/// For each lane, the longest time between two arrivals, the later one after `begun`.
 fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
     let (mut last, mut gaps) = (BTreeMap::new(), BTreeMap::new());
     for arrival in arrivals {
@@ -117,7 +118,7 @@ fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
     gaps
 }
 
-/// The middle one, the 95th of a hundred and the longest, in milliseconds.
+/// Median, 95th percentile and maximum, in milliseconds.
 fn told(gaps: &mut [u64]) -> String {
     gaps.sort_unstable();
     let at = |part: usize| gaps[(gaps.len() - 1) * part / 100] / 1_000_000;

@@ -1,14 +1,14 @@
-//! The contract, from its definition: in every window of every length w, no more than burst + rate·w arrivals.
+//! The contract's definition: every window of length w has at most burst + rate·w arrivals.
 
 use crate::sink::Arrival;
 
-/// Of all windows that end with an arrival the worst begins with the one that has the most arrivals before it for its time: so each
-/// arrival is judged once, in whole numbers.
+/// Of all windows that end with an arrival, the worst begins at the arrival that is furthest ahead of the rate. So
+/// one pass in whole numbers judges every window.
 pub(crate) fn conforms(arrivals: &[Arrival], rate_per_second: u64, burst: usize) {
     const SECOND: i128 = 1_000_000_000;
     let mut times: Vec<u64> = arrivals.iter().map(|arrival| arrival.at).collect();
     times.sort_unstable();
-    // How far arrivals are ahead of the rate, in billionths of one.
+    // How far an arrival is ahead of the rate, in billionths of an arrival.
     let ahead =
         |place: usize| place as i128 * SECOND - i128::from(rate_per_second) * i128::from(times[place]);
     let mut first = 0;

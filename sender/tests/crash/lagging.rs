@@ -1,10 +1,12 @@
-//! A failover to a standby that lacks the last commits, with three nodes under load. One of them is stopped before the standby is
-//! cut off: it has committed nothing that is gone.
+//! A failover, with three nodes under load, to a standby that lacks the last commits. One node is stopped before the
+//! standby is cut off, so it committed nothing that is lost.
 //!
-//! What holds is what docs/nodes.md promises: who had committed what is gone says so and ends, who had not goes on; leases are
-//! extended by one; what the standby had is neither lost nor, once it knew of the delivery, delivered again; each lane's contract,
-//! over all windows, as its endpoint sees it, where the burst is no more than the rate lets through in a lease. Where it is more, what
-//! was sent since the standby was cut off may come on top, as it counts no more.
+//! Invariants, as docs/nodes.md promises them:
+//! - A node with lost commits reports them and ends; a node without goes on.
+//! - Leases are extended by one.
+//! - No event that the standby had is lost. No delivery that it knew as delivered is sent again.
+//! - Each lane keeps its contract over all windows if its burst is at most rate × lease. With a larger burst, the
+//!   attempts since the cut may come on top, because no surviving row counts them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,36 +21,33 @@ use crate::{QUARANTINE_NS, judge, settings};
 const LANES: usize = 4;
 const LEASE_NS: u64 = 1_000_000_000;
 const NODES: [&str; 3] = ["one", "other", "stopped"];
-/// How a process ends that can't go on.
 const OUR_FAILURE: i32 = 70;
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000";
 
-/// What each subscriber may be sent.
 #[derive(Clone, Copy)]
 struct Contract {
     rate_per_second: u64,
     burst: usize,
 }
 
-/// The burst is less than what the rate lets through in a lease.
+/// Burst below rate × lease.
 const QUICK: Contract = Contract { rate_per_second: 100, burst: 20 };
-/// It is more.
+/// Burst above rate × lease.
 const SLOW: Contract = Contract { rate_per_second: 10, burst: 60 };
 
-/// The server, the standby that follows it, and what was done.
 struct Failover {
     contract: Contract,
     sink: Arc<Sink>,
     nodes: Vec<Node>,
     standby: Private,
-    // The server ends after its nodes.
+    // Declared last: the server must end after its nodes.
     database: Database,
 }
 
-/// What was known at one moment.
+/// The state of a server at one moment.
 struct Known {
     events: BTreeSet<String>,
-    /// Events and paths, where the event was delivered.
+    /// Event and path of each delivery.
     delivered: BTreeSet<String>,
 }
 
@@ -62,14 +61,14 @@ impl Known {
     }
 }
 
-/// A node that serves, and what it says.
+/// A node and its log.
 struct Heard {
     serving: Serving,
     said: Receiver<String>,
 }
 
 impl Heard {
-    /// Waits until it has ended as who remembers what is gone.
+    /// Waits until the node ends because the store lost its commits.
     fn has_gone_back(mut self) {
         let code = self.serving.ended();
         let said: Vec<_> = self.said.iter().collect();
@@ -97,7 +96,7 @@ impl Failover {
     fn serve(&self, which: usize) -> Heard {
         let (tell, said) = channel();
         let serving = self.database.serve_node(&self.nodes[which], move |line| {
-            // Who hears it may have gone.
+            // The receiver may be gone.
             let _ = tell.send(line.to_owned());
         });
         Heard { serving, said }
@@ -115,12 +114,12 @@ impl Failover {
         query(&self.standby.address("public"), statement)
     }
 
-    /// Waits until the first server answers something to that.
+    /// Waits until the first server returns a row.
     fn wait_for_first(&self, statement: &str) {
         while self.first_says(statement).is_empty() {}
     }
 
-    /// Waits until the standby has all that is committed by now, and cuts it off: what it knew by then.
+    /// Waits until the standby has all commits, cuts it off, and returns its state.
     fn cut_off(&self) -> Known {
         let known = Known::by(self.first());
         let place = self.first_says("SELECT pg_current_wal_lsn()").remove(0);
@@ -183,7 +182,7 @@ fn fail_over(failover: &Failover) {
     let kept = Known::by(&failover.standby).events;
     let owed = kept.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
     sink.wait_for_taken(owed.collect(), name);
-    // The one that was stopped, too: it has never ended.
+    // The stopped node never ended either.
     anew.into_iter().chain([stopped]).for_each(|node| node.serving.stop_in_order());
     let lost = judge_events(failover, &known, &kept, &acknowledged);
     let again = judge_arrivals(failover.contract, &sink.arrivals(), &known, (cut, gone));
@@ -198,7 +197,8 @@ fn name(arrival: &Arrival) -> String {
     format!("{} {}", arrival.event, arrival.path)
 }
 
-/// What was acknowledged and is gone: no more than the standby lacked, which the first server tells once it runs again.
+/// Returns the lost acknowledged events. At most those that the standby lacked may be lost; the first server names
+/// them once it runs again.
 fn judge_events(
     failover: &Failover,
     known: &Known,
@@ -214,8 +214,8 @@ fn judge_events(
     lost
 }
 
-/// How many deliveries came again that had been taken. None is among them whose delivery the standby knew of. Given is from when to
-/// when was sent what it did not know of.
+/// Counts the deliveries that were taken twice. None may be one that the standby knew as delivered. `(cut, gone)` is
+/// the time in which the nodes sent attempts that it does not know.
 fn judge_arrivals(contract: Contract, arrivals: &[Arrival], known: &Known, (cut, gone): (u64, u64)) -> usize {
     let Contract { rate_per_second, burst } = contract;
     let refills_in_a_lease = burst as u64 <= rate_per_second * LEASE_NS / 1_000_000_000;

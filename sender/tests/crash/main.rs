@@ -1,7 +1,10 @@
-//! Kills the real sender again and again, and looks at what arrives.
+//! Kills the real sender repeatedly, and judges the arrivals.
 //!
-//! What holds across any number of kills: nothing acknowledged is lost; a delivery that was taken arrives again only
-//! around a kill, and never if the file told then that it was delivered; its body is the same each time; and all arrivals together conform to the contract, over all windows, exactly.
+//! Invariants for any number of kills:
+//! - No acknowledged event is lost.
+//! - A delivery arrives twice only around a kill, never after the file reported it as delivered, and with the same
+//!   body.
+//! - All arrivals together keep the contract over all windows, exactly.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,19 +32,18 @@ use emitter::Emitter;
 use process::{Database, Serving};
 use sink::{Arrival, Sink};
 
-/// The contract, and for how long a request of a dead process may still arrive.
+/// The contract. `QUARANTINE_NS` bounds how late a dead process's request may arrive.
 const RATE_PER_SECOND: u64 = 200;
 const IN_FLIGHT: usize = 4;
 const QUARANTINE_NS: u64 = 500_000_000;
 
-/// The settings of subscribers with that rate and burst.
 fn settings(rate_per_second: u64, burst: usize) -> Vec<String> {
     vec![
         format!("limit.rate={rate_per_second}/s"),
         format!("limit.burst={burst}"),
         format!("limit.in_flight={IN_FLIGHT}"),
         "limit.quarantine=500ms".to_owned(),
-        // Kills come faster than answers clear what the one before left in doubt.
+        // Kills come faster than answers clear the doubt that the previous kill left.
         "limit.doubt=500ms".to_owned(),
         "retry.base=10ms".to_owned(),
         "retry.cap=50ms".to_owned(),
@@ -70,17 +72,16 @@ fn a_thousand_kills_of_either_of_two_processes() {
     kill_again_and_again(2, &Plan { kills: kills_wanted(), ..LONG });
 }
 
-/// How often to kill, when, and under which burst.
 #[derive(Clone, Copy)]
 struct Plan {
     kills: usize,
-    /// A kill comes after fewer arrivals than this since the one before.
+    /// Each kill comes after fewer arrivals than this.
     arrivals_between: u64,
     burst: usize,
 }
 
 const SHORT: Plan = Plan { kills: 30, arrivals_between: 60, burst: 10 };
-/// Room in the burst for what several kills in quick succession leave open: the next one need not wait for it.
+/// The burst covers the doubt of several kills in a row, so the next kill need not wait.
 const LONG: Plan = Plan { kills: 1_000, arrivals_between: 30, burst: 60 };
 
 fn kills_wanted() -> usize {
@@ -88,7 +89,7 @@ fn kills_wanted() -> usize {
         .map_or(LONG.kills, |kills| kills.parse().expect("HOOKPROOF_KILLS is a number"))
 }
 
-/// Kills one of so many processes on one file as often as planned, each time under load, and judges all that arrived.
+/// Kills one of `processes` processes on one file, each time under load, and judges all arrivals.
 fn kill_again_and_again(processes: usize, plan: &Plan) {
     let sink = Arc::new(Sink::start());
     let database = Database::with_subscriber(&sink.url(), &settings(RATE_PER_SECOND, plan.burst));
@@ -127,8 +128,8 @@ fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan)
     );
 }
 
-/// When to kill: after a random number of arrivals, none included, so that kills meet start-up, claims, attempts and
-/// commits alike. `HOOKPROOF_SEED` repeats a run as far as two processes can be repeated.
+/// When to kill: after a random number of arrivals, possibly none, so that kills meet start-up, claims, attempts and
+/// commits. `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
 struct Moments(u64);
 
 impl Moments {
@@ -145,7 +146,7 @@ impl Moments {
     }
 }
 
-/// Judges all that arrived, and says how much of it was what.
+/// Judges all arrivals, and returns a summary.
 fn judge_all(arrivals: &[Arrival], kills: &[u64], confirmed: &BTreeMap<String, u64>, burst: usize) -> String {
     judge::conforms(arrivals, RATE_PER_SECOND, burst);
     let mut deliveries: BTreeMap<&str, Vec<&Arrival>> = BTreeMap::new();
@@ -160,7 +161,7 @@ fn judge_all(arrivals: &[Arrival], kills: &[u64], confirmed: &BTreeMap<String, u
             assert_eq!(pair[0].body, pair[1].body, "{delivery}");
             if pair[0].taken {
                 let (first, second) = (pair[0].at, pair[1].at);
-                // What a dead process had sent may be read a little after its death.
+                // A dead process's request may arrive shortly after its death.
                 let between = kills.iter().any(|kill| first <= kill + QUARANTINE_NS && *kill <= second);
                 assert!(between, "{delivery} arrived at {first} and {second} without a kill between");
                 let known = confirmed.get(&pair[1].event).copied().unwrap_or(u64::MAX);

@@ -18,15 +18,14 @@ pub(crate) struct Database {
     address: SocketAddr,
 }
 
-/// Where a database is.
 enum Place {
     File(TempDir),
-    /// On a server of its own, which can be killed too.
+    /// A private server, which tests can kill.
     Server(Private),
 }
 
 impl Place {
-    /// A server for this test; nothing, where its programs are missing.
+    /// A server for this test; `None` without PostgreSQL's programs.
     fn server(test: &str) -> Option<Self> {
         let server = Private::start(Fsync::On);
         if server.is_none() {
@@ -36,28 +35,27 @@ impl Place {
     }
 }
 
-/// A process that delivers. It ends with this.
+/// A process that delivers. Dropping it ends it.
 pub(crate) struct Serving(Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It has mostly ended before.
+        // Usually it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// One of several nodes, which keeps its name and its place when it is started again.
+/// A node that keeps its name and its database address across restarts.
 pub(crate) struct Node {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
-    /// By its own way to the server.
+    /// Each node has its own way to the server.
     pub(crate) database: String,
-    /// By how many seconds its clock is ahead of the machine's.
+    /// In seconds, relative to the machine's clock.
     pub(crate) clock_ahead: i64,
 }
 
-/// What a node has of the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) lanes: usize,
@@ -69,7 +67,7 @@ impl Database {
         Self::at(Place::File(tempfile::tempdir().unwrap()), url, settings)
     }
 
-    /// The same on a PostgreSQL server; nothing, where there is none.
+    /// As `new`, on a PostgreSQL server; `None` without one.
     pub(crate) fn on_server(test: &str, url: &str, settings: &[String]) -> Option<Self> {
         Some(Self::at(Place::server(test)?, url, settings))
     }
@@ -82,12 +80,12 @@ impl Database {
         database
     }
 
-    /// So many subscribers to everything, each with a path of its own.
+    /// `count` subscribers to every event, each with its own path.
     pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[String]) -> Self {
         Self::shared_at(Place::File(tempfile::tempdir().unwrap()), url, count, settings)
     }
 
-    /// The same on a PostgreSQL server; nothing, where there is none.
+    /// As `with_subscribers`, on a PostgreSQL server; `None` without one.
     pub(crate) fn on_server_with_subscribers(
         test: &str,
         url: &str,
@@ -107,14 +105,14 @@ impl Database {
         database
     }
 
-    /// Runs a command to its end: what it prints.
+    /// Runs a command to its end, and returns its output.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let done = self.command().args(arguments).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// Tells of each lane's state and backlog, and of open breakers, for a test that gives up.
+    /// Describes each lane's state, the backlog and open breakers, for a test that fails.
     pub(crate) fn lanes(&self) -> impl Fn() -> String + Send + 'static {
         let asked = [&["subscriber", "list"][..], &["status"]].map(|arguments| {
             let mut command = self.command();
@@ -132,7 +130,7 @@ impl Database {
         }
     }
 
-    /// How the living nodes share the lanes, by their names.
+    /// The living nodes' shares, by node name.
     pub(crate) fn shares(&self) -> BTreeMap<String, Share> {
         let share = |line: &str| {
             let node: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -143,7 +141,7 @@ impl Database {
         self.run(&["nodes", "--json"]).lines().map(share).collect()
     }
 
-    /// The paths of the lanes that a node on a server has.
+    /// Paths of the endpoints that a node's lanes deliver to.
     pub(crate) fn lanes_of(&self, name: &str) -> Vec<String> {
         let query = format!(
             "SELECT '/' || split_part(s.url, '/', 4) FROM lanes l JOIN subscribers s USING (lane)
@@ -157,13 +155,12 @@ impl Database {
         self.address
     }
 
-    /// The server that it is on.
     pub(crate) fn server(&self) -> &Private {
         let Place::Server(server) = &self.place else { panic!("a file has no server") };
         server
     }
 
-    /// The events that are delivered, as the database has it.
+    /// Events that the database has as delivered.
     pub(crate) fn confirmed(&self) -> Vec<String> {
         let from =
             |table| format!("SELECT e.id FROM {table} d JOIN events e USING (event) WHERE d.state = 1");
@@ -178,33 +175,31 @@ impl Database {
         query.query_map([], |row| row.get(0).map(made)).unwrap().map(Result::unwrap).collect()
     }
 
-    /// Starts a sender that listens where the emitter looks for it.
+    /// Listens at the emitter's address.
     pub(crate) fn serve(&self) -> Serving {
         self.serve_at(&self.address.to_string())
     }
 
-    /// Starts one that listens elsewhere.
+    /// Listens on a free port.
     pub(crate) fn serve_elsewhere(&self) -> Serving {
         self.serve_at("127.0.0.1:0")
     }
 
-    /// The same under a name.
     pub(crate) fn serve_as(&self, name: &str) -> Serving {
         self.serve_with(&self.address.to_string(), name)
     }
 
-    /// The same under a name.
     pub(crate) fn serve_elsewhere_as(&self, name: &str) -> Serving {
         self.serve_with("127.0.0.1:0", name)
     }
 
-    /// One that keeps its lanes for as long as any test takes, without being asked for them.
+    /// Its lease outlasts any test, without renewal.
     pub(crate) fn serve_with_long_lease(&self) -> Serving {
         self.start(&self.address.to_string(), &self.lease("60s"))
     }
 
     fn serve_with(&self, address: &str, name: &str) -> Serving {
-        // Long enough that a busy machine takes no lane from a node that lives.
+        // Long enough that a busy machine takes no lane from a live node.
         self.start(address, &[&["--node", name][..], &self.lease("5s")].concat())
     }
 
@@ -212,7 +207,7 @@ impl Database {
         self.start(address, &self.lease("1s"))
     }
 
-    /// How long others wait for a process that has died: on a server, nobody but its lease tells that it has.
+    /// On a server, other processes wait for a dead process's lease; only its lease shows its death.
     fn lease<'a>(&self, time: &'a str) -> Vec<&'a str> {
         match self.place {
             Place::File(_) => Vec::new(),
@@ -220,14 +215,14 @@ impl Database {
         }
     }
 
-    /// Starts a node. What it says is told line by line.
+    /// Passes each line of the node's log to `tell`.
     pub(crate) fn serve_node(&self, node: &Node, tell: impl FnMut(&str) + Send + 'static) -> Serving {
         let mut command = self.command();
         command.env("HOOKPROOF_DB", &node.database);
         if node.clock_ahead != 0 {
             let library = wrong_clock().expect("a clock is wrong only where it can be");
             command.env("LD_PRELOAD", library).env("FAKETIME", format!("{:+}s", node.clock_ahead));
-            // Wall clocks alone.
+            // Falsify wall clocks only.
             for only in ["FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC", "FAKETIME_DISABLE_SHM"] {
                 command.env(only, "1");
             }
@@ -256,19 +251,19 @@ impl Database {
     }
 }
 
-/// What makes the wall clock of a program wrong, where Debian's libfaketime is installed.
+/// Debian's libfaketime, which falsifies a program's wall clock, if it is installed.
 pub(crate) fn wrong_clock() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.map_while(Result::ok);
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
     libraries.find(|library| library.exists())
 }
 
-/// A place at which the emitter finds each sender in turn. It is below the ports that the system gives to those who ask for
-/// any, so that nobody else gets it while a sender is dead.
+/// An address for each sender in turn. It lies below the ephemeral ports, so no other process gets it between two
+/// senders.
 pub(crate) fn free_address() -> SocketAddr {
     let first = 10_000 + u16::try_from(std::process::id() % 9_000).unwrap();
     let candidates = (first..first + 1_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    // Two tests of one program may ask at the same time: each keeps the one that it got for as long as it runs.
+    // Two tests of one program may ask at once; each keeps its address to the end.
     static TAKEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let mut taken = TAKEN.lock().unwrap();
     let is_free = |address: &SocketAddr| !taken.contains(address) && TcpListener::bind(address).is_ok();
@@ -288,7 +283,7 @@ impl Serving {
         Self::launch(command, tell)
     }
 
-    /// Starts one by a command to serve, and waits until it listens.
+    /// Starts a process, and waits until it listens.
     pub(crate) fn launch(mut command: Command, mut tell: impl FnMut(&str) + Send + 'static) -> Self {
         command.args(["--allow-private-targets", "--log-json"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -300,7 +295,7 @@ impl Serving {
             line.clear();
             assert!(log.read_line(&mut line).unwrap() > 0, "the sender ended before it listened: {before}");
         }
-        // Read to the end, or the sender would wait for room in the pipe.
+        // Read to the end, or the sender blocks on a full pipe.
         std::thread::spawn(move || {
             line.clear();
             while log.read_line(&mut line).is_ok_and(|read| read > 0) {
@@ -311,7 +306,6 @@ impl Serving {
         serving
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
         let told =
             Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
@@ -328,7 +322,7 @@ impl Serving {
         assert_eq!(self.ended(), Some(0));
     }
 
-    /// Waits until it has ended: its exit code.
+    /// Waits for its end, and returns the exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }

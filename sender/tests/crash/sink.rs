@@ -1,5 +1,5 @@
-//! An endpoint that notes when each request was there, before it answers. It refuses some, by a hash of delivery and attempt:
-//! a count over all lanes would resonate with lanes in lockstep, and refuse one of them again and again until its breaker opens.
+//! An endpoint that records each request before it answers. It refuses some by a hash of delivery and attempt: a
+//! count over all lanes would refuse the same lane repeatedly until its breaker opens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -8,25 +8,24 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// One request of so many is answered 503, on average.
+/// One request in so many is answered 503, on average.
 const REFUSED_ONE_IN: u64 = 7;
 
-/// Longer than any lease, quarantine or doubt: nothing comes after so long a silence.
+/// Longer than any lease, quarantine or doubt: nothing arrives after such a silence.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
-    /// In nanoseconds since the sink began.
+    /// In nanoseconds since the sink started.
     pub(crate) at: u64,
-    /// Which of the subscribers, by the path of its endpoint.
+    /// Identifies the subscriber.
     pub(crate) path: String,
     pub(crate) delivery: String,
-    /// By how many seconds the clock of whoever signed it is ahead of the machine's.
+    /// By how many seconds the signer's clock is ahead of the machine's.
     pub(crate) ahead: i64,
-    /// The event's id.
     pub(crate) event: String,
     pub(crate) body: Vec<u8>,
-    /// Whether it was answered 204. If not, it wants to be sent again.
+    /// Answered 204. Otherwise the sender retries.
     pub(crate) taken: bool,
 }
 
@@ -45,7 +44,7 @@ impl Arrival {
     }
 }
 
-/// Whether an attempt of a delivery, counted from 1, is to be refused.
+/// `attempt` counts from 1.
 fn is_refused(delivery: &str, attempt: u32) -> bool {
     let mut hasher = DefaultHasher::new();
     (delivery, attempt).hash(&mut hasher);
@@ -60,14 +59,13 @@ pub(crate) struct Sink {
 struct Shared {
     began: Instant,
     refuses: bool,
-    /// Whether nothing is answered.
+    /// While true, the sink answers no request.
     holds: Mutex<bool>,
     let_go: Condvar,
     arrivals: Mutex<Vec<Arrival>>,
-    /// Attempts of each delivery so far.
     attempts: Mutex<BTreeMap<String, u32>>,
     changed: Condvar,
-    /// Tells of each lane, for a test that gives up.
+    /// Describes each lane, for a test that fails.
     lanes: Mutex<Option<Box<dyn Fn() -> String + Send>>>,
 }
 
@@ -77,7 +75,7 @@ impl Shared {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
-    /// Counts one more attempt of a delivery: its number, from 1.
+    /// Counts another attempt; returns its number, from 1.
     fn attempt(&self, delivery: &str) -> u32 {
         let mut attempts = self.attempts.lock().unwrap();
         let attempt = attempts.entry(delivery.to_owned()).or_default();
@@ -87,12 +85,12 @@ impl Shared {
 }
 
 impl Sink {
-    /// One that refuses some.
+    /// Refuses some requests.
     pub(crate) fn start() -> Self {
         Self::start_as(true)
     }
 
-    /// One that takes whatever comes.
+    /// Accepts every request.
     pub(crate) fn willing() -> Self {
         Self::start_as(false)
     }
@@ -115,7 +113,7 @@ impl Sink {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let shared = Arc::clone(&ours);
-                // A connection that breaks off belongs to a sender that was killed.
+                // A killed sender breaks off its connections.
                 std::thread::spawn(move || drop(serve(&stream.unwrap(), &shared)));
             }
         });
@@ -130,18 +128,17 @@ impl Sink {
         self.shared.now()
     }
 
-    /// What a test that gives up says of the lanes.
+    /// Sets the description of lanes for a test that fails.
     pub(crate) fn explain_by(&self, lanes: impl Fn() -> String + Send + 'static) {
         *self.shared.lanes.lock().unwrap() = Some(Box::new(lanes));
     }
 
-    /// Ends a test that has waited in vain.
     fn give_up(&self, why: &str) -> ! {
         let lanes = self.shared.lanes.lock().unwrap().as_ref().map(|lanes| lanes());
         panic!("{why}; {}", lanes.unwrap_or_else(|| "nobody tells of the lanes".to_owned()));
     }
 
-    /// From now on nothing is answered; or all that came meanwhile is, and all that comes.
+    /// `true` stops all answers; `false` releases the held requests and later ones.
     pub(crate) fn hold(&self, holds: bool) {
         *self.shared.holds.lock().unwrap() = holds;
         self.shared.let_go.notify_all();
@@ -174,7 +171,7 @@ impl Sink {
         }
     }
 
-    /// Waits until so many paths have had something after that time.
+    /// Waits until `paths` paths have an arrival after `time`.
     pub(crate) fn wait_for_time(&self, time: u64, paths: usize) {
         self.wait_until(|arrivals| {
             let after = arrivals.iter().rev().take_while(|arrival| arrival.at > time);
@@ -182,12 +179,12 @@ impl Sink {
         });
     }
 
-    /// Waits until all these events were taken. What is missing long after the last arrival is lost.
+    /// Waits until all these events were taken. An event still missing long after the last arrival is lost.
     pub(crate) fn wait_for_events(&self, events: &[String]) {
         self.wait_for_taken(events.iter().cloned().collect(), |arrival| arrival.event.clone());
     }
 
-    /// Waits until all that is missing was taken, by what an arrival is called.
+    /// Waits until all of `missing` were taken; `name` maps an arrival to its entry.
     pub(crate) fn wait_for_taken(&self, mut missing: BTreeSet<String>, name: impl Fn(&Arrival) -> String) {
         let mut seen = 0;
         while !missing.is_empty() {
@@ -251,7 +248,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// 42 lanes, since 7 divides that: a rule that refuses every seventh arrival would always meet the same ones.
+/// 42 lanes, because 7 divides 42: a rule that refuses every seventh arrival would always meet the same lanes.
 #[test]
 fn lanes_in_lockstep_are_refused_a_seventh_each_and_none_ten_times_in_a_row() {
     const ROUNDS: usize = 2_000;

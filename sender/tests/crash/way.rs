@@ -1,4 +1,4 @@
-//! The way from one node to the database server, which can fall silent or be cut.
+//! A proxy between one node and the database server, which can fall silent or close.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,17 +9,15 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use tempfile::TempDir;
 
-/// Where PostgreSQL listens in a folder.
+/// The name of PostgreSQL's socket in a folder.
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// Everything.
     Open,
-    /// Nothing, and neither side hears of it. What was said passes later.
+    /// Holds all bytes; neither side is notified. They pass later.
     Silent,
-    /// Nothing: connections are closed, and none can be made.
+    /// Closes all connections, and refuses new ones.
     Cut,
 }
 
@@ -36,12 +34,12 @@ struct Shared {
 
 struct State {
     passage: Passage,
-    /// Both ends of the connections that there are.
+    /// Both ends of each open connection.
     open: BTreeMap<u64, [UnixStream; 2]>,
 }
 
 impl Way {
-    /// A way to the server whose socket is in that folder.
+    /// Listens in a new folder, and connects to the socket in `server`.
     pub(crate) fn to(server: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
@@ -50,19 +48,17 @@ impl Way {
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for (number, near) in (0..).zip(listener.incoming()) {
-                // Whoever comes while the server is away is closed.
+                // While the server is away, new connections are closed.
                 let _ = carry(&ours, number, near.unwrap());
             }
         });
         Self { folder, shared }
     }
 
-    /// The folder in which its socket is.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Says what passes from now on.
     pub(crate) fn let_pass(&self, passage: Passage) {
         let mut state = self.shared.state.lock().unwrap();
         state.passage = passage;
@@ -93,7 +89,7 @@ fn carry(shared: &Arc<Shared>, number: u64, near: UnixStream) -> std::io::Result
     for (from, to) in ways {
         let shared = Arc::clone(shared);
         std::thread::spawn(move || {
-            // However it ends, both sides hear of it.
+            // Close both sides in every case.
             let _ = shared.pass_on(from, to);
             if let Some(ends) = shared.state.lock().unwrap().open.remove(&number) {
                 close(&ends);
@@ -109,7 +105,7 @@ impl Shared {
         loop {
             let read = from.read(&mut piece)?;
             let state = self.state.lock().unwrap();
-            // That one side has gone is news that a silent way doesn't carry either.
+            // A silent way does not carry the end of a connection either.
             drop(self.changed.wait_while(state, |state| state.passage == Passage::Silent).unwrap());
             if read == 0 {
                 return Ok(());

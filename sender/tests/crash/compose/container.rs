@@ -1,4 +1,4 @@
-//! Stands in for a container: a process of its own, with a folder and an address of this machine of its own.
+//! Stands in for a container: a process with its own folder and its own loopback address.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,20 +11,19 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 const SCRIPT: &str = include_str!("container.sh");
-/// What services are called in this file, in the order of their addresses.
+/// The services of the Compose file, in the order of their addresses.
 const NAMES: [&str; 6] = ["first", "second", "pool", "node-a", "node-b", "node-c"];
 
-/// The machine on which they are.
 pub(crate) struct Machine {
     folder: TempDir,
     programs: PathBuf,
 }
 
-/// What PostgreSQL has for its servers and who asks them.
+/// PostgreSQL's programs that servers and clients run.
 const PROGRAMS: [&str; 6] = ["initdb", "postgres", "pg_ctl", "pg_basebackup", "psql", "pg_isready"];
 
 impl Machine {
-    /// This one, if PostgreSQL's programs are there.
+    /// `None` without PostgreSQL's programs.
     pub(crate) fn new() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().map_while(Result::ok);
@@ -36,14 +35,14 @@ impl Machine {
         Some(Self { folder, programs })
     }
 
-    /// The address of a service. No other process of tests has it.
+    /// No other test process uses this address.
     pub(crate) fn address(&self, service: &str) -> Ipv4Addr {
         let number = NAMES.iter().position(|name| *name == service).expect("it is a service");
         let [_, _, high, low] = std::process::id().to_be_bytes();
         Ipv4Addr::new(127, 100 + u8::try_from(number).unwrap(), high, low.max(1))
     }
 
-    /// A text with addresses in place of what services, and all that they listen on, are called.
+    /// Replaces the names of services, and the wildcard address, by addresses.
     pub(crate) fn located(&self, service: &str, text: &str) -> String {
         let mut text = text.to_owned();
         let own = self.address(service).to_string();
@@ -60,14 +59,14 @@ impl Machine {
         text
     }
 
-    /// The folder of a service, with PostgreSQL's programs as it has them.
+    /// The folder of a service, with PostgreSQL's programs.
     pub(crate) fn folder(&self, service: &str) -> PathBuf {
         let folder = self.folder.path().join(service);
         if !folder.exists() {
             let programs = folder.join("bin");
             fs::create_dir_all(&programs).unwrap();
             open_to_all(&folder);
-            // In the image it listens everywhere, which is one address there.
+            // The image listens on all addresses; here the service has only one.
             let server = format!(
                 "#!/bin/sh\nexec {}/postgres -c listen_addresses={} -c unix_socket_directories={} \"$@\"\n",
                 self.programs.display(),
@@ -79,7 +78,6 @@ impl Machine {
         folder
     }
 
-    /// A command as that service would carry it out.
     pub(crate) fn command(&self, service: &str, program: &str) -> Command {
         let folder = self.folder(service);
         let mut command = Command::new(program);
@@ -89,7 +87,6 @@ impl Machine {
         command
     }
 
-    /// Starts one with that command.
     pub(crate) fn start(&self, service: &str, words: &[&str], variables: &[(&str, &str)]) -> Container {
         let mut command = self.command(service, "sh");
         command.args(["-c", SCRIPT, SCRIPT]).args(words).envs(variables.iter().copied());
@@ -107,12 +104,11 @@ impl Machine {
     }
 }
 
-/// A user without rights carries out what is in it.
+/// A user without rights runs its contents.
 fn open_to_all(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Writes a script to be carried out by anybody.
 pub(crate) fn executable(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -121,11 +117,10 @@ pub(crate) fn executable(path: &Path, text: &str) {
 #[derive(Default)]
 struct Said {
     lines: Vec<String>,
-    /// Whether it has ended.
     is_all: bool,
 }
 
-/// A service that runs. It ends with this.
+/// A running service. Dropping it ends it.
 pub(crate) struct Container {
     service: String,
     process: Child,
@@ -133,7 +128,7 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Waits until that is so. It must not end before.
+    /// Fails if the service ends earlier.
     pub(crate) fn wait_until(&self, mut is_so: impl FnMut() -> bool) {
         while !is_so() {
             let said = self.said.lock().unwrap();
@@ -141,7 +136,7 @@ impl Container {
         }
     }
 
-    /// Kills it, and waits until it has ended.
+    /// Kills it, and waits for its end.
     pub(crate) fn kill(mut self) {
         writeln!(self.process.stdin.as_mut().unwrap(), "KILL").unwrap();
         self.process.wait().unwrap();
@@ -151,7 +146,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // However it ends.
+        // It may have ended already.
         let _ = self.process.wait();
     }
 }

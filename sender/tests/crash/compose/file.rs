@@ -1,9 +1,9 @@
-//! What a file for Compose says. Read is what such a file of ours has: mappings indented by two, lists on one line, blocks of text.
+//! Reads a Compose file, as far as ours needs: mappings indented by two, lists on one line, blocks of text.
 
 pub(crate) struct ComposeFile(pub(crate) String);
 
 impl ComposeFile {
-    /// What stands under keys, each within the one before: behind the last one, and on the lines below it.
+    /// Finds nested keys: the text after the last key, and the lines below it.
     fn find(&self, path: &[&str]) -> (&str, Vec<&str>) {
         let mut lines = self.0.lines();
         let mut beside = "";
@@ -24,30 +24,29 @@ impl ComposeFile {
         (beside, below.collect())
     }
 
-    /// One value.
     pub(crate) fn value(&self, path: &[&str]) -> String {
         self.find(path).0.to_owned()
     }
 
-    /// A list that is written on one line.
+    /// A list written on one line.
     pub(crate) fn list(&self, path: &[&str]) -> Vec<String> {
         let (list, _) = self.find(path);
         serde_json::from_str(list).unwrap_or_else(|error| panic!("{path:?} is no list on one line: {error}"))
     }
 
-    /// The words of a text that is folded.
+    /// The words of a folded text.
     pub(crate) fn words(&self, path: &[&str]) -> Vec<String> {
         let (how, lines) = self.find(path);
         assert_eq!(how, ">-", "{path:?}");
         lines.iter().flat_map(|line| line.split_whitespace()).map(str::to_owned).collect()
     }
 
-    /// What is in one of the files that it gives to services.
+    /// The content of a file that `configs` gives to services.
     pub(crate) fn content(&self, name: &str) -> String {
         let path = ["configs", name, "content"];
         let (how, lines) = self.find(&path);
         assert_eq!(how, "|", "{path:?}");
-        // Compose puts variables in where a dollar stands alone.
+        // Compose substitutes variables after a single dollar.
         lines.iter().map(|line| line.replace("$$", "$") + "\n").collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The file for Compose (`packaging/compose/nodes.yaml`), carried out as far as that goes without containers: its commands, scripts
-//! and files as they stand, with the programs that are installed here, each service at an address of its own.
+//! Runs the Compose file (`packaging/compose/nodes.yaml`) without containers: its commands, scripts and files
+//! unchanged, with the installed programs. Each service has its own address.
 
 mod container;
 mod file;
@@ -19,7 +19,7 @@ use crate::sink::Sink;
 use crate::{judge, settings};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/compose/nodes.yaml");
-/// What the image of PostgreSQL does.
+/// The entry point of PostgreSQL's image.
 const IMAGE: &str = include_str!("image.sh");
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const RATE_PER_SECOND: u64 = 100;
@@ -54,7 +54,7 @@ fn what_compose_starts_delivers_and_a_failover_loses_nothing() {
     let acknowledged = emitter.stop();
     let owed = acknowledged.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
     sink.wait_for_taken(owed.collect(), |arrival| format!("{} {}", arrival.event, arrival.path));
-    // None has ended on the way.
+    // All three are still running.
     nodes.into_iter().for_each(Serving::stop_in_order);
     let arrivals = sink.arrivals();
     for lane in 0..LANES {
@@ -64,16 +64,15 @@ fn what_compose_starts_delivers_and_a_failover_loses_nothing() {
     eprintln!("{} events acknowledged, 0 lost, {} arrivals", acknowledged.len(), arrivals.len());
 }
 
-/// What the file describes.
 struct Deployment {
     file: ComposeFile,
     machine: Machine,
-    /// Where it is installed. Without it nodes name both servers.
+    /// PgBouncer, where it is installed. Without it nodes name both servers.
     pooler: Option<String>,
 }
 
 impl Deployment {
-    /// Starts the first server, and waits until it is told to be healthy.
+    /// Starts the first server, and waits until it is healthy.
     fn first(&self) -> Container {
         let variable = |name: &str| self.file.value(&["x-postgres", "environment", name]);
         let scripts = self.machine.folder("first").join("scripts");
@@ -98,7 +97,7 @@ impl Deployment {
         first
     }
 
-    /// Starts the standby, at the first go.
+    /// Starts the standby. Its script must succeed at the first try.
     fn second(&self) -> Container {
         let script = self.machine.folder("second").join("follow.sh");
         fs::write(&script, self.machine.located("second", &self.file.content("follow"))).unwrap();
@@ -116,13 +115,13 @@ impl Deployment {
         second.wait_until(|| self.asks("first", "SELECT sync_state FROM pg_stat_replication") == ["sync"]);
     }
 
-    /// Starts the pooler before one of the servers, where it is installed.
+    /// Starts the pooler, where it is installed, before one of the servers.
     fn pool(&self, server: &str) -> Option<Container> {
         let program = self.pooler.as_ref()?;
         let folder = self.machine.folder("pool");
         let content = self.file.content("pool").replace("host=first", &format!("host={server}"));
         let content = self.machine.located("pool", &content);
-        // In a container nobody else has that place.
+        // In a container no other process uses that directory.
         let content = format!("{content}unix_socket_dir = {}\n", folder.display());
         let path = folder.join("pgbouncer.ini");
         fs::write(&path, content).unwrap();
@@ -131,7 +130,7 @@ impl Deployment {
         Some(pool)
     }
 
-    /// What the file asks a service, to know whether those may begin that depend on it.
+    /// Runs the health check of a service.
     fn is_healthy(&self, service: &str, part: &[&str]) -> bool {
         let test = self.file.list(&[part, &["healthcheck", "test"]].concat());
         let [kind, program, arguments @ ..] = test.as_slice() else { panic!("{test:?}") };
@@ -141,7 +140,6 @@ impl Deployment {
         asked.status.success()
     }
 
-    /// What a server answers.
     fn asks(&self, server: &str, statement: &str) -> Vec<String> {
         let address = format!("postgresql://hookproof@{}/hookproof", self.machine.address(server));
         query(&address, statement)
@@ -171,12 +169,11 @@ impl Deployment {
         Serving::launch(command, |line| eprint!("{line}"))
     }
 
-    /// Where a node listens.
     fn listens(&self, node: &str) -> SocketAddr {
         value_of("--listen", &self.words(node)).parse().unwrap()
     }
 
-    /// Adds subscribers, as an operator does beside a node.
+    /// Adds subscribers as an operator does, beside a node.
     fn subscribe(&self, sink: &Sink) {
         let words = self.words(NODES[0]);
         for number in 0..LANES {
@@ -190,7 +187,7 @@ impl Deployment {
     }
 }
 
-/// What follows an option.
+/// The value after an option.
 fn value_of<'a>(option: &str, words: &'a [String]) -> &'a str {
     let place = words.iter().position(|word| word == option).expect("it is there");
     &words[place + 1]
