@@ -1,42 +1,44 @@
-//! What was done to the sender under test, and what happened to its processes.
+//! Faults injected into the sender under test, and the history of its processes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{FaultKind, FaultPlan, SECOND};
 
-/// Something was done to the sender under test.
+/// A fault injected into the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// When it was done.
+    /// When it began.
     pub t: u64,
     /// Its kind.
     #[serde(rename = "do")]
     pub kind: FaultKind,
-    /// When it was over, for what lasts.
+    /// When it ended, for faults that last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
-    /// Whom or what it concerned: a worker, a subscriber, a new limit.
+    /// Its target or value: a worker, a subscriber, a new limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// By how many nanoseconds whatever a process and its store say to each other comes later, each way, where it comes at all.
+    /// Nanoseconds added to each message between a process and its store, in each direction; none unless the
+    /// fault delays messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<u64>,
-    /// Which of the scenario's faults it was, from 0; traces of older versions don't say.
+    /// Its index in the scenario's list of faults; traces of older versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<u32>,
 }
 
 impl Fault {
-    /// As often a process and its store may answer each other until something is written down. On a connection that is new,
-    /// everything is said for the first time.
+    /// The most round trips between a process and its store until a write is committed. A new connection
+    /// repeats all of its setup.
     const EXCHANGES: u64 = 16;
 
-    /// Whether it keeps the sender from its work for as long as it lasts, or makes that slow enough to be seen from outside.
+    /// Whether it stops the sender's work while it lasts, or slows that by a second or more.
     pub(crate) fn hinders(&self) -> bool {
         self.keeps_from_writing() || self.kind == FaultKind::ClockStep || self.slows_writing() >= SECOND
     }
 
-    /// Whether the sender can write nothing down for as long as it lasts. A stop may be over before: its process knows.
+    /// Whether the sender can commit nothing while it lasts. A stop may end before `until`: the process
+    /// record says when.
     pub(crate) fn keeps_from_writing(&self) -> bool {
         use FaultKind::{
             ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
@@ -48,29 +50,29 @@ impl Fault {
         }
     }
 
-    /// By how much later, at most, what the sender writes down is written meanwhile. What is under way at its end comes at once.
+    /// The longest extra time that a commit takes meanwhile. Messages under way at its end arrive at once.
     pub(crate) fn slows_writing(&self) -> u64 {
         self.delay.unwrap_or(0).saturating_mul(2 * Self::EXCHANGES)
     }
 
-    /// Whether it takes from a process what it knows, for others or for good: that is not written down where they look.
+    /// Whether it separates a process from its store, so that no other process sees its state.
     pub(crate) fn cuts_off(&self) -> bool {
         self.kind == FaultKind::Partition && self.delay.is_none()
     }
 
-    /// Whether a process may lose its lanes to another one by it, as it can't say in time that it lives.
+    /// Whether a process may lose its lanes by it, since it cannot renew its leases in time.
     pub(crate) fn may_cut_off(&self, takeover_within: u64) -> bool {
         self.cuts_off() || (self.delay.is_some() && self.slows_writing() >= takeover_within)
     }
 
-    /// Which of a scenario's faults one of them is.
+    /// The index of a fault in its scenario.
     pub(crate) fn place(plans: &[FaultPlan], plan: &FaultPlan) -> Option<u32> {
-        // The same may be planned twice for one moment.
+        // By address: two faults of a scenario may be equal.
         (0..).zip(plans).find(|(_, one)| std::ptr::eq(*one, plan)).map(|(at, _)| at)
     }
 }
 
-/// Something that was to be done to the sender under test, and was not. What a trace says before of its being done is taken back.
+/// A planned fault that was not injected. It withdraws the earlier records of this fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
     /// When that was known.
@@ -78,38 +80,38 @@ pub struct Undone {
     /// Its kind.
     #[serde(rename = "do")]
     pub kind: FaultKind,
-    /// To which of its processes; none for the whole sender.
+    /// The process; none for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u32>,
-    /// Which of the scenario's faults it was, from 0.
+    /// Its index in the scenario's list of faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<u32>,
     /// Why not.
     pub why: String,
 }
 
-/// Something happened to a process of the sender under test.
+/// An event in the life of a process of the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// When.
     pub t: u64,
-    /// Which of several, from 0.
+    /// Its number, from 0.
     pub worker: u32,
-    /// What.
+    /// The event.
     pub event: ProcessEvent,
-    /// How it exited: `exit 0`, `signal 9`. Of what was done to it: how, where that was not by a signal; then it is over when it is
-    /// gone.
+    /// An exit: `exit 0`, `signal 9`. A strike: its means where that was no signal; such a strike ends when
+    /// the process is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
 }
 
-/// What happened to a process.
+/// An event in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessEvent {
     /// It was started.
     Started,
-    /// It said that it is ready.
+    /// It reported that it is ready.
     Ready,
     /// It was sent SIGKILL.
     Killed,
@@ -124,7 +126,7 @@ pub enum ProcessEvent {
 }
 
 impl Undone {
-    /// Takes back what was said of it. A fault that struck another process as well stays.
+    /// Withdraws the records of this fault. Keeps a fault that struck another process as well.
     pub(super) fn take_back(&self, faults: &mut Vec<Fault>, processes: &mut Vec<Process>) {
         use ProcessEvent::{Asked, Exited, Killed};
 

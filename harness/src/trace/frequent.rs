@@ -1,5 +1,5 @@
-//! The lines of those records of which a run has most, written without asking of each letter whether it is to be escaped:
-//! that would take more time than all else of a line. What they look like, the records' own serialization says.
+//! Writes the most frequent records without a general JSON escaper, which would dominate the time of a line.
+//! The records' own serialization defines the format; a test compares both.
 
 use std::cell::RefCell;
 
@@ -8,15 +8,12 @@ use serde_json::Result;
 use super::record::{Accepted, Answer, Arrival, Offer, Record};
 use super::{Shared, Text};
 
-/// Whom an event is owed to.
 type Owed = Shared<[Text]>;
 
 thread_local! {
-    /// Whom this thread's latest offer was owed to, and that as it is written.
     static LAST_OWED: RefCell<(Owed, Vec<u8>)> = RefCell::default();
 }
 
-/// Writes the line of a record without its end, if it is of such a kind.
 pub(super) fn write(text: &mut Vec<u8>, record: &Record) -> Option<Result<()>> {
     let line = Line(text);
     match record {
@@ -28,7 +25,7 @@ pub(super) fn write(text: &mut Vec<u8>, record: &Record) -> Option<Result<()>> {
     }
 }
 
-/// A line that is being written.
+/// A line under construction.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl Line<'_> {
@@ -82,7 +79,7 @@ impl Line<'_> {
         self.end()
     }
 
-    /// Whom an offer is owed to may be thousands, and the next one is often owed to the same: their names are written once.
+    /// Caches the serialized list: it may hold thousands of names, and consecutive offers often share it.
     fn owed(&mut self, owed: &Owed) -> Result<()> {
         LAST_OWED.with_borrow_mut(|last| {
             if last.1.is_empty() || !last.0.is_same(owed) {
@@ -122,7 +119,7 @@ impl Line<'_> {
     }
 
     fn text(&mut self, text: &str) -> Result<()> {
-        // Without an early end, the compiler looks at many letters at once.
+        // Without an early exit the compiler vectorises the loop.
         let escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
         if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
             return self.value(&text);
@@ -204,7 +201,7 @@ mod tests {
                 }));
             }
         }
-        // Owed to the same as the one before, to others who are alike, and to others.
+        // The same list, an equal list, another list.
         let owed = |names: &[&str]| names.iter().map(|name| Text::from(*name)).collect::<Owed>();
         let (same, alike, others) = (owed(&["a"]), owed(&["a"]), owed(&["b", "c"]));
         for owed in [&same, &same, &alike, &others, &same] {

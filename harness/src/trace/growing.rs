@@ -1,4 +1,4 @@
-//! A trace that is still being written, read as it grows. Whoever writes it is not asked and does not wait.
+//! Reads a trace while another process writes it, without locking or asking the writer.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -7,20 +7,16 @@ use std::path::Path;
 use super::reader::{Trace, TraceError};
 use super::reading::Reading;
 
-/// The most that is read of it: what is read lies in memory, beside the run.
+/// The most bytes that are read: they stay in memory, beside the run.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What there is of a trace so far.
 pub(crate) struct Growing {
     source: BufReader<File>,
     reading: Reading,
 }
 
 impl Growing {
-    /// Opens the trace in a file; none before its header is written.
-    ///
-    /// # Errors
-    /// When the file can't be read, or is no trace.
+    /// Opens a trace file; none before its header is written.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, TraceError> {
         let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
         match Reading::begin(&mut source) {
@@ -30,10 +26,7 @@ impl Growing {
         }
     }
 
-    /// Reads what was written since, all of it or up to the bound, as a trace that was cut short there.
-    ///
-    /// # Errors
-    /// When it can't be read, or is refused.
+    /// Reads the lines written since, up to the bound, as a trace that was cut short there.
     pub(crate) fn catch_up(&mut self) -> Result<&Trace, TraceError> {
         while !self.is_full() {
             match self.reading.next(&mut self.source)? {
@@ -41,7 +34,7 @@ impl Growing {
                     let record = self.reading.record()?;
                     self.reading.take(record)?;
                 }
-                // A line that is being written is read again once it is whole.
+                // A half-written line is read again once it is whole.
                 Some(false) => {
                     let length = i64::try_from(self.reading.length()).unwrap_or(i64::MAX);
                     self.source.seek_relative(-length)?;
@@ -54,7 +47,6 @@ impl Growing {
         Ok(&self.reading.trace)
     }
 
-    /// Whether no more of it is read.
     pub(crate) fn is_full(&self) -> bool {
         self.reading.bytes() >= BYTES_MAX
     }
@@ -67,7 +59,7 @@ mod tests {
     use super::*;
     use crate::trace::{End, Ended, Offer, Record, Text, Unoffered, Writer};
 
-    /// Its trailer counts an offer that came to nothing, which is left out then.
+    /// The trailer counts an unoffered event, which is then left out.
     #[test]
     fn what_could_not_be_offered_is_left_out_once_the_trace_is_whole() {
         let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl");
@@ -90,7 +82,7 @@ mod tests {
         }
     }
 
-    /// A trace that is written byte by byte is at every moment what was written whole of it, and in the end all of it.
+    /// A trace written byte by byte always reads as its whole lines.
     #[test]
     fn what_is_half_written_is_read_once_it_is_whole() {
         let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl");

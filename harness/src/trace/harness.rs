@@ -1,14 +1,14 @@
-//! What a trace says of the harness itself, and of the sender before the run: threads that stood still, events that were
-//! not offered, a remote clock, and what the sender's driver file declares.
+//! Records about the harness and the sender's driver file: stalls, events not offered, a remote clock,
+//! declarations.
 
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Backoff, Duration, Profile, Retry, Scenario};
 
-/// A thread of the harness stood still. What it stamped in that time may have happened at any moment of it.
+/// A thread of the harness stood still. Its stamps of that time may belong to any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// Which thread: [`ENDPOINTS`] stamps arrivals, [`GENERATOR`] releases events.
+    /// The thread: [`ENDPOINTS`] stamps arrivals, [`GENERATOR`] releases events.
     pub thread: String,
     /// When it was last seen to run.
     pub from: u64,
@@ -21,69 +21,69 @@ pub const ENDPOINTS: &str = "endpoints";
 /// The thread that releases events.
 pub const GENERATOR: &str = "generator";
 
-/// The name of our own sender's driver file. Nothing is forgiven it.
+/// The name of our own sender's driver file. Checks excuse nothing for it.
 pub const OURS: &str = "hookproof";
 
 /// An event of the schedule that was never written to the sender's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unoffered {
-    /// When that was known.
+    /// When the harness knew.
     pub t: u64,
-    /// When the schedule wanted it.
+    /// When the schedule had it.
     pub intended: u64,
-    /// Which event.
+    /// The event.
     pub token: u64,
-    /// Why not, for people.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// How far the sender's clock is ahead of the harness's, as the `Date` fields of its answers bound it.
+/// How far the sender's clock is ahead of the harness's, estimated from the `Date` fields of its answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
-    /// When it was worked out.
+    /// When it was computed.
     pub t: u64,
-    /// In nanoseconds; less than 0 where the sender's clock is behind.
+    /// Nanoseconds; negative where the sender's clock is behind.
     pub ns: i64,
-    /// How far the estimate may be off, in nanoseconds.
+    /// The error bound of the estimate, in nanoseconds.
     pub error: u64,
 }
 
-/// How subscribers' URLs look, where they are not their endpoints' own addresses.
+/// The form of subscribers' URLs, where they are not the endpoints' own addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Public {
-    /// The URL, with `{endpoint}` in place of each one's name.
+    /// The URL, with `{endpoint}` in place of the endpoint's name.
     pub url: String,
     /// Its path, likewise.
     pub path: String,
 }
 
-/// What came to the harness, and to none of its endpoints.
+/// A request or handshake that reached the harness, but none of its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
     /// When.
     pub t: u64,
-    /// What it was.
+    /// Its kind.
     pub kind: StrayKind,
-    /// The harness's token, if what came had it.
+    /// The harness's token, if the request had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// What it asked for, or what was wrong with it.
+    /// The requested target, or the error.
     pub said: String,
-    /// For how many it stands: one, or all that were not recorded one by one.
+    /// The number of events that this record stands for: 1, or all that exceeded the limit of single records.
     pub count: u64,
 }
 
-/// What may come to no endpoint.
+/// A kind of unrouted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StrayKind {
-    /// A request whose path or host names no endpoint, or that ended before it named any.
+    /// A request that names no endpoint by path or host, or that ended before it named one.
     Request,
-    /// A handshake of TLS that came to nothing.
+    /// A failed TLS handshake.
     Handshake,
 }
 
-/// A connection on which TLS was agreed: who opened it waits for that with the request in its hands.
+/// A connection on which TLS was agreed. Its client waits for that before it sends the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
     /// When the connection was accepted.
@@ -97,58 +97,58 @@ pub struct Handshake {
     pub first: Option<u64>,
 }
 
-/// How endpoints were reached.
+/// The way to the endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// By which URLs, where they are not the endpoints' own addresses.
+    /// The form of URLs, where they are not the endpoints' own addresses.
     pub public: Option<Public>,
-    /// What came to none of them.
+    /// Requests and handshakes that matched no endpoint.
     pub strays: Vec<Stray>,
-    /// Over which connections with TLS, in the order of their numbers.
+    /// Connections with TLS, in the order of their numbers.
     pub handshakes: Vec<Handshake>,
 }
 
 impl Reached {
-    /// The path of a subscriber's URL, if it isn't its endpoint's own.
+    /// The path of a subscriber's URL, if it is not its endpoint's own.
     #[must_use]
     pub fn path_of(&self, name: &str) -> Option<String> {
         self.public.as_ref().map(|public| public.path.replace("{endpoint}", name))
     }
 }
 
-/// What the driver file says of the sender. It is in the trace so that the trace can be judged without that file.
+/// The driver file's declarations about the sender. The trace holds them so that it can be judged alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
-    /// What the sender has no notion of, or the driver file no call for.
+    /// Features that the sender lacks, or for which the driver file has no call.
     #[serde(default)]
     pub lacks: Vec<Lack>,
     /// Fixed retry delays in nanoseconds, in place of each subscriber's backoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Vec<u64>>,
-    /// By which share, in millionths, a delay of that schedule may be shorter or longer.
+    /// The relative jitter of that schedule, in millionths.
     #[serde(default)]
     pub jitter: u64,
-    /// How long after an answer the sender has noted it for good, in nanoseconds.
+    /// The longest time from an answer to its commit in the sender, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_within: Option<u64>,
-    /// The media type of its deliveries, if it isn't JSON.
+    /// The media type of its deliveries, unless that is JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// How it signs, whatever the scenario's subscribers want.
+    /// The way it signs, regardless of the scenario's subscribers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signs: Option<Signs>,
-    /// What subscribers were told otherwise than the scenario has it, as the sender can't express it.
+    /// Values of subscribers that differ from the scenario, since the sender cannot express them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<Told>,
 }
 
-/// How a sender signs, as its driver file says.
+/// The way a sender signs, by its driver file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signs {
     /// By this profile.
     Profile(String),
-    /// In a way of its own, with what its requests carry.
+    /// In its own way. The fields say which parts its requests carry.
     Own {
         /// A signature.
         signature: bool,
@@ -161,24 +161,23 @@ pub enum Signs {
     },
 }
 
-/// A value that a subscriber was told otherwise.
+/// A subscriber's value that differs from the scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// Whose.
+    /// The subscriber.
     pub subscriber: String,
-    /// What it is and what was told, for people.
+    /// The setting and its value, for people.
     pub what: String,
 }
 
 impl Declared {
-    /// Whether the sender or its driver file lacks that.
     #[must_use]
     pub fn lacks(&self, what: Lack) -> bool {
         self.lacks.contains(&what)
     }
 
-    /// The scenario as it binds this sender: with the retry delays and the profile that it declares, and without breakers where
-    /// it has none.
+    /// The scenario as it binds this sender: with the declared retry delays and profile, and without breakers
+    /// if it has none.
     #[must_use]
     pub fn applied(&self, scenario: &Scenario) -> Scenario {
         let mut scenario = scenario.clone();
@@ -201,25 +200,25 @@ impl Declared {
     }
 }
 
-/// Something that a check may need, and not every sender or driver file has.
+/// A feature that a check may need and that a sender or driver file may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lack {
     /// Processes that the harness starts and may kill.
     Start,
-    /// Processes that are the harness's own, to be stopped where they stand and measured.
+    /// Local processes that the harness can stop and measure.
     Process,
     /// The path of a database that the harness may lock.
     Database,
     /// A call that looks into the queue.
     Depth,
-    /// A call that lists what is kept of deliveries that were made.
+    /// A call that lists delivered deliveries.
     Kept,
     /// Dead letters, or a call that lists them.
     DeadLetters,
     /// A breaker.
     Breaker,
-    /// An order that the first attempts of one key keep.
+    /// Ordered first attempts within a key.
     Order,
     /// A call that changes a limit.
     Change,

@@ -1,19 +1,19 @@
-//! A trace that lacks lines, and says so in its trailer: what is there is read, and what refers to a line that is not there
-//! is left out. Nothing passes or fails on it. Of every other trace such a line is refused.
+//! Closes the gaps of a trace whose trailer counts lost records: drops each line that refers to a missing
+//! one. No check passes or fails on such a trace. In every other trace such a line is an error.
 
 use std::collections::BTreeMap;
 
 use super::reader::Trace;
 
 impl Trace {
-    /// How many records could not be kept. Of a trace that was cut short nobody says it: 0.
+    /// The number of lost records; 0 for a trace that was cut short.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.trailer.as_ref().map_or(0, |trailer| trailer.dropped)
     }
 
-    /// Of a trace that lacks lines: numbers its arrivals without gaps, and leaves out answers, cuts and outcomes of what is
-    /// not there. Two arrivals of one number stay as they are, to be refused.
+    /// Renumbers the arrivals of an incomplete trace without gaps, and drops the answers, cuts and outcomes
+    /// of missing records. Duplicate arrival numbers stay, and are refused later.
     pub(super) fn close_holes(&mut self) {
         if self.dropped() == 0 {
             return;
@@ -43,12 +43,12 @@ impl Trace {
             place != Some(None)
         });
         for handshake in &mut self.reached.handshakes {
-            // It was noted by a number that is no more.
+            // It holds an old number.
             handshake.first = None;
         }
     }
 
-    /// Keeps as many outcomes of an event as there are offers of it.
+    /// Keeps at most as many outcomes of an event as there are offers.
     fn leave_out_outcomes(&mut self) {
         let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for offer in &self.offers {

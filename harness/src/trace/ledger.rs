@@ -1,31 +1,30 @@
-//! What a sender that can't be asked still owes, as far as endpoints see it: a run ends when that is nothing.
+//! Counts the open deliveries of a sender that reports no queue, as its endpoints see them; a run ends at 0.
 //!
-//! A delivery is open from the moment its event is written to the sender until an endpoint took it, the event was refused,
-//! its endpoint answered 410, or it failed as often as it may be tried. What the ledger doesn't know of (events that replace
-//! each other, queues that shed) stays open, and such a run ends with its `drain`.
+//! A delivery opens when its event is written to the sender. It closes when an endpoint takes it, when the
+//! event is refused, when its endpoint answers 410, or after its last attempt. Events that coalesce or are
+//! shed stay open, and such a run ends with its `drain`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Arrival, Offer, Record};
 use crate::scenario::Scenario;
 
-/// What is open. It holds no more than the schedule owes, and the exchanges that are open at endpoints.
+/// The open deliveries. Its size is bounded by the schedule and the open exchanges.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Each subscriber's number and its attempts in all.
+    /// Each subscriber's number and its attempts in total.
     lanes: BTreeMap<String, (u32, u32)>,
-    /// How often each open delivery failed, by event and lane.
+    /// The failed attempts of each open delivery, by event and lane.
     open: BTreeMap<(u64, u32), u32>,
-    /// What an arrival carries that isn't answered.
+    /// The events carried by unanswered arrivals.
     under_way: BTreeMap<u64, Carried>,
     gone: BTreeSet<u32>,
 }
 
-/// An exchange under way.
 #[derive(Debug)]
 struct Carried {
     lane: u32,
-    /// How often a delivery of the lane may be tried.
+    /// The attempts that a delivery of the lane has in total.
     attempts: u32,
     tokens: Vec<u64>,
 }
@@ -37,12 +36,11 @@ impl Ledger {
         Self { lanes, ..Self::default() }
     }
 
-    /// How many deliveries are open.
     pub(crate) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Notes what a record says. Arrivals are noted with their numbers.
+    /// Records one record. An arrival must have its number.
     pub(crate) fn note(&mut self, record: &Record) {
         match record {
             Record::Offer(offer) => self.offered(offer),
@@ -145,7 +143,7 @@ mod tests {
         assert_eq!(ledger.open(), 3);
         exchange(&mut ledger, "a", (2, 2, vec![]), 500);
         assert_eq!(ledger.open(), 2);
-        // One request may carry several.
+        // One request may carry several events.
         exchange(&mut ledger, "b", (3, 1, vec![2]), 200);
         assert_eq!(ledger.open(), 0);
     }

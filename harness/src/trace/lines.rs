@@ -1,19 +1,17 @@
-//! Records as the lines of a trace, and how many there are of what its trailer counts.
+//! Records as lines of a trace, with the counts for its trailer.
 
 use super::frequent;
 use super::record::Record;
 
-/// The room that is kept for lines which come next.
+/// The capacity that `clear` retains.
 const IDLE_BYTES_MAX: usize = 1 << 20;
 
-/// Lines, one behind another.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     text: Vec<u8>,
     pub(super) counts: Counts,
 }
 
-/// How many lines there are, of all kinds and of some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) lines: u64,
@@ -30,7 +28,6 @@ impl Counts {
 }
 
 impl Lines {
-    /// Adds a record.
     pub(super) fn push(&mut self, record: &Record) -> serde_json::Result<()> {
         let length = self.text.len();
         let written = frequent::write(&mut self.text, record);
@@ -45,20 +42,18 @@ impl Lines {
         Ok(())
     }
 
-    /// Adds other lines.
     pub(super) fn append(&mut self, other: &Self) {
         self.text.extend_from_slice(&other.text);
         self.counts.add(other.counts);
     }
 
-    /// Takes all lines out, and keeps some room for others.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.text.shrink_to(IDLE_BYTES_MAX);
         self.counts = Counts::default();
     }
 
-    /// All of them, each with its end.
+    /// All lines, each with its newline.
     pub(super) fn text(&self) -> &[u8] {
         &self.text
     }

@@ -1,30 +1,31 @@
-//! What a run ran on, and what that can do: without it no figure of speed means anything.
+//! The machine that a run ran on, and its measured capacity, without which no speed means anything.
 
 use serde::{Deserialize, Serialize};
 
-/// What a run had beneath it, as far as that was measured.
+/// The machine of a run, as far as it was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
-    /// What the machine itself can do.
+    /// The machine's own limit.
     pub ceiling: Option<Ceiling>,
-    /// What it is.
+    /// Its description.
     pub machine: Option<Machine>,
-    /// When its wall clock was set.
+    /// The changes of its wall clock.
     pub clock_sets: Vec<ClockSet>,
 }
 
-/// The machine's wall clock was set, or went on while the machine was suspended. The clock of the trace does neither.
+/// The machine's wall clock was set, or ran on while the machine was suspended. The clock of the trace does
+/// neither.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSet {
-    /// When it was last seen to be as it had been.
+    /// When it was last seen unchanged.
     pub from: u64,
-    /// When it was seen to be set.
+    /// When the change was seen.
     pub until: u64,
-    /// By how much it was set ahead, in nanoseconds; less than 0 where it was set back.
+    /// The step in nanoseconds; negative where the clock was set back.
     pub ns: i64,
 }
 
-/// What the machine itself can do, measured before the run.
+/// The machine's own limit, measured before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// When it was measured; 0 for before the run.
@@ -33,12 +34,12 @@ pub struct Ceiling {
     pub per_second: u64,
 }
 
-/// What the run ran on.
+/// The machine of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its processor, as it names itself.
+    /// The processor's own name.
     pub processor: String,
-    /// How many of its cores there are to use.
+    /// The usable cores.
     pub cores: u64,
     /// Its memory.
     pub memory_bytes: u64,
@@ -47,7 +48,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, as far as its system says.
+    /// This machine, as far as its system reports it.
     #[must_use]
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

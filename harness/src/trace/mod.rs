@@ -1,16 +1,18 @@
-//! The trace: what was seen in one run, in the order in which the harness saw it, as JSON Lines.
+//! The trace: the history of one run in the order in which the harness saw it, as JSON Lines.
 //!
-//! - `record`: the lines themselves; `harness`: those about the harness and the sender's driver file; `machine`: those about
-//!   the machine; `said`: what the sender says of itself; `shared`: what many of them repeat, kept once.
-//! - `recorder`: where everybody who sees something says so, within bounds; `lines`: what lies there;
-//!   `frequent`: how most of it is written.
-//! - `ledger`: what is still owed, by what was recorded.
-//! - `writer`: `Writer` counts what it writes; `TraceFile` compresses where asked.
-//! - `reader`: `Trace::read` trusts nothing; `reading`: line by line; `growing`: while it is written; `holes`: where lines
-//!   could not be kept.
+//! - `record`: the lines; `harness`, `machine`, `fault`, `said`: those about the harness, the machine,
+//!   faults, and the sender's reports; `shared`: repeated values, kept once.
 //!
-//! Whoever writes one hands a line over as soon as it is known, from whichever thread: lines may be out of order by as
-//! much as threads are, and the reader sorts by the times inside them. The trace holds no secret.
+//! - `recorder`: takes records from every thread, within bounds; `lines`: the waiting lines; `frequent`:
+//!   writes most of them.
+//!
+//! - `ledger`: the open deliveries, by the records so far.
+//! - `writer`: `Writer` counts its lines; `TraceFile` compresses on request.
+//! - `reader`: `Trace::read` trusts nothing; `reading`: line by line; `growing`: a trace still being written;
+//!   `holes`: a trace with lost records.
+//!
+//! Each thread hands over a line as soon as it knows it, so lines may be slightly out of order; the reader
+//! sorts by their times. The trace holds no secret.
 
 mod fault;
 mod frequent;

@@ -1,12 +1,16 @@
-//! A trace in memory, and what is not taken for one: what is no trace is refused, what ends too early is called cut short.
+//! A trace in memory. The reader refuses an invalid trace, and marks one without a trailer as cut short: its
+//! run died, and no check may pass on it.
 //!
-//! Refused are: a file without a header, a format of another version, a line that is no record, times that run back by
-//! more than [`DISORDER`] (threads hand their lines over one after another; no thread waits that long), an answer
-//! without its arrival or beside another, an outcome without its offer or an offer without its outcome, counts that are
-//! not the trailer's, anything after it, and a scenario that is not the one of its SHA-256.
-//! An offer that the harness itself could not hand over is none, and is left out.
-//! Where the trailer says that records could not be kept, what refers to one of those is left out (`holes`).
-//! Cut short is a trace without a trailer: a run that died. No check may pass on one.
+//! It refuses:
+//!
+//! - a missing header, another version's format, a line that is no record;
+//! - times that run back by more than [`DISORDER`], the longest delay between the threads that record;
+//! - an answer without its arrival, or two to one; an outcome without its offer, or an offer without its
+//!   outcome;
+//! - counts that differ from the trailer's, lines after it, a scenario with another SHA-256.
+//!
+//! It drops offers that the harness could not hand over, and, where the trailer counts lost records, the
+//! lines that refer to those (`holes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,63 +25,63 @@ use crate::scenario::SECOND;
 
 /// The format that this version writes and reads.
 pub const FORMAT: u32 = 2;
-/// How far times may run back from one line to a later one.
+/// How far a line's time may precede that of an earlier line, in nanoseconds.
 pub const DISORDER: u64 = 2 * SECOND;
-/// The most that is read, decompressed: a trace lies in memory whole.
+/// The most bytes that are read, decompressed: the whole trace stays in memory.
 pub(super) const BYTES_MAX: u64 = 8 << 30;
 
-/// A whole trace in memory, by kind, each kind in the order of its lines; arrivals by their number.
+/// A whole trace in memory: one list for each kind, in the order of its lines; arrivals by number.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// The first line.
     pub header: Header,
     /// Events that were written to the sender's API.
     pub offers: Vec<Offer>,
-    /// Events that it took.
+    /// Events that it accepted.
     pub accepted: Vec<Accepted>,
-    /// Events that it didn't.
+    /// Events that it refused.
     pub refused: Vec<Refused>,
     /// Requests, by number: `arrivals[n].n == n`.
     pub arrivals: Vec<Arrival>,
     /// Answers.
     pub answers: Vec<Answer>,
-    /// Exchanges without an answer.
+    /// Exchanges that ended without an answer.
     pub cuts: Vec<Cut>,
-    /// What was done to the sender.
+    /// Faults injected into the sender.
     pub faults: Vec<Fault>,
-    /// What happened to its processes.
+    /// The history of its processes.
     pub processes: Vec<Process>,
-    /// What it said of its queue.
+    /// Its reports of its queue.
     pub depths: Vec<Depth>,
-    /// What it listed as given up.
+    /// Its dead letters.
     pub dead: Vec<Dead>,
     /// Secrets that several subscribers have.
     pub shared: Vec<SharedSecret>,
-    /// What the run had beneath it.
+    /// The machine.
     pub host: Host,
-    /// What the driver file says of the sender; nothing lacks where the trace doesn't say.
+    /// The driver file's declarations; without any, the sender lacks nothing.
     pub declared: Declared,
     /// When threads of the harness stood still.
     pub stalls: Vec<Stall>,
     /// Events that were never written to the sender's API.
     pub unoffered: Vec<Unoffered>,
-    /// What was to be done to the sender and was not.
+    /// Faults that were planned and not injected.
     pub undone: Vec<Undone>,
-    /// How endpoints were reached, and what came to none of them.
+    /// The way to the endpoints, and the requests that matched none.
     pub reached: Reached,
-    /// How far the sender's clock is off, where that is known.
+    /// The offset of the sender's clock, if known.
     pub offset: Option<Offset>,
     /// The last line; none if the trace was cut short.
     pub trailer: Option<Trailer>,
 }
 
-/// Why a trace is refused.
+/// The reason why a trace is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// It can't be read.
     #[error("reading the trace failed: {0}")]
     Io(#[from] std::io::Error),
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the trace is empty; expected a header in its first line")]
     Empty,
     /// It doesn't begin with a header.
@@ -94,16 +98,16 @@ pub enum TraceError {
     Line {
         /// From 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// What it says doesn't fit together.
+    /// Its records contradict each other.
     #[error("the trace contradicts itself: {0}")]
     Contradiction(String),
 }
 
 impl Trace {
-    /// A trace of which only the header is known so far.
+    /// A trace with only a header.
     #[must_use]
     pub fn of(header: Header) -> Self {
         Self {
@@ -170,10 +174,9 @@ impl Trace {
         Ok(())
     }
 
-    /// What can be seen only once all is read.
+    /// Checks the whole trace.
     ///
-    /// # Errors
-    /// When records refer to what isn't there, or causes come after their effects.
+    /// # Errors When a record refers to a missing one, or a cause comes after its effect.
     pub fn settle(&mut self) -> Result<(), TraceError> {
         self.leave_out_unoffered();
         self.close_holes();
@@ -208,18 +211,18 @@ impl Trace {
         self.nothing_later()
     }
 
-    /// Leaves out offers of events that the harness itself could not hand over: that is known only after the offer is written
-    /// down. The trailer counts them, so they stay until it is read.
+    /// Drops the offers that the harness could not hand over, which it learns only after it has recorded the
+    /// offer. They stay until the trailer is read, since the trailer counts them.
     fn leave_out_unoffered(&mut self) {
         if self.trailer.is_none() || self.unoffered.is_empty() {
             return;
         }
-        // What is offered twice is intended for two moments.
+        // An event that is offered twice has two intended moments.
         let unoffered: BTreeSet<_> = self.unoffered.iter().map(|one| (one.token, one.intended)).collect();
         self.offers.retain(|offer| !unoffered.contains(&(offer.token, offer.intended)));
     }
 
-    /// Orders handshakes, and notes which arrival was the first on each connection.
+    /// Sorts handshakes, and finds the first arrival on each connection.
     fn begin_connections(&mut self) {
         let handshakes = &mut self.reached.handshakes;
         handshakes.sort_by_key(|one| one.connection);
@@ -234,7 +237,7 @@ impl Trace {
         }
     }
 
-    /// Every offer has an outcome, and no more than one. In a run that was not carried through, some have none.
+    /// Every offer has exactly one outcome. In a run that was not done, some have none.
     fn outcomes(&self) -> Result<(), TraceError> {
         let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for offer in &self.offers {
@@ -261,7 +264,7 @@ impl Trace {
         }
     }
 
-    /// Nothing comes later than the run's end, but for what threads may be late.
+    /// No record comes later than the run's end by more than [`DISORDER`].
     fn nothing_later(&self) -> Result<(), TraceError> {
         let Some(trailer) = &self.trailer else { return Ok(()) };
         let ends = [

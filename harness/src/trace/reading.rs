@@ -1,4 +1,4 @@
-//! Reads a trace line by line, and trusts none of it; between two lines it is what was read so far.
+//! Reads a trace line by line, and trusts none of it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,14 +9,11 @@ use super::record::{Header, Record};
 use super::shares::Shares;
 use crate::wire::digest::sha256_hex;
 
-/// The longest line that is read.
+/// The longest line, in bytes.
 const LINE_MAX: u64 = 16 << 20;
 
 impl Trace {
-    /// Reads the trace in a file; one whose name ends in `.zst` is decompressed.
-    ///
-    /// # Errors
-    /// When it can't be read, or is refused.
+    /// Reads the trace in a file; decompresses it if the name ends in `.zst`.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let file = File::open(path)?;
         if path.extension().is_some_and(|extension| extension == "zst") {
@@ -27,22 +24,19 @@ impl Trace {
     }
 
     /// Reads a trace.
-    ///
-    /// # Errors
-    /// When it can't be read, or is refused.
     pub fn read(mut source: impl BufRead) -> Result<Self, TraceError> {
         let (mut reading, _) = Reading::begin(&mut source)?;
         loop {
             let whole = match reading.next(&mut source) {
                 Ok(Some(whole)) => whole,
                 Ok(None) => break,
-                // A compressed file whose writer died ends in the middle of a block.
+                // The compressed file of a writer that died ends within a block.
                 Err(TraceError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
                 Err(error) => return Err(error),
             };
             match reading.record() {
                 Ok(record) => reading.take(record)?,
-                // The last line of a run that died may be half a line.
+                // The last line of a run that died may be incomplete.
                 Err(_) if !whole => break,
                 Err(error) => return Err(error),
             }
@@ -56,9 +50,9 @@ impl Trace {
 /// A trace as far as it was read.
 pub(super) struct Reading {
     pub(super) trace: Trace,
-    /// The line that was read last.
+    /// The last line that was read.
     line: Vec<u8>,
-    /// Lines that were taken.
+    /// Lines that were added to the trace.
     lines: u64,
     bytes: u64,
     /// The latest time of a line.
@@ -67,7 +61,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads the header, and answers whether its line is whole.
+    /// Reads the header; answers whether its line is whole.
     pub(super) fn begin(source: &mut impl BufRead) -> Result<(Self, bool), TraceError> {
         let mut line = Vec::new();
         let whole = read_line(source, &mut line, 1)?.ok_or(TraceError::Empty)?;
@@ -76,7 +70,7 @@ impl Reading {
         Ok((Self { trace, line, lines: 1, bytes, latest: 0, shares: Shares::default() }, whole))
     }
 
-    /// Reads the next line, and answers whether it is whole; none at the end.
+    /// Reads the next line; answers whether it is whole, or none at the end.
     pub(super) fn next(&mut self, source: &mut impl BufRead) -> Result<Option<bool>, TraceError> {
         let whole = read_line(source, &mut self.line, self.lines + 1)?;
         if self.bytes + self.line.len() as u64 > BYTES_MAX {
@@ -85,23 +79,21 @@ impl Reading {
         Ok(whole)
     }
 
-    /// How long the line is that was read last, without its end.
+    /// The length of the last line, without its newline.
     pub(super) fn length(&self) -> usize {
         self.line.len()
     }
 
-    /// How much was taken, without the ends of lines.
+    /// The bytes that were added, without newlines.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The record in the line that was read last.
     pub(super) fn record(&self) -> Result<Record, TraceError> {
         let refused = |error: serde_json::Error| self.refused(error.to_string());
         serde_json::from_slice(&self.line).map_err(refused)
     }
 
-    /// Takes that record.
     pub(super) fn take(&mut self, mut record: Record) -> Result<(), TraceError> {
         if self.trace.trailer.is_some() {
             return Err(self.refused("it comes after the trailer, which a run writes last".to_owned()));
@@ -118,8 +110,8 @@ impl Reading {
         TraceError::Line { line: self.lines + 1, why }
     }
 
-    /// Refuses a line whose time is far before that of an earlier one. What is known only later (a fault's end, the answer
-    /// to a question about the queue) is not held to it.
+    /// Refuses a line whose time precedes that of an earlier one by more than [`DISORDER`]. Records written
+    /// late by nature (a fault, a report of the queue) are exempt.
     fn in_order(&mut self, record: &Record) -> Result<(), TraceError> {
         let t = match record {
             Record::Offer(one) => one.t,
@@ -141,7 +133,7 @@ impl Reading {
 }
 
 fn header(line: &[u8]) -> Result<Header, TraceError> {
-    // The version is read first: another format may have other fields.
+    // The version comes first: another format may have other fields.
     #[derive(serde::Deserialize)]
     struct Version {
         k: String,
@@ -169,7 +161,7 @@ fn header(line: &[u8]) -> Result<Header, TraceError> {
     }
 }
 
-/// The next line without its end, and whether it had one.
+/// The next line without its newline, and whether it had one.
 fn read_line(source: &mut impl BufRead, line: &mut Vec<u8>, at: u64) -> Result<Option<bool>, TraceError> {
     line.clear();
     let read = source.by_ref().take(LINE_MAX).read_until(b'\n', line)?;

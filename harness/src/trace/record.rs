@@ -1,5 +1,6 @@
-//! The lines of a trace, as they are written. Times are nanoseconds since the run began, on the harness's one monotonic
-//! clock; names of subscribers and endpoints are those of the scenario, with `-1`, `-2`, … where it counts several.
+//! The lines of a trace, as they are written. Times are nanoseconds since the run began, on the harness's
+//! monotonic clock. Subscribers and endpoints have the scenario's names, with `-1`, `-2`, … where one entry
+//! counts several.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ pub enum Record {
     Offer(Offer),
     /// The sender took responsibility for an event.
     Accepted(Accepted),
-    /// The sender said no to an event, or said nothing.
+    /// The sender refused an event, or did not answer.
     Refused(Refused),
     /// A whole request was read at an endpoint.
     Arrival(Arrival),
@@ -27,48 +28,48 @@ pub enum Record {
     Answer(Answer),
     /// An endpoint ended an exchange without an answer.
     Cut(Cut),
-    /// Something was done to the sender under test.
+    /// A fault was injected into the sender under test.
     Fault(Fault),
-    /// Something happened to a process of the sender under test.
+    /// An event in the life of a process of the sender under test.
     Process(Process),
-    /// What the sender under test said of its queue, and what it cost.
+    /// The sender under test reported its queue and its cost.
     Depth(Depth),
     /// The sender under test listed a delivery as given up.
     Dead(Dead),
     /// Two subscribers were given the same secret.
     SharedSecret(SharedSecret),
-    /// What the machine itself can do.
+    /// The machine's own limit.
     Ceiling(Ceiling),
-    /// What the run ran on.
+    /// The machine of the run.
     Machine(Machine),
     /// The machine's wall clock was set.
     ClockSet(ClockSet),
-    /// What the driver file says of the sender.
+    /// The driver file's declarations about the sender.
     Declared(Declared),
     /// A thread of the harness stood still.
     Stall(Stall),
-    /// An event that was never written to the sender's API.
+    /// An event was never written to the sender's API.
     Unoffered(Unoffered),
-    /// How far the sender's clock is off.
+    /// The offset of the sender's clock.
     Offset(Offset),
-    /// How subscribers' URLs look.
+    /// The form of subscribers' URLs.
     Public(Public),
-    /// What came to no endpoint.
+    /// A request or handshake that matched no endpoint.
     Stray(Stray),
     /// TLS was agreed on a connection.
     Handshake(Handshake),
-    /// Something that was not done to the sender under test.
+    /// A planned fault was not injected.
     Undone(Undone),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
 }
 
-/// What was run, on what, and which contracts bind.
+/// The identity of a run: scenario, schedule, seed, driver, clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Of this format.
+    /// The format of this trace.
     pub format: u32,
-    /// Of Hookproof.
+    /// Hookproof's version.
     pub version: String,
     /// The scenario's name.
     pub scenario: String,
@@ -76,7 +77,7 @@ pub struct Header {
     pub scenario_sha256: String,
     /// SHA-256 of the schedule, in hexadecimal.
     pub schedule_sha256: String,
-    /// What made the schedule and the endpoints' choices.
+    /// The seed of the schedule and of the endpoints' choices.
     pub seed: u64,
     /// The driver's name.
     pub driver: String,
@@ -90,7 +91,7 @@ pub struct Header {
     pub scenario_toml: String,
 }
 
-/// Whose time the trace is in.
+/// The clock of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClockKind {
@@ -103,22 +104,22 @@ pub enum ClockKind {
 /// An event was written to the sender's API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
-    /// When the call that carries it began to be written.
+    /// When the harness began to write its call.
     pub t: u64,
-    /// When the schedule wanted it.
+    /// When the schedule had it.
     pub intended: u64,
-    /// How long it waited for the sender to answer earlier calls: the sender's delay, not the generator's. The rest of the
-    /// time from `intended` to `t` is the harness's own lag.
+    /// How long it waited for the sender's answers to earlier calls: the sender's delay. The rest of the time
+    /// from `intended` to `t` is the harness's own lag.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub held: u64,
-    /// The harness's own name for the event, unique in the run unless it was offered twice on purpose.
+    /// The harness's name for the event, unique in the run unless the event was offered twice on purpose.
     pub token: u64,
     /// The event's type.
     #[serde(rename = "type")]
     pub kind: Text,
     /// The event's key.
     pub key: Text,
-    /// The subscribers that must get it, by the scenario's patterns.
+    /// The subscribers that it is owed to, by the scenario's patterns.
     pub owed: Shared<[Text]>,
 }
 
@@ -127,11 +128,11 @@ pub struct Offer {
 pub struct Accepted {
     /// When its answer was read.
     pub t: u64,
-    /// Which event.
+    /// The event.
     pub token: u64,
     /// The answer's status.
     pub status: u16,
-    /// How many subscribers it matched, where the sender says so.
+    /// The number of matching subscribers, where the sender reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<u32>,
 }
@@ -139,9 +140,9 @@ pub struct Accepted {
 /// The sender did not take responsibility for an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// When that was known.
+    /// When the harness knew.
     pub t: u64,
-    /// Which event.
+    /// The event.
     pub token: u64,
     /// The answer's status; none if there was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,15 +150,15 @@ pub struct Refused {
     /// `Retry-After` of the answer, word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<String>,
-    /// Whether the event may have been taken all the same (the answer was lost).
+    /// Whether the outcome is in doubt: the answer was lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
-    /// What went wrong, for people.
+    /// The error, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
-/// A request reached an endpoint. Its place in the trace is its place in the order of arrivals.
+/// A request reached an endpoint. Its number is its place in the order of arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
     /// When its first byte was read.
@@ -170,10 +171,10 @@ pub struct Arrival {
     pub endpoint: Text,
     /// The connection, numbered over the run.
     pub connection: u64,
-    /// The harness's token found in the body.
+    /// The harness's token, found in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// Further tokens in the body, where one request carries several events.
+    /// Further tokens in the body of a request that carries several events.
     #[serde(default, skip_serializing_if = "<[u64]>::is_empty")]
     pub more: Box<[u64]>,
     /// The delivery's id, from the profile's header.
@@ -182,19 +183,19 @@ pub struct Arrival {
     /// The attempt's number, where a header carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Text>,
-    /// What it has in common with most others of its endpoint.
+    /// The parts that most requests to an endpoint share.
     #[serde(flatten)]
     pub head: Shared<Head>,
     /// The body's length.
     pub bytes: u64,
     /// SHA-256 of the body, in hexadecimal.
     pub sha256: Text,
-    /// What it was signed with.
+    /// Its signature.
     #[serde(flatten)]
     pub signed: Signed,
 }
 
-/// What most requests to an endpoint have in common.
+/// The parts that most requests to an endpoint share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
     /// Its method.
@@ -206,28 +207,28 @@ pub struct Head {
     pub content_type: Option<Text>,
 }
 
-/// What an arrival was signed with, and whether it is right.
+/// The signature of an arrival, and the verifier's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signed {
-    /// The signature header, word for word. Hardly two are the same.
+    /// The signature header, word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Box<str>>,
-    /// What the harness's own verifier says of it.
+    /// The verdict of the harness's own verifier.
     pub verified: Verified,
     /// The timestamp header, word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Text>,
 }
 
-/// What the harness's own verifier says of a signature.
+/// The verdict of the harness's own verifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verified {
-    /// It is right, by these of the subscriber's keys (0 is the oldest).
+    /// Right, by these of the subscriber's keys (0 is the oldest).
     Keys(Shared<[usize]>),
-    /// It is wrong, and why.
+    /// Wrong, and the reason.
     No(Text),
-    /// A secret is not known to the harness, or the profile isn't.
+    /// Not checked, and the reason: the harness lacks a secret or does not know the profile.
     Unchecked(Text),
 }
 
@@ -245,7 +246,7 @@ pub struct Answer {
     /// `Retry-After`, word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Text>,
-    /// Whether the whole answer could be written.
+    /// Whether the whole answer was written.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub whole: bool,
 }
@@ -255,17 +256,17 @@ pub struct Answer {
 pub struct Cut {
     /// When.
     pub t: u64,
-    /// The endpoint where it was.
+    /// The endpoint.
     pub endpoint: Text,
     /// The arrival, if one was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
     /// How it ended.
     pub how: CutKind,
-    /// When the first byte of a request was read that was not read whole; none if there was no byte, or an arrival.
+    /// When the first byte of an incomplete request was read; none for an arrival, or without a byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<u64>,
-    /// The harness's token, if what was read of such a request had it.
+    /// The harness's token, if the incomplete request had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
 }
@@ -282,28 +283,28 @@ pub enum CutKind {
     Close,
     /// The endpoint sent half an answer and closed.
     HalfAnswer,
-    /// The endpoint never answered; this is when the peer gave up, or the run ended.
+    /// The endpoint never answered; `t` is when the peer gave up, or the run ended.
     Blackhole,
     /// The peer went away before the endpoint had answered.
     PeerGone,
-    /// What came is no request.
+    /// The bytes were no request.
     Malformed,
     /// The run ended with the exchange open.
     RunEnded,
 }
 
-/// A subscriber was given a secret that another one has.
+/// A subscriber was given the secret of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedSecret {
     /// When.
     pub t: u64,
-    /// Whose endpoint.
+    /// The subscriber.
     pub endpoint: String,
-    /// Whose it is as well.
+    /// The other one.
     pub with: String,
 }
 
-/// What a whole trace holds.
+/// The totals of a whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trailer {
     /// When the run ended.
@@ -316,12 +317,12 @@ pub struct Trailer {
     pub offers: u64,
     /// Arrivals.
     pub arrivals: u64,
-    /// Dead letters by name, where the sender lists them: subscriber, token, reason.
+    /// Whether the sender lists its dead letters one by one: subscriber, token, reason.
     #[serde(default)]
     pub dead_listed: bool,
-    /// Events that the generator released later than its budget allows.
+    /// Events that the generator released later than its budget.
     pub late: u64,
-    /// Records that could not be kept, as a buffer was full. More than 0 makes the trace inconclusive.
+    /// Records that were lost to a full buffer. More than 0 makes the trace inconclusive.
     pub dropped: u64,
 }
 
@@ -329,9 +330,9 @@ pub struct Trailer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// Everything was settled, or `drain` was over.
+    /// All was settled, or `drain` had passed.
     Done,
-    /// Somebody interrupted it.
+    /// The run was interrupted.
     Interrupted,
     /// The sender died for good.
     SenderGone,

@@ -1,9 +1,9 @@
-//! Where everybody who sees something says so: what is recorded becomes a line of the trace at once, and the lines wait,
-//! within bounds, for the thread that writes them.
+//! Takes records from every thread, turns each into a line at once, and queues the lines, within bounds, for
+//! the thread that writes them.
 //!
-//! Nobody ever waits for the disk. What finds too many lines waiting is not kept, and counted: a trace that lacks lines says
-//! how many, and is inconclusive. A line is made by whoever records it, since it is smaller than what it is made of, which
-//! would have to be moved to another thread and freed there.
+//! No recording thread ever waits for the disk. A record that meets a full queue is dropped and counted, and
+//! such a trace is inconclusive. The recording thread serializes, since a line is smaller than its record and
+//! moves more cheaply.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -19,20 +19,20 @@ use super::{Arrival, Depth, End, Fault, Header, Record, Writer};
 
 /// Records that may wait for the disk. Most have some 500 bytes.
 pub const QUEUE_MAX: usize = 100_000;
-/// Bytes of them, as an offer names everybody to whom it is owed. As many may be on their way to the disk meanwhile.
+/// Bytes that may wait; an offer names all of its subscribers. The writer may hold as many again.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
-/// How long the thread that writes lets lines gather once it has written all. To wake it costs whoever keeps a record more
-/// than the record, and takes the processor from those who are to be measured.
+/// How long the idle writer lets lines gather. A wakeup costs the recording thread more than the record does,
+/// and takes processor time from the sender under test.
 const GATHERED: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// The line of the record that is being kept. Nobody else waits while it is made, but arrivals for each other: they are
-    /// numbered in the order of the trace.
+    /// The line of the record in hand. Only arrivals wait for each other: they are numbered in the order of
+    /// the trace.
     static LINE: RefCell<Lines> = RefCell::default();
 }
 
-/// Takes records from anywhere. Copies are the same.
+/// Takes records from any thread. Clones share one trace.
 #[derive(Clone, Debug)]
 pub struct Recorder(Arc<Inner>);
 
@@ -41,73 +41,72 @@ struct Inner {
     waiting: Arc<Mutex<Waiting>>,
     lines_max: usize,
     orders: Sender<Order>,
-    /// How many arrivals there were. Held while one is kept, so that their numbers are in the order of the trace.
+    /// The number of arrivals. Locked while one is recorded, so that numbers follow the order of the trace.
     arrivals: Mutex<u64>,
     tally: Tally,
-    /// What the sender still owes, where it can't be asked.
+    /// The open deliveries of a sender that reports no queue.
     ledger: OnceLock<Mutex<Ledger>>,
     lately: Mutex<Lately>,
-    /// Whether nobody writes any more.
+    /// Whether the writer is gone.
     is_broken: AtomicBool,
 }
 
-/// What was kept and not taken.
+/// Lines that the writer has not taken.
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Lines,
-    /// Whether whoever takes them found none, and is to be told of the next.
+    /// Whether the writer found none and wants to be notified.
     tell: bool,
-    /// Whether nobody will take them.
+    /// Whether the writer is gone.
     left: bool,
 }
 
-/// What was recorded, for whoever takes it. Dropped, what comes later is lost.
+/// The reader's side. Once dropped, later records are lost.
 #[derive(Debug)]
 pub struct Records {
     waiting: Arc<Mutex<Waiting>>,
     orders: Receiver<Order>,
 }
 
-/// What the writing thread is told.
+/// An order to the writer.
 #[derive(Debug)]
 enum Order {
-    /// The run begins: write this first, and what was kept before it after it.
+    /// The run begins: write this first, then the lines recorded earlier.
     Begin(Box<Header>),
-    /// There are lines again.
+    /// Lines wait again.
     Lines,
-    /// Write out what is held back, and say so.
+    /// Flush, and answer.
     Flush(SyncSender<()>),
     /// Write the trailer, and end.
     End(End),
 }
 
-/// What has been seen so far, kept or not.
+/// Totals so far, including dropped records.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Events offered.
     pub offers: AtomicU64,
-    /// Events that the sender took.
+    /// Events that the sender accepted.
     pub accepted: AtomicU64,
-    /// Events that it did not take.
+    /// Events that it refused.
     pub refused: AtomicU64,
     /// Requests that were answered 2xx.
     pub delivered: AtomicU64,
     /// Exchanges with an endpoint that are over.
     pub ended: AtomicU64,
-    /// When something came to an endpoint last.
+    /// The latest time at which bytes reached an endpoint.
     pub came: AtomicU64,
     /// Events of the schedule that were never written to the sender's API.
     pub unoffered: AtomicU64,
-    /// Records that could not be kept.
+    /// Records that were dropped.
     pub dropped: AtomicU64,
 }
 
-/// What went on lately, for whoever watches the run.
+/// The latest events, for the progress display.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lately {
-    /// The lane for which most waited in the latest sample: when that was, who, how much.
+    /// The longest queue of the latest sample: time, lane, deliveries.
     pub(crate) worst: Option<(u64, String, u64)>,
-    /// The latest fault.
     pub(crate) fault: Option<Fault>,
 }
 
@@ -127,7 +126,7 @@ impl Lately {
 }
 
 impl Recorder {
-    /// A recorder with which so many records may wait, and where they are taken.
+    /// A recorder with room for this many records, and its reader.
     #[must_use]
     pub fn new(lines_max: usize) -> (Self, Records) {
         let (orders, ordered) = channel();
@@ -145,17 +144,17 @@ impl Recorder {
         (recorder, records)
     }
 
-    /// Keeps account, from now on, of what the sender owes.
+    /// Starts to count open deliveries.
     pub(crate) fn account(&self, ledger: Ledger) {
         self.0.ledger.get_or_init(|| Mutex::new(ledger));
     }
 
-    /// How many deliveries the sender still owes, where account is kept.
+    /// The open deliveries, where they are counted.
     pub(crate) fn owed(&self) -> Option<usize> {
         self.0.ledger.get().map(|ledger| lock(ledger).open())
     }
 
-    /// A recorder whose records go to a sink, by a thread that ends with [`Recorder::end`].
+    /// A recorder with a thread that writes to a sink until [`Recorder::end`].
     pub fn writing<W: Write + Send + 'static>(sink: W) -> io::Result<(Self, JoinHandle<io::Result<W>>)> {
         let (recorder, records) = Self::new(QUEUE_MAX);
         let writer = std::thread::Builder::new().name("trace".to_owned());
@@ -165,11 +164,11 @@ impl Recorder {
 
     /// Begins the trace.
     pub fn begin(&self, header: Header) {
-        // Without a writer there is no trace to begin; its thread says why.
+        // Without a writer there is no trace to begin; its thread reports why.
         let _ = self.0.orders.send(Order::Begin(Box::new(header)));
     }
 
-    /// Keeps a record.
+    /// Records a record.
     pub fn keep(&self, record: Record) {
         let tally = &self.0.tally;
         let counter = match &record {
@@ -195,11 +194,11 @@ impl Recorder {
         }
     }
 
-    /// Lets a line wait for whoever takes it; answers whether there is room for it, and somebody to take it.
+    /// Queues a line; answers false if there is no room or no writer.
     fn put(&self, line: &Lines) -> bool {
         let mut waiting = lock(&self.0.waiting);
         if waiting.left {
-            // The run is over, or its disk has failed.
+            // The run is over, or its disk failed.
             self.0.is_broken.store(true, Ordering::Relaxed);
             return false;
         }
@@ -211,20 +210,19 @@ impl Recorder {
         let tell = std::mem::take(&mut waiting.tell);
         drop(waiting);
         if tell {
-            // Who has left since finds the line there, and nobody reads it.
+            // A writer that has left since loses this line.
             let _ = self.0.orders.send(Order::Lines);
         }
         true
     }
 
-    /// Notes what a record says of whether the world is quiet.
+    /// Updates the figures that show when a run is quiet.
     fn note(&self, record: &Record) {
         let tally = &self.0.tally;
         match record {
             Record::Arrival(arrival) => drop(tally.came.fetch_max(arrival.read, Ordering::Relaxed)),
             Record::Cut(cut) if cut.n.is_none() => drop(tally.came.fetch_max(cut.t, Ordering::Relaxed)),
             Record::Answer(_) | Record::Cut(_) => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
-            // Of these there are few.
             Record::Depth(_) | Record::Fault(_) => {
                 lock(&self.0.lately).note(record);
             }
@@ -235,7 +233,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps an arrival and gives it its number.
+    /// Records an arrival and returns its number.
     pub fn arrival(&self, mut arrival: Arrival) -> u64 {
         let mut count = lock(&self.0.arrivals);
         let n = *count;
@@ -245,46 +243,44 @@ impl Recorder {
         n
     }
 
-    /// Has the thread write out what it holds back, for somebody who reads along. Waits for that, a second at most, so it is
-    /// for a thread that may.
+    /// Makes the writer flush, for a reader that follows the trace. Blocks for at most a second.
     pub(crate) fn flush(&self) {
         let (done, flushed) = sync_channel(1);
         if self.0.orders.send(Order::Flush(done)).is_ok() {
-            // Later or never, what is there by now is what is read.
+            // The reader takes the lines that are there by then.
             let _ = flushed.recv_timeout(Duration::from_secs(1));
         }
     }
 
-    /// Ends the trace: the trailer comes after everything that was kept before.
+    /// Ends the trace: the trailer comes after all earlier records.
     pub fn end(&self, end: End) {
-        // Without a writer there is no trace to end; its thread says why.
+        // Without a writer there is no trace to end; its thread reports why.
         let _ = self.0.orders.send(Order::End(end));
     }
 
-    /// Arrivals so far, kept or not.
+    /// Arrivals so far, including dropped ones.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         *lock(&self.0.arrivals)
     }
 
-    /// What went on lately.
     pub(crate) fn lately(&self) -> Lately {
         lock(&self.0.lately).clone()
     }
 
-    /// What has been seen so far.
+    /// Totals so far, including dropped records.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.0.tally
     }
 
-    /// Whether nobody writes any more, as seen by whoever kept a record last: the disk has failed.
+    /// Whether the writer is gone, as the latest recording thread found: the disk failed.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.0.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Records that could not be kept.
+    /// Records that were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.tally.dropped.load(Ordering::Relaxed)
@@ -292,10 +288,9 @@ impl Recorder {
 }
 
 impl Records {
-    /// Takes what was recorded since.
+    /// Takes the records since the last call.
     ///
-    /// # Panics
-    /// Never: what was written as a record is one.
+    /// # Panics Never: each line was written as a record.
     #[must_use]
     pub fn take(&self) -> Vec<Record> {
         let mut lines = Lines::default();
@@ -304,8 +299,8 @@ impl Records {
         text.map(|line| serde_json::from_slice(line).expect("it was written as a record")).collect()
     }
 
-    /// Takes the lines that wait, for which it leaves the room of others; answers whether there were any. If not, an order
-    /// tells of the next.
+    /// Takes the waiting lines in exchange for the buffer in `lines`. If there are none, the next one sends
+    /// an order.
     fn exchange(&self, lines: &mut Lines) -> bool {
         lines.clear();
         let mut waiting = lock(&self.waiting);
@@ -321,21 +316,21 @@ impl Drop for Records {
     }
 }
 
-/// What one thread left half done while it panicked is right all the same: nothing here is done in two steps.
+/// Ignores poisoning: no thread leaves these values half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes until told to end. When the sink fails, what was recorded and is not written goes away with its other end, and
-/// what comes later is counted as lost.
+/// Writes until the end is ordered. When the sink fails, waiting lines are lost and later ones count as
+/// dropped.
 fn write<W: Write>(sink: W, records: &Records) -> io::Result<W> {
     let cut_short = || io::Error::other("the run ended without saying how");
-    // Before a run begins there is little to say: processes that start. It waits.
+    // Few records precede a run (process starts), so they wait.
     let header = loop {
         match records.orders.recv().map_err(|_| cut_short())? {
             Order::Begin(header) => break header,
             Order::Lines => {}
-            // Nothing is held back: there is nothing yet.
+            // Nothing is written yet.
             Order::Flush(_) => {}
             Order::End(_) => return Err(cut_short()),
         }
@@ -352,12 +347,12 @@ fn write<W: Write>(sink: W, records: &Records) -> io::Result<W> {
         match order {
             Err(RecvTimeoutError::Timeout) | Ok(Order::Begin(_) | Order::Lines) => continue,
             Err(RecvTimeoutError::Disconnected) => return Err(cut_short()),
-            // What was kept before the order comes first.
+            // Lines recorded before the order come first.
             Ok(Order::Flush(done)) => {
                 records.exchange(&mut lines);
                 writer.append(&lines)?;
                 writer.flush()?;
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _ = done.try_send(());
             }
             Ok(Order::End(end)) => {
@@ -449,7 +444,7 @@ mod tests {
         assert!(recorder.is_broken(), "the trace has ended");
     }
 
-    /// A sink that hands on what it is given.
+    /// A sink that forwards its bytes.
     struct Told(mpsc::Sender<String>);
 
     impl Write for Told {
@@ -471,7 +466,7 @@ mod tests {
         let next = || written.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(next().starts_with(r#"{"k":"header""#));
         for t in 1..=3 {
-            // Whoever writes has found nothing more before the next is recorded.
+            // The writer must find the queue empty before the next record.
             while !lock(&recorder.0.waiting).tell {
                 std::thread::yield_now();
             }

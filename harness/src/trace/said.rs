@@ -1,8 +1,8 @@
-//! What the sender under test says of itself: its queue, and the deliveries that it gave up.
+//! The reports of the sender under test: its queue and its dead letters.
 
 use serde::{Deserialize, Serialize};
 
-/// What the sender under test said of its queue, and what it cost.
+/// The sender's report of its queue, and its measured cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Depth {
     /// When it was asked.
@@ -28,35 +28,36 @@ pub struct Depth {
     /// Resident memory of all its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
-    /// Processor time that the processes which live have used since they began, in nanoseconds.
+    /// Processor time of the living processes since their start, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_ns: Option<u64>,
-    /// What it keeps of deliveries that were made, where that was looked at.
+    /// The deliveries that it retains after success, where the harness looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
 }
 
-/// What a sender keeps of deliveries that were made.
+/// The deliveries that a sender retains after success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Whether the sender listed what it keeps.
+    /// Whether the sender listed them.
     pub listed: bool,
-    /// When the oldest of that was delivered, by the sender's own clock in Unix nanoseconds; none if it keeps nothing.
+    /// When the oldest of them was delivered, on the sender's clock in Unix nanoseconds; none if there are
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_unix_ns: Option<u64>,
-    /// How large its database is on the disk, where it has one here.
+    /// The size of its database on disk, if that is on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
 
-/// A delivery that the sender under test lists as given up.
+/// A dead letter that the sender under test lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dead {
     /// When it was asked.
     pub t: u64,
-    /// Whose delivery.
+    /// The subscriber.
     pub subscriber: String,
-    /// The harness's token, found in the listed body; none where the sender doesn't show it.
+    /// The harness's token, found in the listed body; none if the sender doesn't list it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// The delivery's id.
@@ -64,7 +65,7 @@ pub struct Dead {
     pub id: Option<String>,
     /// `exhausted`, `expired`, `overflow`, `gone`, or the sender's own word.
     pub reason: String,
-    /// Attempts made, where the sender says so.
+    /// Attempts made, where the sender reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! A value that a trace says again and again, kept once: the name of an endpoint, a path, whom an event is owed to.
+//! Values that a trace repeats (endpoint names, paths, owed subscribers), kept in memory once.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value that many records may hold, and that is in memory once. It can't be changed, but replaced.
+/// An immutable value that many records share.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shared<T: ?Sized>(pub(super) Arc<T>);
 
-/// A text that many records may hold.
+/// A shared text.
 pub type Text = Shared<str>;
 
 impl Text {
@@ -24,7 +24,7 @@ impl Text {
 }
 
 impl<T: ?Sized> Shared<T> {
-    /// Whether both are one value in memory, and not only alike.
+    /// Whether both are one allocation.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

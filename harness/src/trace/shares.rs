@@ -1,4 +1,4 @@
-//! Makes the records of a trace share what they repeat, as they are read.
+//! Makes the records of a trace share repeated values as they are read.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,11 +6,10 @@ use std::hash::Hash;
 use super::record::{Arrival, Head, Record, Verified};
 use super::shared::{Shared, Text};
 
-/// How many different values of a kind are known at once. What a run repeats is far less; a trace in which nothing is
-/// repeated takes no more memory for this.
+/// The most values of a kind that are remembered; it bounds the memory for a trace without repetition.
 const KNOWN_MAX: usize = 1 << 16;
 
-/// The values of one kind that were read lately.
+/// Values of one kind that were read lately.
 struct Known<T: ?Sized>(HashSet<Shared<T>>);
 
 impl<T: ?Sized> Default for Known<T> {
@@ -20,7 +19,7 @@ impl<T: ?Sized> Default for Known<T> {
 }
 
 impl<T: ?Sized + Eq + Hash> Known<T> {
-    /// Replaces a value by an equal one that is known, or else knows it from now on.
+    /// Replaces a value by a known equal one, or remembers it.
     fn share(&mut self, value: &mut Shared<T>) {
         if let Some(known) = self.0.get(&**value) {
             *value = known.clone();
@@ -33,7 +32,6 @@ impl<T: ?Sized + Eq + Hash> Known<T> {
     }
 }
 
-/// Makes the records of a trace share what they repeat.
 #[derive(Default)]
 pub(super) struct Shares {
     texts: Known<str>,
@@ -43,7 +41,6 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Lets a record of those kinds of which there are many share with those before it.
     pub(super) fn share(&mut self, record: &mut Record) {
         match record {
             Record::Offer(offer) => {

@@ -1,4 +1,4 @@
-//! Writes a trace: a header, the records in the order in which they are handed over, a trailer with their counts.
+//! Writes a trace: a header, the records in their given order, a trailer with their counts.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,18 +7,18 @@ use std::path::Path;
 use super::lines::{Counts, Lines};
 use super::record::{Ended, Header, Record, Trailer};
 
-/// How well small files are worth it: fast rather than small.
+/// Fast rather than small.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Writes a trace to anything that takes bytes. It counts what it writes, so that the trailer can't be wrong.
+/// Writes a trace to a sink. It counts its lines, so the trailer is always right.
 pub struct Writer<W: Write> {
     sink: W,
-    /// The line that was written last, for its room.
+    /// The last line, kept for its capacity.
     line: Lines,
     counts: Counts,
 }
 
-/// What only the run knows of its end.
+/// The part of the trailer that only the run knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// When the run ended.
@@ -27,17 +27,14 @@ pub struct End {
     pub ended: Ended,
     /// Whether the sender lists its dead letters by name.
     pub dead_listed: bool,
-    /// Events that the generator released later than its budget allows.
+    /// Events that the generator released later than its budget.
     pub late: u64,
-    /// Records that could not be kept.
+    /// Records that were dropped.
     pub dropped: u64,
 }
 
 impl<W: Write> Writer<W> {
     /// Begins a trace.
-    ///
-    /// # Errors
-    /// When the sink doesn't take it.
     pub fn new(sink: W, header: Header) -> io::Result<Self> {
         let mut writer = Self { sink, line: Lines::default(), counts: Counts::default() };
         writer.write(&Record::Header(Box::new(header)))?;
@@ -45,9 +42,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a record.
-    ///
-    /// # Errors
-    /// When the sink doesn't take it.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
@@ -57,25 +51,18 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds lines.
     pub(super) fn append(&mut self, lines: &Lines) -> io::Result<()> {
         self.sink.write_all(lines.text())?;
         self.counts.add(lines.counts);
         Ok(())
     }
 
-    /// Writes out what the sink holds back.
-    ///
-    /// # Errors
-    /// When the sink doesn't take it.
+    /// Flushes the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }
 
     /// Ends the trace. Without this it counts as cut short.
-    ///
-    /// # Errors
-    /// When the sink doesn't take it.
     pub fn finish(mut self, end: End) -> io::Result<W> {
         let Counts { lines, offers, arrivals } = self.counts;
         let End { t, ended, dead_listed, late, dropped } = end;
@@ -94,35 +81,27 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A file that compresses what it is given if its name ends in `.zst`.
+/// A trace file, compressed if its name ends in `.zst`.
 pub enum TraceFile {
-    /// As it is.
+    /// Uncompressed.
     Plain(BufWriter<File>),
     /// Compressed.
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
 }
 
 impl TraceFile {
-    /// Makes the file, or empties it.
-    ///
-    /// # Errors
-    /// When it can't be made.
+    /// Creates the file, or empties it.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::over(File::create(path)?, path)
     }
 
-    /// Makes the file, or opens one that is there with what is in it: whoever begins to write empties it before, by [`Self::empty`].
-    ///
-    /// # Errors
-    /// When it can't be made, or not be written.
+    /// Creates the file, or opens it with its content. The caller empties it by [`Self::empty`] before the
+    /// first write.
     pub(crate) fn reserve(path: &Path) -> io::Result<Self> {
         Self::over(File::options().write(true).create(true).truncate(false).open(path)?, path)
     }
 
-    /// Empties a file to which nothing was written yet.
-    ///
-    /// # Errors
-    /// When it is gone, or can't be written.
+    /// Empties a file before its first write.
     pub(crate) fn empty(path: &Path) -> io::Result<()> {
         File::options().write(true).truncate(true).open(path).map(drop)
     }
@@ -136,10 +115,7 @@ impl TraceFile {
         }
     }
 
-    /// Writes what is still held back. A compressed file that misses this can't be read to its end.
-    ///
-    /// # Errors
-    /// When the disk doesn't take it.
+    /// Writes the rest. A compressed file that misses this can't be read to its end.
     pub fn close(self) -> io::Result<()> {
         match self {
             Self::Plain(mut file) => file.flush(),
