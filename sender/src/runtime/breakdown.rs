@@ -1,4 +1,5 @@
-//! Noticing that a part of the sender has ended though nobody asked it to: the rest can't do without it.
+//! Detects that a task or thread of the sender has ended unexpectedly. The sender cannot run without any of
+//! them.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -8,11 +9,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Sender;
 
-/// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Sender {
-    /// Which part of this has ended though nobody asked it to, if one has: the rest can't do without it.
+    /// The part that has ended unexpectedly, if any. Also `Some` once the sender has stopped.
     #[must_use]
     pub fn broken_part(&self) -> Option<&'static str> {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +32,7 @@ impl Sender {
         ended.into_iter().find_map(|(has_ended, what)| has_ended.then_some(what))
     }
 
-    /// Waits until a part of this has ended though nobody asked it to.
+    /// Waits until a part has ended unexpectedly.
     pub async fn breakdown(&self) -> &'static str {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -44,7 +44,7 @@ impl Sender {
         }
     }
 
-    /// Ends a part of this as a defect would.
+    /// Aborts the event loop, to simulate a defect.
     #[cfg(test)]
     pub(crate) fn break_shell(&self) {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);

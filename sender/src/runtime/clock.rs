@@ -1,10 +1,11 @@
-//! The one home of clocks.
+//! The only module that reads clocks.
 //!
-//! The sender counts by a *steady* clock: the wall clock as it was when the process began, plus the time that has
-//! passed since on the machine's [`crate::boot_clock`]. It never steps, so that a wall clock set back by an hour neither
-//! holds deliveries back nor lets any out early, and it counts the time in which the machine was suspended. What others
-//! compare with clocks of their own is told by the real wall clock: the timestamps in signatures and in bodies, and until
-//! when an old secret signs.
+//! The sender counts by a *steady* clock: the wall clock at process start, plus the time since then on the
+//! machine's [`crate::boot_clock`]. It never steps, and it counts suspended time. So a wall clock set back by
+//! an hour neither holds deliveries back nor sends any early.
+//!
+//! The real wall clock gives the times that others compare with their own clocks: timestamps in signatures
+//! and bodies, and the expiry of old secrets.
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
 use std::cell::RefCell;
@@ -15,11 +16,11 @@ use crate::boot_clock::{BootClock, BootTime};
 pub use crate::dispatch::{instant, wall_time};
 use crate::engine::{Nanos, StoreTime};
 
-/// The longest that a timer of tokio's runs. Its clock stands still while the machine is suspended, so that a longer one
-/// would fire late by as much.
+/// The longest timer. Tokio's clock stands still while the machine is suspended, so a longer timer would fire
+/// late by that time.
 const TIMER_MAX: Duration = Duration::from_secs(1);
 
-/// Tells the time. Copies tell the same.
+/// The steady clock. All copies show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     boot: BootClock,
@@ -28,13 +29,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows this time now, whatever the wall clock shows.
+    /// A clock that starts at `base`, whatever the wall clock shows.
     #[must_use]
     pub fn at(boot: BootClock, base: StoreTime) -> Self {
         Self { boot, began: boot.now(), base }
     }
 
-    /// The steady time, as the store counts it.
+    /// The steady time.
     #[must_use]
     pub fn now(&self) -> StoreTime {
         StoreTime(self.base.0.saturating_add(self.boot.now().since(self.began).0))
@@ -46,26 +47,26 @@ impl Clock {
         self.boot
     }
 
-    /// How far this clock is ahead of the wall's, if that is worth a word: then some process on this store has had a
-    /// clock that was wrong, or this one's is.
+    /// How far this clock is ahead of the wall clock, if by more than a minute. Then this machine's clock, or
+    /// that of an earlier process on the store, is or was wrong.
     #[must_use]
     pub fn ahead(&self) -> Option<Nanos> {
         Some(self.now().since(wall())).filter(|ahead| *ahead > Nanos::MINUTE)
     }
 
-    /// The same, where this clock is behind: the wall clock was set forward since the machine began to run.
+    /// How far this clock is behind the wall clock, if by more than a minute: the wall clock was set forward.
     #[must_use]
     pub fn behind(&self) -> Option<Nanos> {
         Some(wall().since(self.now())).filter(|behind| *behind > Nanos::MINUTE)
     }
 
-    /// The machine's time at a moment of the steady one, which is not before this clock began.
+    /// The machine's time at a steady time, which is not before this clock began.
     #[must_use]
     pub fn boot_time(&self, at: StoreTime) -> BootTime {
         self.began.after(at.since(self.base))
     }
 
-    /// Waits until the steady time has come to `at`. Never returns sooner.
+    /// Waits until the steady time reaches `at`. Never returns sooner.
     pub async fn reached(&self, at: StoreTime) {
         loop {
             let left = at.since(self.now());
@@ -77,17 +78,17 @@ impl Clock {
     }
 }
 
-/// The real wall clock, for those who read it elsewhere.
+/// The real wall clock.
 #[must_use]
 pub fn wall() -> StoreTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     StoreTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Bytes that nobody can guess. The one home of chance, as this is of time.
+/// Unpredictable random bytes. The only source of randomness.
 ///
 /// # Panics
-/// When the operating system has no randomness to give, which it says at its start or never.
+/// When the operating system cannot provide randomness.
 #[must_use]
 pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
@@ -95,8 +96,8 @@ pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     bytes
 }
 
-/// Bytes that make an id unlike any other. Unlike [`random`] it does not ask the system each time: a system call is a
-/// notable part of what an event costs. Not for secrets.
+/// Bytes for a unique id, not for secrets. Unlike [`random`], it makes one system call for many ids, because
+/// a call for each event is costly.
 ///
 /// # Panics
 /// As [`random`] does.
@@ -114,7 +115,7 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
         }
         let rest = unused.len().saturating_sub(BYTES);
         let mut bytes = [0; BYTES];
-        // Each byte is used once, at most.
+        // `drain` ensures that no byte is used twice.
         bytes.iter_mut().zip(unused.drain(rest..)).for_each(|(to, from)| *to = from);
         bytes
     })

@@ -1,4 +1,5 @@
-//! From an offer to an acknowledgement: match, shape, record. No HTTP, and no word before it is durable.
+//! From an offer to an acknowledgement: match, shape, record. An event is acknowledged only once it is
+//! durable.
 
 mod chunk;
 mod outbox;
@@ -26,39 +27,42 @@ pub(super) use outbox::{Outboxed, Wanted};
 use refused::Answers;
 pub use refused::{Refused, RefusedList};
 
-/// Deliveries of this process that the watcher has not looked at, at most.
 const RECORDED_MAX: usize = 100_000;
-/// How often an event is matched anew because subscribers that it concerns changed in between.
+/// How often an event is matched again because subscribers changed meanwhile.
 const MATCHES_MAX: u32 = 8;
 
-/// An event is recorded, durably, for all who are owed it but those who had no room.
+/// An event was recorded durably for all its subscribers except `refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Its public id.
     pub id: Arc<str>,
-    /// Deliveries that it is owed as.
+    /// How many deliveries were recorded.
     pub deliveries: usize,
-    /// Subscribers that had it already.
+    /// How many subscribers already had the event.
     pub duplicates: usize,
-    /// Older deliveries that became dead letters to make room, its own included where there was none to be made.
+    /// Deliveries that became dead letters to make room. Includes this event's own where no older one could
+    /// be shed.
     pub shed: u64,
-    /// Who had no room, or would get too long a body. The same event with the same id, emitted again, goes to these alone.
+    /// Subscribers without room, or for which the body is too long. The same event with the same id, emitted
+    /// again, goes only to these.
     pub refused: RefusedList,
 }
 
-/// Nothing of an event was recorded just now; who has had it keeps it.
+/// Nothing of the event was recorded by this call. Subscribers that already had it keep it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The offer itself.
+    /// The offer is invalid.
     #[error(transparent)]
     Offer(#[from] BadOffer),
-    /// Subscribers that would rather refuse than shed are full. Try again later.
+    /// Subscribers with a policy to refuse are full. Retry later.
     #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     Full(RefusedList),
-    /// Subscribers that can't ever take it: its body is larger than all that may wait for them, or becomes too long by their shape.
+    /// Subscribers can never take the event: the body exceeds their queue, or becomes too long by their
+    /// shape.
     #[error("{} of the event's subscribers can never take it: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     NeverFits(RefusedList),
-    /// A subscriber that wants the event is broken: nobody knows what of it it may be sent. Try again once it is mended.
+    /// A subscriber that matches the event is broken, so its shape and secrets are unknown. Retry once it is
+    /// mended.
     #[error(
         "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
          of its region, or remove it"
@@ -66,13 +70,13 @@ pub enum EmitError {
     Broken {
         /// Its name.
         subscriber: Arc<str>,
-        /// What is wrong with it.
+        /// Its fault.
         fault: Box<str>,
     },
-    /// More is being emitted than can be written. Try again a little later.
+    /// The store's queue is full. Retry later.
     #[error("more is being emitted than can be written; try again a little later")]
     Busy,
-    /// The store can't write.
+    /// The store failed to write.
     #[error("the event could not be recorded: {0}")]
     Store(String),
 }
@@ -87,7 +91,6 @@ impl EmitError {
         }
     }
 
-    /// What it means that nothing of an event was taken, as these refuse it.
     fn refused(all: Vec<Refused>, atomic: bool) -> Self {
         let never: Vec<Refused> = all.iter().copied().filter(Refused::never_fits).collect();
         if never.len() == all.len() || (atomic && !never.is_empty()) {
@@ -97,14 +100,13 @@ impl EmitError {
     }
 }
 
-/// The way in for events.
 pub(super) struct Emitter {
     store: Handle,
     clock: Clock,
     limits: Limits,
     roster: watch::Sender<Arc<Roster>>,
     events: EventSender,
-    /// Deliveries recorded by this process that the watcher has not looked at yet.
+    /// Deliveries recorded by this process since the watcher's last poll.
     recorded: Mutex<Vec<DeliveryId>>,
 }
 
@@ -132,23 +134,23 @@ impl Emitter {
         self.roster.send_replace(roster);
     }
 
-    /// Waits until this process knows of a change of subscribers that is newer than that.
+    /// Waits until this process knows a subscriber change newer than `version`.
     pub(super) async fn wait_for_roster_after(&self, version: u64) {
-        // An error would mean that the sender of rosters is gone, and it is this very struct.
+        // An error would mean that the sender is gone, and `self` owns it.
         let _ = self.roster.subscribe().wait_for(|roster| roster.version() > version).await;
     }
 
-    /// Whether all deliveries recorded after `seen` and up to `last` were recorded here. Ids are given out one by one,
-    /// so it is enough to count ours among them.
+    /// Whether this process recorded all deliveries after `seen` up to `last`. Ids are consecutive, so
+    /// counting ours is enough.
     pub(super) fn recorded_all_between(&self, seen: DeliveryId, last: DeliveryId) -> bool {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = recorded.iter().filter(|id| seen < **id && **id <= last).count();
         recorded.retain(|id| last < *id);
-        // A store that has gone back knows of fewer.
+        // A store restored from an older copy has a smaller `last`.
         u64::try_from(ours).ok() == last.0.checked_sub(seen.0)
     }
 
-    /// Records events, and answers for each in order once it is durable.
+    /// Records events. Answers in order, each once it is durable.
     pub(super) async fn emit(self: &Arc<Self>, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
         let mut answers = Answers::new(offers.len());
         let mut open: Vec<usize> = (0..offers.len()).collect();
@@ -161,7 +163,7 @@ impl Emitter {
         answers.into_all()
     }
 
-    /// Records events chunk by chunk, so that no more of them is in memory than a few commits take.
+    /// Records events chunk by chunk, so that memory holds no more of them than a few commits take.
     async fn emit_chunks(
         self: &Arc<Self>,
         offers: &[Offer<'_>],
@@ -180,17 +182,17 @@ impl Emitter {
                     under_way.push_back((places, roster.version(), self.submit(chunk)));
                 }
                 if left.len() > 0 {
-                    // Others have their turn where nothing is held that is not in the store's queue, which is bounded.
+                    // Yields while nothing is held outside of the store's bounded queue.
                     yield_now().await;
                 }
             }
             let Some((places, version, told)) = under_way.pop_front() else { return stale };
-            // Dropped unanswered only if the store's thread is gone.
+            // The sender drops its end only if the store's thread has ended.
             let told = told.answers.await.unwrap_or(told.unanswered);
             for (place, answer) in places.into_iter().zip(told) {
                 match answer {
                     Err(Unrecorded::StaleRoster) => stale.add(place, version),
-                    // Only rows of the outbox have names given to them.
+                    // Only outbox rows get `Named`.
                     Err(Unrecorded::Named) => {}
                     Err(Unrecorded::For(error)) => answers.put(place, Err(error)),
                     Ok(accepted) => answers.put(place, Ok(accepted)),
@@ -199,7 +201,7 @@ impl Emitter {
         }
     }
 
-    /// The next events, about as many as one commit takes. What can't be recorded has its answer.
+    /// The next events, about one commit's worth. Events that cannot be recorded get their answers here.
     fn prepare_chunk(
         &self,
         roster: &Roster,
@@ -243,7 +245,7 @@ impl Emitter {
         Ok(Prepared { emit, left_out })
     }
 
-    /// Hands events to the store, which records them in one commit.
+    /// Submits a chunk, which the store records in one commit.
     fn submit(self: &Arc<Self>, chunk: Chunk) -> Told {
         let Chunk { known, commands, .. } = chunk;
         let stopped = EmitError::Store("the sender is stopping".to_owned());
@@ -251,13 +253,13 @@ impl Emitter {
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
         submit(&self.store, commands, move |result| {
-            // Whoever emitted may have gone meanwhile; the events are recorded all the same.
+            // The caller may have gone. The events are recorded all the same.
             let _ = tell.send(emitter.understand(known, result));
         });
         Told { answers, unanswered }
     }
 
-    /// What the store's answer means for each event; and lets the lanes know.
+    /// Translates the store's reply for each event, and notifies the lanes.
     fn understand(
         &self,
         known: Vec<Known>,
@@ -290,7 +292,7 @@ impl Emitter {
             Reply::Refused(refusal @ (Refusal::LogFull { .. } | Refusal::DiskFull)) => {
                 Err(Unrecorded::For(EmitError::Store(refusal.to_string())))
             }
-            // Another process made an event of the outbox row.
+            // Another process turned this outbox row into an event.
             Reply::Refused(Refusal::OutboxTaken(_)) => {
                 Ok(Accepted::new(known, &Emitted { targets: vec![], shed: 0 }))
             }
@@ -307,20 +309,19 @@ impl Emitter {
     fn note(&self, ids: Vec<DeliveryId>) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.len() > RECORDED_MAX {
-            // The watcher can't keep up, and will look for itself.
+            // The watcher is too slow. It then polls the store itself.
             recorded.clear();
         }
         recorded.extend(ids);
     }
 }
 
-/// An event as the store gets it, and whom it leaves out, as their shape makes it too long.
+/// An event for the store, and the lanes whose shape makes it too long.
 struct Prepared {
     emit: Emit,
     left_out: Vec<LaneId>,
 }
 
-/// What is known of an event while the store has it.
 struct Known {
     id: Arc<str>,
     atomic: bool,
@@ -339,11 +340,11 @@ impl Known {
     }
 }
 
-/// Events of which subscribers have changed since they were matched.
+/// Events whose subscribers changed since they were matched.
 #[derive(Default)]
 struct Stale {
     places: Vec<usize>,
-    /// The newest roster that was too old.
+    /// The newest of the outdated versions.
     roster: Option<u64>,
 }
 

@@ -1,26 +1,27 @@
-//! How events reach the shell's task, which hands them to the dispatcher; and questions to it.
+//! The channel of events and questions to the dispatcher's task.
 //!
-//! The channel has no bound of its own. What can be in it has one, as long as the shell's task is not stuck: answers to
-//! commands (one a lane, and batches up to the engine's bound on unanswered settlements), ends of attempts (the engine's
-//! bound on attempts), one event of new work for each chunk of events that the store commits, what the watcher saw in one
-//! look (an event for each thousand rows), and what operators ask.
+//! The channel itself is unbounded. Its content is bounded as long as that task makes progress:
+//!
+//! - answers to commands: one a lane, and batches up to the engine's bound on unanswered settlements;
+//! - ends of attempts: the engine's bound on attempts;
+//! - new work: one event for each chunk that the store commits;
+//! - the watcher's findings: an event for each thousand rows of a poll;
+//! - questions of operators.
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatch::{Event, Stuck};
 use crate::engine::LaneView;
 
-/// Something for the shell's task.
 pub(super) enum Message {
-    /// Something happened.
     Event(Event),
-    /// Somebody wants to know how lanes are.
+    /// A question: the state of the lanes.
     Views(oneshot::Sender<Vec<LaneView>>),
-    /// Somebody wants to know which lanes cannot move.
+    /// A question: the lanes that are blocked.
     Stuck(oneshot::Sender<Vec<Stuck>>),
 }
 
-/// Where events go. Once the shell's task has ended, nobody hears them.
+/// The sending end. Ignores messages once the receiving task has ended.
 #[derive(Clone)]
 pub(super) struct EventSender(mpsc::UnboundedSender<Message>);
 
@@ -30,7 +31,7 @@ impl EventSender {
     }
 
     pub(super) fn ask(&self, message: Message) {
-        // After the end there is nothing left that the message could change.
+        // An error means that the task has ended; then no message matters.
         let _ = self.0.send(message);
     }
 }

@@ -1,4 +1,4 @@
-//! Ways to ask the store's thread.
+//! Ways to submit commands to the store's thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,16 +8,16 @@ use crate::dispatch::Failure;
 use crate::store::thread::{Handle, Request, Why};
 use crate::store::{Command, Reply, StoreError};
 
-/// A command was not carried out, and nothing of it was.
+/// A command was not carried out, not even in part.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// The store can't read or write.
+    /// The store cannot read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store's thread took no more.
+    /// The store's thread accepts no more commands.
     #[error("the store took no more: {0}")]
     TurnedAway(Why),
-    /// The store's thread is gone.
+    /// The store's thread has ended.
     #[error("the sender is stopping")]
     Stopped,
 }
@@ -35,13 +35,14 @@ impl From<Failed> for Failure {
     }
 }
 
-/// Has commands carried out in one commit. `then` is called once, on the store's thread or on this one.
+/// Submits commands for one commit. Calls `then` once, on the store's thread or on this one.
 pub(super) fn submit(
     store: &Handle,
     commands: Vec<Command>,
     then: impl FnOnce(Result<Vec<Reply>, Failed>) + Send + 'static,
 ) {
-    // Either a thread of the store calls it, or this one, if that takes no more, or has the answer at hand: whoever takes it first.
+    // The store's thread calls `then`, unless `store.submit` fails; then this thread does. The first caller
+    // takes it.
     let ours = Arc::new(Mutex::new(Some(then)));
     let theirs = Arc::clone(&ours);
     let answer = move |result: Result<Vec<Reply>, StoreError>| {
@@ -61,7 +62,7 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Has one command carried out, without waiting. `then` is called as by [`submit`].
+/// Submits one command without waiting. Calls `then` as [`submit`] does.
 pub(super) fn ask(
     store: &Handle,
     command: Command,
@@ -72,10 +73,10 @@ pub(super) fn ask(
     });
 }
 
-/// Has one command carried out, and waits for the answer.
+/// Submits one command, and waits for the answer.
 ///
 /// # Errors
-/// When it was not carried out.
+/// When the command was not carried out.
 pub(super) async fn commit(store: &Handle, command: Command) -> Result<Reply, Failed> {
     let (tell, told) = oneshot::channel();
     submit(store, vec![command], move |result| drop(tell.send(result)));

@@ -1,7 +1,6 @@
-//! What others do to the database, as one process finds out: new deliveries, changed subscribers, other nodes, dead owners.
-//!
-//! The thread of the `watcher` looks with it, and so does the simulator. It reads the store; which process is dead, and
-//! which deliveries this process recorded itself, it is told.
+//! How one process learns of other processes' commits: new deliveries, changed subscribers, other nodes, dead
+//! owners. The `watcher` thread polls with it, and so does the simulator. Its callers tell it which processes
+//! are dead, and which deliveries this process recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +12,16 @@ use crate::store::StoreError;
 use crate::store::lane::OwnerId;
 use crate::store::read::{Glance, Owner, Reader};
 
-/// How often a process looks: what is emitted elsewhere waits half of this on average.
+/// The poll interval. Events emitted elsewhere wait half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
-/// Looks from one look at the other owners to the next.
+/// Polls between two checks for dead owners.
 pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
-/// How often a process looks whether others are dead: about once a second.
+/// The interval between checks for dead owners: about one second.
 pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
-/// Rows looked at in one go.
+/// Rows in one read.
 const ROWS_MAX: u32 = 1_000;
 
-/// What was seen of a database so far.
+/// The state of the database at the last poll.
 #[derive(Debug)]
 pub struct Lookout {
     seen: Glance,
@@ -30,23 +29,23 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// What the process read when it began.
+    /// Starts from the state that the process read at its start.
     #[must_use]
     pub const fn new(seen: Glance, keeper: RosterKeeper) -> Self {
         Self { seen, keeper }
     }
 
-    /// The subscribers as last seen.
+    /// The subscribers at the last poll.
     #[must_use]
     pub const fn roster(&self) -> &Arc<Roster> {
         self.keeper.present()
     }
 
-    /// Looks for what has changed, and tells the dispatcher's events for it in their order. `recorded_here` says whether
-    /// this process itself recorded all deliveries after the first and up to the second: then it knows of them.
+    /// Polls for changes, and passes the dispatcher's events for them to `tell`, in order. `recorded_here`
+    /// says whether this process itself recorded all deliveries after the first id up to the second.
     ///
     /// # Errors
-    /// When the store cannot be read. What was not told yet is found by the next look.
+    /// When the store cannot be read. The next poll finds the changes that were not told.
     pub fn look(
         &mut self,
         reader: &dyn Reader,
@@ -57,7 +56,8 @@ impl Lookout {
         let glance = reader.glance()?;
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         let is_late = glance.late != self.seen.late;
-        // Numbers that have settled since may be of deliveries that came late, unseen among so many others.
+        // Ids that have settled since may belong to deliveries committed late, below ids that were already
+        // seen.
         if glance.last != self.seen.last || glance.settled != self.seen.settled || is_late {
             if is_late || !recorded_here(self.seen.settled, glance.last) {
                 self.find_new_work(reader, &mut tell)?;
@@ -76,7 +76,7 @@ impl Lookout {
         caught_up.map(|()| glance)
     }
 
-    /// Changed subscribers. Deliveries go on where they can't be read.
+    /// Changed subscribers. An unreadable change does not stop deliveries.
     fn catch_up(
         &mut self,
         reader: &dyn Reader,
@@ -92,7 +92,6 @@ impl Lookout {
         Ok(())
     }
 
-    /// Deliveries recorded since the last look.
     fn find_new_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
         let mut after = self.seen.settled;
         loop {
@@ -105,7 +104,7 @@ impl Lookout {
         }
     }
 
-    /// Something is due that was recorded before: redriven, or held back.
+    /// Older deliveries that became due: redriven, or no longer held back.
     fn find_stirred_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
         let lanes: Vec<LaneId> = self.roster().lanes().collect();
         for some in lanes.chunks(ROWS_MAX as usize) {
@@ -115,8 +114,7 @@ impl Lookout {
     }
 }
 
-/// The owners that are dead and that somebody may still count on: their lanes are free at once, and belong to other nodes,
-/// without waiting for their leases.
+/// The dead owners that still count. Their lanes can be freed without waiting for their leases.
 pub fn dead_owners(
     owners: Vec<Owner>,
     ourselves: OwnerId,
@@ -126,7 +124,7 @@ pub fn dead_owners(
     owners.into_iter().filter(move |owner| counts(owner) && is_dead(owner.owner))
 }
 
-/// Whether somebody may still count on an owner: it has lanes, or was not evicted, so that lanes may belong to it.
+/// Whether an owner counts: it has lanes, or it was not evicted, so that lanes may be assigned to it.
 pub(super) fn counts(owner: &Owner) -> bool {
     owner.lanes > 0 || owner.until > StoreTime(0)
 }

@@ -1,4 +1,4 @@
-//! The sender as a running thing: the engine with a clock, a store on disk and a network.
+//! The running sender: the engine with a clock, a store on disk and a network.
 //!
 //! ```text
 //!   emit ──► emitter ──► store's thread ──► shell ──► dispatcher      upkeep: sweeps and purges
@@ -65,43 +65,43 @@ use shell::Shell;
 use upkeep::keep_up;
 use watcher::Watcher;
 
-/// The store's queue. What adds no work (settlements, claims, records, renewals) has a quarter of it to itself. Where even
-/// that is full, with tens of thousands of lanes, it is put off and tried again.
+/// The bounds of the store's queue. Commands that add no work (settlements, claims, checkpoints, renewals)
+/// have a quarter of it reserved. If that is full too, the caller retries them later.
 const CAPACITY: Capacity = Capacity {
     requests_max: 200_000,
     bytes_max: 256 << 20,
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
-/// How long the store may have been failing when events are still put in its queue: most faults pass sooner.
+/// For how long the store may have been failing before new events are refused. Most faults pass sooner.
 pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
-/// What a sender needs to know before it begins.
+/// The settings of a sender.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database. Made, if it does not exist.
+    /// The database. Created if it does not exist.
     pub database: Database,
-    /// What an acknowledgement survives.
+    /// The failures that an acknowledged event survives.
     pub durability: Durability,
-    /// Which addresses may be sent to.
+    /// The addresses that deliveries may be sent to.
     pub guard: Guard,
-    /// What an offered event may be.
+    /// The limits for offered events.
     pub limits: event::Limits,
-    /// For how long a lane stays ours without a word.
+    /// How long a lane's lease lasts without renewal.
     pub lease: Nanos,
-    /// For how long things are kept.
+    /// How long the store keeps things.
     pub retention: Retention,
     /// The secrets of regions, for pseudonyms.
     pub regions: RegionSecrets,
-    /// What people call this process among the nodes of the database; if nothing, its machine and number.
+    /// This node's name. Default: the machine's name and the process id.
     pub name: Option<Arc<str>>,
     /// Where other nodes reach its API, if it has one.
     pub address: Option<Arc<str>>,
-    /// Whether this process makes attempts. One that does not only emits and operates.
+    /// Whether this process makes attempts. Otherwise it only emits and operates.
     pub delivers: bool,
 }
 
-/// A running sender. Copies are of the same.
+/// A running sender. Clones share it.
 #[derive(Clone)]
 pub struct Sender(Arc<Inner>);
 
@@ -117,7 +117,7 @@ struct Inner {
     running: Mutex<Option<Running>>,
 }
 
-/// What has to be ended in order.
+/// The parts that `stop` ends in order.
 struct Running {
     shell: Option<JoinHandle<bool>>,
     watcher: ThreadHandle<()>,
@@ -129,15 +129,15 @@ struct Running {
 }
 
 impl Sender {
-    /// Opens the database and begins. Must be called within a tokio runtime.
+    /// Opens the database and starts. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// When the database can't be opened, or nothing can be written beside it.
+    /// When the database cannot be opened, or a file beside it cannot be written.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         Self::open_with(options, transport::Settings::default()).await
     }
 
-    /// The same with other than the usual settings for requests to subscribers.
+    /// [`Self::open`] with other settings for requests to subscribers.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -188,7 +188,7 @@ impl Sender {
         };
         let readers = Readers::start(&database).map_err(beside("start the threads that read"))?;
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
-        // From here on nothing fails, and something may be sent.
+        // From here on nothing fails, and requests may be sent.
         let owner = registration.hold();
         let id = owner.id();
         info!(%database, owner = id.0, subscribers = emitter.roster().lanes().count(), "the sender runs");
@@ -210,29 +210,29 @@ impl Sender {
         })))
     }
 
-    /// Records events, and answers for each in order once it is durable.
+    /// Records events. Answers in order, each once it is durable.
     pub async fn emit(&self, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
         self.0.emitter.emit(offers).await
     }
 
-    /// What an offered event may be.
+    /// The limits for offered events.
     #[must_use]
     pub fn limits(&self) -> &event::Limits {
         self.0.emitter.limits()
     }
 
-    /// Has the store carry out one command.
+    /// Carries out one command in the store.
     ///
     /// # Errors
-    /// When it was not carried out. A refusal is a reply, not an error.
+    /// When the command was not carried out. A refusal is a reply, not an error.
     pub async fn command(&self, command: Command) -> Result<Reply, Failed> {
         link::commit(&self.0.store, command).await
     }
 
-    /// Asks the database something, on a thread for that.
+    /// Runs a query on a reader thread.
     ///
     /// # Errors
-    /// When too many questions wait already, or no reader can be opened.
+    /// When too many queries wait already, or no reader can be opened.
     pub async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -247,64 +247,64 @@ impl Sender {
         self.0.emitter.roster()
     }
 
-    /// Waits until this process knows of a change of subscribers that is newer than that.
+    /// Waits until this process knows a subscriber change newer than `version`.
     pub async fn wait_for_roster_after(&self, version: u64) {
         self.0.emitter.wait_for_roster_after(version).await;
     }
 
-    /// What this process itself has delivered and given up, whatever others did meanwhile; also once it has stopped.
+    /// How many deliveries this process itself delivered and gave up. Also available after the stop.
     #[must_use]
     pub fn work_done(&self) -> WorkDone {
         *self.0.work_done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the lanes of this process are.
+    /// The state of this process's lanes.
     pub async fn views(&self) -> Vec<LaneView> {
         let (tell, told) = oneshot::channel();
         self.0.events.ask(Message::Views(tell));
         told.await.unwrap_or_default()
     }
 
-    /// The lanes of this process that cannot move though they should, and why: [`crate::dispatch::STUCK_MAX`] of them, at
-    /// most. Each is being tried again. Nothing if this process does not deliver, or has stopped.
+    /// The lanes of this process that are blocked, with the reason; at most [`crate::dispatch::STUCK_MAX`].
+    /// The dispatcher retries each. Empty if this process does not deliver, or has stopped.
     pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
         let (tell, told) = oneshot::channel();
         self.0.events.ask(Message::Stuck(tell));
         told.await.unwrap_or_default()
     }
 
-    /// How the store's thread is doing.
+    /// The health of the store's thread.
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.store.health()
     }
 
-    /// When the database could be read the last time, which it is every few milliseconds, and why not since.
+    /// The last successful read of the database, which is polled every few milliseconds, and the error since.
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who this process is to the others on its database.
+    /// The id of this process among the owners of lanes.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.0.owner
     }
 
-    /// The steady time.
+    /// The steady clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.0.clock
     }
 
-    /// Starts no more attempts, whatever ends or is emitted from here on. Events are still recorded until
-    /// [`Self::stop`], which finishes what is under way.
+    /// Starts no more attempts. Events are still recorded until [`Self::stop`].
     pub fn start_nothing_more(&self) {
         self.0.events.send(Event::Stop);
     }
 
-    /// Ends in order: starts nothing more, finishes what is under way, commits, gives all lanes back, closes the database. False if
-    /// that took longer than `within`; what is still under way then is cut off, as by a crash. Nothing can be read afterwards.
+    /// Stops in order: starts no attempts, finishes the running ones, commits, releases all lanes, closes the
+    /// database. Returns false if that took longer than `within`; the rest is then cut off, as by a crash.
+    /// Afterwards nothing can be read.
     pub async fn stop(&self, within: Duration) -> bool {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
@@ -333,13 +333,13 @@ impl Sender {
         debug_assert!(ended.is_ok(), "upkeep does not panic");
         let inner = Arc::clone(&self.0);
         let rest = tokio::task::spawn_blocking(move || {
-            // First the store, or a watcher that waits for it in trouble would wait for ever.
+            // The store stops first; otherwise a watcher that waits for a failing store would never end.
             running.thread.stop();
             let watched = running.watcher.join().is_ok();
             if in_order && watched {
                 running.owner.end(left_nothing);
             }
-            // The last connection that is closed moves the log into the file.
+            // SQLite moves the log into the file when the last connection closes.
             if !inner.readers.stop() {
                 warn!("something is still being read: the log stays beside the database");
             }
@@ -363,7 +363,7 @@ fn dispatcher(
     Dispatcher::new(Settings { owner, announcement, lease, seed, limits, roster }, clock.now())
 }
 
-/// Becomes one of the database's processes, and begins to count as they do.
+/// Registers this process with the database, and starts its clock.
 fn join(
     store: &mut dyn Store,
     (database, liveness): (&Database, &dyn Liveness),

@@ -1,35 +1,35 @@
-//! Why a sender could not begin.
+//! The errors of starting a sender.
 
 use super::link::Failed;
 use crate::store::{Database, StoreError};
 
-/// A sender could not begin.
+/// Why a sender could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The database.
+    /// The database cannot be opened.
     #[error("can't open the database {database}: {error}")]
     Store {
-        /// Which.
+        /// The database.
         database: Database,
-        /// Why.
+        /// The cause.
         error: StoreError,
     },
-    /// Something else beside it.
+    /// A file beside the database failed.
     #[error("can't {doing} beside the database {database}: {error}")]
     Beside {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// Which.
+        /// The database.
         database: Database,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// The store did not carry out what has to be done at the start.
+    /// The store did not carry out a command that the start needs.
     #[error("can't begin with the database {database}: {error}")]
     Begin {
-        /// Which.
+        /// The database.
         database: Database,
-        /// Why.
+        /// The cause.
         error: Failed,
     },
 }

@@ -1,4 +1,4 @@
-//! Who this process is to the store, and which other owners are dead, as far as the store's [`Liveness`] tells.
+//! This process as an owner of lanes, and the detection of dead owners through the store's [`Liveness`].
 
 use std::io;
 use std::sync::Arc;
@@ -14,25 +14,24 @@ use crate::store::node::Announcement;
 use crate::store::thread::Handle;
 use crate::store::{Reader, StoreError};
 
-/// This process as an owner that has no lanes yet. Dropped, it leaves nothing behind.
+/// This process as an owner without lanes. Removes every trace of itself when dropped.
 #[derive(Debug)]
 pub(super) struct Registration(Option<Owner>);
 
 impl Registration {
-    /// A new owner of lanes.
+    /// Announces a new owner.
     ///
     /// # Errors
-    /// When others can't be told that it is alive.
+    /// When the announcement to other processes fails.
     pub(super) fn new(liveness: &dyn Liveness, id: OwnerId) -> io::Result<Self> {
         Ok(Self(Some(Owner { id, presence: liveness.announce(id)? })))
     }
 
-    /// Who this is.
     pub(super) fn id(&self) -> OwnerId {
         self.0.as_ref().expect("only `hold` takes it").id
     }
 
-    /// From here on others see it alive until the process ends.
+    /// From here on other processes see it alive until this process ends.
     pub(super) fn hold(mut self) -> Owner {
         self.0.take().expect("only `hold` takes it")
     }
@@ -46,8 +45,8 @@ impl Drop for Registration {
     }
 }
 
-/// This process as an owner of lanes. It is seen alive until the process ends, unless it comes to an [`Self::end`]: whatever
-/// else it drops, requests of it may be under way.
+/// This process as an owner of lanes. Other processes see it alive until the process ends or calls
+/// [`Self::end`]. A drop does not end it, because its requests may still be under way.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: OwnerId,
@@ -55,24 +54,24 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Nothing is under way any more. Whether anything of this owner is left in the store decides what others see of it.
+    /// Ends the owner once no request is under way. `left_nothing` decides how other processes see it
+    /// afterwards.
     pub(super) fn end(self, left_nothing: bool) {
         self.presence.end(left_nothing);
     }
 
-    /// Who this is.
     #[must_use]
     pub(super) fn id(&self) -> OwnerId {
         self.id
     }
 }
 
-/// What this process says of itself to other nodes.
+/// How this process announces itself to other nodes.
 pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) -> Announcement {
     let usual = || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let number = std::process::id();
-        // A machine's name may be as long as a node's: the number tells processes apart.
+        // A machine's name may be as long as a node's name, and the process id must fit as well.
         let machine: String = machine.chars().filter(|letter| letter.is_ascii_graphic()).take(48).collect();
         format!("{machine}:{number}").into()
     };
@@ -85,7 +84,7 @@ pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) ->
     }
 }
 
-/// Frees the lanes of owners that are surely dead, and forgets those that nobody counts on.
+/// Frees the lanes of dead owners, and forgets dead owners that no longer count.
 pub(super) fn clear_up_the_dead(
     liveness: &Arc<dyn Liveness>,
     reader: &dyn Reader,
@@ -96,7 +95,7 @@ pub(super) fn clear_up_the_dead(
     bury_the_dead(&**liveness, reader)
 }
 
-/// Forgets the dead owners that nobody counts on: killed commands, most of all.
+/// Forgets dead owners that no longer count, mostly killed commands.
 fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = liveness.dead();
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
@@ -105,7 +104,7 @@ fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), Sto
     Ok(())
 }
 
-/// Frees the lanes of owners that are surely dead, without waiting for their leases.
+/// Frees the lanes of dead owners without waiting for their leases.
 pub(super) fn evict_the_dead(
     liveness: &Arc<dyn Liveness>,
     reader: &dyn Reader,
@@ -120,7 +119,7 @@ pub(super) fn evict_the_dead(
         info!(owner = owner.owner.0, lanes = owner.lanes, "another process has died; its lanes are free");
         let (id, liveness) = (owner.owner, Arc::clone(liveness));
         submit(store, vec![Command::Evict(id)], move |reply| {
-            // Until then others have to see that it is dead.
+            // Until the eviction is durable, others must see that it is dead.
             if reply.is_ok() {
                 liveness.forget(id);
             }

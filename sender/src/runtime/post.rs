@@ -1,4 +1,4 @@
-//! One attempt, from the row that the store handed out to the outcome that the engine hears.
+//! One attempt, from the claimed row to the outcome for the engine.
 
 use std::future::Future;
 use std::io;
@@ -19,10 +19,9 @@ use crate::store::command::{self, Attempt};
 use crate::store::reply::ClaimedRow;
 use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
-/// Whatever makes attempts.
 pub(super) trait Post: Send + Sync + 'static {
-    /// Makes the `number`th attempt of a delivery. Ends by the permit's deadline, and with the lane's lease, and begins nothing
-    /// that the permit does not allow in that moment.
+    /// Makes attempt `number` of a delivery. Ends by the permit's deadline and by the end of the lane's
+    /// lease. Before each step it checks that the permit still allows it.
     fn post(
         &self,
         clock: &Clock,
@@ -33,7 +32,7 @@ pub(super) trait Post: Send + Sync + 'static {
     ) -> impl Future<Output = AttemptEnd> + Send;
 }
 
-/// What the engine and the record make of an attempt.
+/// The outcome for the engine, with the record of the attempt.
 fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreTime) -> AttemptEnd {
     let error = made.failure().map(|failure| failure.to_string().into());
     let outcome = made.outcome(wall());
@@ -53,21 +52,20 @@ fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreT
     AttemptEnd { outcome, record: Some(record) }
 }
 
-/// Makes attempts over HTTP.
 pub(super) struct HttpPost {
     transport: Transport,
     ids: DeliveryIds,
-    /// When it was said last that attempts wait.
+    /// When the log last said that attempts wait.
     said: Mutex<Option<StoreTime>>,
 }
 
-/// How long an attempt waits that got no socket, or no turn to look a name up, where even asking for one fails at once.
+/// How long an attempt waits that got no socket, or no turn for a name lookup.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// How often to say that attempts wait.
+/// The least time between two warnings that attempts wait.
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
-    /// A post office without connections.
+    /// Starts without connections.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -104,7 +102,7 @@ impl Post for HttpPost {
                 },
                 Err(impossible) => return AttemptEnd::impossible(began, &impossible),
             }
-            // What waits for one keeps its place while it may; then its lane decides anew.
+            // The attempt keeps its place while the permit allows; then its lane decides again.
             tokio::select! {
                 () = pause(TRY_AGAIN) => {}
                 () = permit.cancelled.cancelled() => return AttemptEnd::withheld(),

@@ -1,5 +1,5 @@
-//! The threads that read the database: a few, with a bounded queue before them. Nothing else runs on them, so that neither a
-//! slow question nor anything else in the process holds up another kind of work.
+//! The reader threads, with a bounded queue before them. They run nothing else, so that slow queries and
+//! other work do not delay each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -11,17 +11,17 @@ use tokio::sync::oneshot;
 
 use crate::store::{Database, Reader, StoreError};
 
-/// Threads, each with a connection of its own.
+/// Reader threads. Each has its own connection.
 const READERS: usize = 4;
-/// Questions that may wait for one of them.
+/// Queries that may wait.
 const WAITING_MAX: usize = 64;
 
-/// How long a stop waits for readings under way: as long as most of them may take at all.
+/// How long a stop waits for running queries: as long as most of them may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
-/// The threads. They end when this is stopped or dropped, and what waits is answered.
+/// The pool. It ends when stopped or dropped; queries that wait are still answered.
 #[derive(Debug)]
 pub(super) struct Readers(Mutex<Option<Running>>);
 
@@ -33,10 +33,10 @@ struct Running {
 }
 
 impl Readers {
-    /// Starts the threads. Each opens the database at its first question.
+    /// Starts the threads. Each opens the database at its first query.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub(super) fn start(database: &Database) -> std::io::Result<Self> {
         let (questions, waiting) = sync_channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -49,8 +49,8 @@ impl Readers {
         Ok(Self(Mutex::new(Some(Running { questions, ended }))))
     }
 
-    /// Takes no more questions, and waits until what was asked is answered and the connections are closed; false if that takes too
-    /// long.
+    /// Accepts no more queries, and waits until all are answered and the connections are closed. Returns
+    /// false on timeout.
     pub(super) fn stop(&self) -> bool {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { questions, ended }) = running else { return true };
@@ -58,10 +58,10 @@ impl Readers {
         ended.recv_timeout(STOP_WITHIN) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Asks the database something.
+    /// Runs a query on one of the threads.
     ///
     /// # Errors
-    /// When too many questions wait already, or no reader can be opened.
+    /// When too many queries wait already, or no reader can be opened.
     pub(super) async fn ask<T, F>(&self, question: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -69,7 +69,7 @@ impl Readers {
     {
         let (tell, told) = oneshot::channel();
         let question: Question = Box::new(move |reader| {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = tell.send(reader.map(question));
         });
         let asked = match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -88,7 +88,7 @@ impl Readers {
 }
 
 fn answer(waiting: &Mutex<Receiver<Question>>, database: Database, end: Sender<()>) {
-    // Dropped after the connection is closed, since it is declared before.
+    // Declared before the connection, so it is dropped after the connection is closed.
     let _end = end;
     let mut open = None;
     loop {
@@ -98,8 +98,8 @@ fn answer(waiting: &Mutex<Receiver<Question>>, database: Database, end: Sender<(
             Some(reader) => Ok(reader),
             None => database.parts().reader(),
         };
-        // A question that panics is a defect, which the panic itself has reported by now. The thread goes on with another
-        // connection, since the old one may be in the middle of something.
+        // A query that panics is a defect; the panic has reported it. The thread continues with a new
+        // connection, since the old one may be in the middle of an operation.
         open = catch_unwind(AssertUnwindSafe(move || {
             question(reader.as_deref().map_err(Clone::clone));
             reader.ok()

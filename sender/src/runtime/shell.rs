@@ -1,8 +1,6 @@
-//! The dispatcher's shell in the real world: one task that hands it events and carries its effects out.
-//!
-//! Everything that takes time (a commit, a request) is started here and comes back as an event. The task itself never
-//! waits for a disk or a network, so that a stuck store or endpoint holds up nothing but what depends on it. It decides
-//! nothing: see [`crate::dispatch`].
+//! The dispatcher's event loop: one task that passes events to [`crate::dispatch`] and carries out its
+//! effects. Slow work (a commit, a request) starts here and returns as an event. The task never waits for a
+//! disk or a network, so a stuck store or endpoint delays only the work that depends on it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,10 +22,9 @@ use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
 use crate::transport::{CancellationToken, Lease, SendPermit};
 
-/// Messages handled before the dispatcher is asked what to do: more make for larger batches, fewer for quicker answers.
+/// Messages handled before the dispatcher decides. More give larger batches; fewer give quicker answers.
 const MESSAGES_MAX: usize = 1_024;
 
-/// The shell.
 pub(super) struct Shell<P> {
     dispatcher: Dispatcher,
     clock: Clock,
@@ -35,16 +32,16 @@ pub(super) struct Shell<P> {
     post: Arc<P>,
     events: EventSender,
     messages: mpsc::UnboundedReceiver<Message>,
-    /// What the attempts of our lanes that have sent something depend on.
+    /// The leases behind attempts that have sent something.
     rights: HashMap<LaneId, Rights>,
-    /// What was done, for whoever asks, even once the shell is gone.
+    /// Readable even after this task has ended.
     work_done: Arc<Mutex<WorkDone>>,
 }
 
-/// What a lane's attempts under way depend on, and those to come.
+/// The lease and the cancellation that a lane's attempts share.
 struct Rights {
     lease: Lease,
-    /// Cancelled when what was decided is not to be sent any more.
+    /// Cancelled when attempts that were decided must not be sent any more.
     cancellation: CancellationToken,
 }
 
@@ -60,12 +57,12 @@ impl<P: Post> Shell<P> {
         Self { dispatcher, clock, store, post, events, messages, rights, work_done }
     }
 
-    /// Where it tells what was done.
     pub(super) fn work_done(&self) -> Arc<Mutex<WorkDone>> {
         Arc::clone(&self.work_done)
     }
 
-    /// Runs until the dispatcher was told to stop and everything has come to an end. Whether nothing of it is left in the store.
+    /// Runs until the dispatcher was told to stop and all work has ended. Returns whether nothing of it is
+    /// left in the store.
     pub(super) async fn run(mut self) -> bool {
         let mut batch = Vec::with_capacity(MESSAGES_MAX);
         while !self.dispatcher.is_over(|| self.store.health().failing.is_some()) {
@@ -87,13 +84,12 @@ impl<P: Post> Shell<P> {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Event(event) => self.dispatcher.handle(self.now(), event),
-            // Whoever asked may have gone meanwhile.
+            // The caller may have gone.
             Message::Views(answer) => drop(answer.send(self.dispatcher.views())),
             Message::Stuck(answer) => drop(answer.send(self.dispatcher.stuck())),
         }
     }
 
-    /// Lets the dispatcher decide, and carries it out.
     fn step(&mut self) {
         self.dispatcher.handle(self.now(), Event::Tick);
         while let Some(effect) = self.dispatcher.poll() {

@@ -1,5 +1,5 @@
-//! What has to be done now and then: give up what has expired, delete what was kept long enough. In small steps, with
-//! other commands between them, so that delivery never waits for it.
+//! Gives up expired deliveries, and deletes rows whose retention has ended. It works in small steps with
+//! other commands between them, so that deliveries do not wait for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::store::command::{Command, Purge, Sweep};
 use crate::store::reply::Reply;
 use crate::store::thread::Handle;
 
-/// How often to look for something to do.
+/// The poll interval.
 const EVERY: Duration = Duration::from_millis(500);
-/// At which look each kind comes again, where the last one found nothing to do: what nobody waits for may happen a little later, and
-/// a process without work leaves its store alone.
+/// For each command, how many polls to wait after one that found nothing. An idle process then leaves its
+/// store alone.
 const LOOKS_WHERE_IDLE: [u32; 2] = [2, 10];
-/// Rows in one step: what one commit writes in about a millisecond.
+/// Rows in one step: one commit writes them in about a millisecond.
 pub const UPKEEP_ROWS: u32 = 500;
-/// Steps of each kind in a row: what comes then waits for the next look.
+/// Steps of one command in a row. The rest waits for the next poll.
 const STEPS_MAX: u32 = 64;
-/// Of those, the ones that may look at what is kept and find nothing to do.
+/// Of those, the steps that may find nothing to do.
 const FRUITLESS_STEPS_MAX: u32 = 4;
-/// How long to wait, when it is told to stop, for what the step under way did.
+/// How long a stop waits for the running step.
 const LAST_STEP: Duration = Duration::from_secs(1);
 
-/// For how long things are kept.
+/// How long the store keeps things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Events, once all their deliveries are delivered. At least the longest dedupe window.
@@ -48,7 +48,7 @@ impl Default for Retention {
     }
 }
 
-/// Sweeps and purges until told to stop. What is given up is added to what this process has done.
+/// Sweeps and purges until told to stop. Adds the deliveries that it gave up to `work_done`.
 pub(super) async fn keep_up(
     store: Handle,
     clock: Clock,
@@ -79,7 +79,8 @@ pub(super) async fn keep_up(
                 let (done, stopped) = tokio::select! {
                     biased;
                     done = &mut step => (done, false),
-                    // A store in trouble answers no sooner than it is told to stop, which comes after this.
+                    // A failing store answers only once it is told to stop, and it is stopped after this
+                    // task.
                     _ = stop.changed() => (timeout(LAST_STEP, step).await.unwrap_or_default(), true),
                 };
                 let given_up = WorkDone { dead: done.given_up, ..WorkDone::default() };
@@ -96,7 +97,7 @@ pub(super) async fn keep_up(
     }
 }
 
-/// What there may be to do at that time, so many rows in one step.
+/// The commands due at `now`, with at most `rows` rows in one step.
 #[must_use]
 pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command; 2] {
     let before = |kept: Nanos| StoreTime(now.0.saturating_sub(kept.0));
@@ -109,8 +110,8 @@ pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command;
     [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]
 }
 
-/// The steps of one command in a row, for as long as they get something done. Purges go round and round over all that is kept: where
-/// there is nothing to delete, they take few steps at a time, however much is kept.
+/// The steps of one command in a row, while they make progress. A purge cycles over all kept rows; where
+/// nothing is old enough, it takes few steps at a time, however many rows are kept.
 #[derive(Default)]
 struct Steps {
     done: u32,
@@ -119,7 +120,6 @@ struct Steps {
 }
 
 impl Steps {
-    /// Whether there is a next one.
     fn go_on(&self) -> bool {
         self.last.is_none_or(|last| last.more)
             && self.done < STEPS_MAX
@@ -132,24 +132,20 @@ impl Steps {
         self.last = Some(done);
     }
 
-    /// Whether all was looked at, and there was nothing to do.
+    /// Whether all rows were checked and none was due.
     fn found_nothing(&self) -> bool {
         self.fruitless == self.done && self.last.is_some_and(|last| !last.more)
     }
 }
 
-/// What one step did.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     rows: u64,
-    /// Deliveries that became dead letters.
     given_up: u64,
-    /// There may be more to do.
     more: bool,
 }
 
 impl Step {
-    /// What a reply says of it.
     fn of(reply: &Reply) -> Self {
         match reply {
             Reply::Swept(swept) => {
@@ -169,7 +165,7 @@ impl Step {
 }
 
 async fn step(store: &Handle, command: Command) -> Step {
-    // The store's own thread says what is wrong with it.
+    // The store's own thread logs its faults.
     let Ok(reply) = commit(store, command).await else { return Step::default() };
     if let Reply::Swept(swept) = &reply
         && swept.expired + swept.gone > 0
@@ -194,7 +190,7 @@ mod tests {
         StoreTime(NOW.0 + length.0)
     }
 
-    /// A store that keeps so many dead letters, each of an event of its own.
+    /// A store with `LETTERS` dead letters, each of its own event.
     fn with_letters(database: &Database) -> Box<dyn Store> {
         let mut store = database.parts().writer(Durability::default(), 1).unwrap();
         let subscribe = Command::Subscribe(Subscribe {
@@ -237,7 +233,7 @@ mod tests {
         store
     }
 
-    /// What one look comes to, for each command: the steps that it takes, the rows that it deletes, and whether it found nothing.
+    /// One poll, for each command: its steps, the rows that it deleted, and whether it found nothing.
     fn look_at(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
         upkeep_due(&Retention::default(), now, UPKEEP_ROWS).map(|command| {
             let (mut steps, mut rows) = (Steps::default(), 0);
@@ -254,7 +250,7 @@ mod tests {
     fn what_is_kept_costs_a_few_steps_however_much_it_is_and_goes_when_its_time_has_come() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = with_letters(&folder.path().join("store.db").into());
-        // Their events are older than a day, and they are not older than a month: all are looked at, none goes.
+        // The letters are older than a day but not older than a month: all are checked, none is deleted.
         for tick in 0..100 {
             let [_, (steps, rows, _)] = look_at(&mut *store, after(Nanos::DAY.times(2)));
             assert_eq!(rows, 0);

@@ -1,6 +1,6 @@
-//! Notices what others do to the database: events emitted by other processes, rows put into the outbox by any program,
-//! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
-//! closer look only where the glance shows a change.
+//! The thread that learns of other processes' commits: events, outbox rows, changed subscribers. It has its
+//! own reader. It reads a cheap change counter every few milliseconds, and reads more only when the counter
+//! changed.
 
 mod calm;
 mod outbox;
@@ -28,10 +28,11 @@ use crate::store::thread::Handle;
 use calm::Calm;
 pub(super) use outbox::Outbox;
 
-/// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.
+/// The store's own thread reports faults of the store. The watcher reports one only if the store's thread has
+/// not for this many polls.
 const LOOKS_IN_SILENCE: u64 = 250;
 
-/// Says which subscribers have broken, one line for each, and which are mended.
+/// Logs each subscriber that broke, and each that was mended.
 pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     let fault_before = |known: &Subscriber| before.get(known.lane()).and_then(|old| old.ready().err());
     for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
@@ -48,19 +49,17 @@ pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     }
 }
 
-/// What came of the latest attempts to read the database.
+/// The result of the latest polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastLook {
-    /// When it could be read the last time.
+    /// The last successful poll.
     pub at: StoreTime,
-    /// Why it could not be since.
+    /// The error since then.
     pub error: Option<StoreError>,
 }
 
-/// The same, as it is now.
 pub(super) type Looked = Arc<Mutex<LastLook>>;
 
-/// The watcher's state between two glances.
 pub(super) struct Watcher {
     pub(super) reader: Box<dyn Reader>,
     pub(super) liveness: Arc<dyn Liveness>,
@@ -76,7 +75,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Watches on a thread of its own, until the sender that comes back is dropped.
+    /// Watches on its own thread, until the returned sender is dropped.
     pub(super) fn start(self) -> io::Result<(JoinHandle<()>, Sender<()>)> {
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("watcher".to_owned()).spawn(move || self.watch(&stopped))?;
@@ -99,7 +98,7 @@ impl Watcher {
                 Err(error) => {
                     self.note(Some(error.clone()));
                     failed += 1;
-                    // Once, not every few milliseconds, for as long as it lasts; and one line for one fault.
+                    // Logs once for each outage, and not where the store's thread logs it.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
                         said = true;
                         error!(%error, "can't look for new work; trying on");
@@ -122,7 +121,8 @@ impl Watcher {
         let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
             tell_of_broken(&before, &roster);
-            // First those who send, then those who emit: what is emitted by a roster is sent by it, with all the secrets in it.
+            // The senders learn of subscribers before the emitter does: an event matched with a version must
+            // be sent with that version's secrets.
             events.send(Event::Roster(Arc::clone(&roster)));
             emitter.use_roster(Arc::clone(&roster));
             before = roster;

@@ -1,5 +1,5 @@
-//! Events on their way to the store, about one commit's worth at a time: what one request matches has no bound but that of
-//! its events and that of the subscribers, each of ten thousand.
+//! Events on their way to the store, about one commit's worth at a time. One request may match ten thousand
+//! events with ten thousand subscribers each, so memory needs this bound.
 
 use tokio::sync::oneshot;
 
@@ -8,7 +8,7 @@ use super::{Accepted, EmitError, Known, Prepared};
 use crate::fanout::SHAPED_BYTES_MAX;
 use crate::store::command::Command;
 
-/// Chunks of one request that the store has at a time: one that it commits, and one that is ready by then.
+/// Chunks of one request in the store's queue: one in the commit, and one that is ready next.
 pub(super) const CHUNKS_MAX: usize = 2;
 
 const _: () = assert!(
@@ -16,7 +16,6 @@ const _: () = assert!(
     "one event may be larger than a commit, and must not be larger than two"
 );
 
-/// Events that are recorded in one commit, and their places in the request.
 #[derive(Default)]
 pub(super) struct Chunk {
     pub(super) commands: Vec<Command>,
@@ -41,13 +40,13 @@ impl Chunk {
         self.places.push(place);
     }
 
-    /// The next event belongs in the next chunk. To find out that an event is too long is as much work as a chunk may be, and
-    /// counts nowhere else.
+    /// Ends the chunk. An event that turns out too long took as much work as a whole chunk may, and no other
+    /// bound counts that work.
     pub(super) fn end(&mut self) {
         self.is_ended = true;
     }
 
-    /// Whether the next event belongs in the next chunk. One is as large as one commit, and one event more at most.
+    /// A chunk exceeds one commit by one event at most.
     pub(super) fn is_full(&self) -> bool {
         self.is_ended || self.rows >= CAPACITY.commit_rows_max || self.bytes >= CAPACITY.commit_bytes_max
     }
@@ -57,18 +56,17 @@ impl Chunk {
     }
 }
 
-/// Events that the store has.
 pub(super) struct Told {
     pub(super) answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
-    /// The answers, if none come.
+    /// The answers if the store's thread ends without any.
     pub(super) unanswered: Vec<Result<Accepted, Unrecorded>>,
 }
 
 #[derive(Clone)]
 pub(super) enum Unrecorded {
-    /// Match it again.
+    /// Match the event again.
     StaleRoster,
-    /// Its row of the outbox is to be read again: another process took it in part.
+    /// Read the outbox row again: another process recorded part of it.
     Named,
     For(EmitError),
 }
@@ -105,7 +103,7 @@ mod tests {
         Prepared { emit, left_out: Vec::new() }
     }
 
-    /// How many such events make a chunk.
+    /// How many such events fill a chunk.
     fn events(targets: usize, bytes: usize) -> usize {
         let mut chunk = Chunk::default();
         while !chunk.is_full() {

@@ -1,4 +1,4 @@
-//! Rows of the outbox become events, or are set aside.
+//! Turns outbox rows into events, or sets them aside.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,44 +17,43 @@ use crate::store::command::{Command, OutboxId, RejectOutbox};
 use crate::store::read::{OutboxRow, Reader};
 use crate::store::reply::Reply;
 
-/// What became of an outbox row.
+/// The fate of an outbox row.
 #[derive(Clone, Debug)]
 pub(in crate::runtime) enum Outboxed {
-    /// It is an event, or set aside.
+    /// It became an event, or was set aside.
     Gone,
-    /// It stays as it was: whoever asked did not want it tried.
+    /// Unchanged: the caller did not want it tried.
     Untried,
-    /// It stays, whoever else may have it: `refused` can't take it now, and `withheld` were not to be asked.
+    /// It stays, though some lanes may have it. `refused` cannot take it now, and `withheld` were not asked.
     Waits { refused: Vec<LaneId>, withheld: Vec<LaneId>, error: Option<EmitError> },
-    /// It stays: subscribers changed meanwhile, and it is to be matched anew.
+    /// It stays: subscribers changed meanwhile, so it must be matched again.
     Stale,
-    /// It stays: the store took nothing.
+    /// It stays: the store recorded nothing.
     Failed(EmitError),
 }
 
-/// Which rows are to be tried, and for whom.
+/// Which rows to try, and for which lanes.
 pub(in crate::runtime) trait Wanted {
-    /// Whether a row for these lanes is to be tried at all.
+    /// Whether to try a row that these lanes want.
     fn wants(&self, lanes: &[LaneId]) -> bool;
-    /// Whether a lane is to be left out, since something older may wait for it.
+    /// Whether to leave out a lane, because an older row may wait for it.
     fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
 }
 
-/// For whom a row is emitted, and who is left out.
+/// The lanes that a row is emitted to, and the lanes left out.
 struct Asked {
     lanes: Vec<LaneId>,
     withheld: Vec<LaneId>,
 }
 
-/// What is to be done with a row.
 enum Plan {
     Emit(Prepared, Asked),
     Reject(String),
     Leave(Outboxed),
 }
 
-/// What becomes of a row by the answer to its event; why to set it aside, if it would wait for ever, and all that come
-/// after it.
+/// A row's fate after its event was answered. `Err` is the reason to set it aside: it would block itself and
+/// all later rows for ever.
 fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, String> {
     let Asked { lanes, withheld } = asked;
     let full = match answer {
@@ -62,7 +61,7 @@ fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, 
         Ok(accepted) => accepted.refused,
         Err(Unrecorded::For(EmitError::Full(full) | EmitError::NeverFits(full))) => full,
         Err(Unrecorded::StaleRoster) => return Ok(Outboxed::Stale),
-        // Who has it already is found as soon as the row is read again for one of them.
+        // Lanes that already have it are found when the row is read again.
         Err(Unrecorded::Named) => return Ok(Outboxed::Waits { refused: lanes, withheld, error: None }),
         Err(Unrecorded::For(error)) if !error.may_pass() => return Err(error.to_string()),
         Err(Unrecorded::For(error)) => return Ok(Outboxed::Failed(error)),
@@ -77,8 +76,8 @@ fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, 
 }
 
 impl Emitter {
-    /// Makes events of those outbox rows that are wanted, in their order, about one commit's worth at a time,
-    /// and waits until that is durable. What became of each. For a thread of its own.
+    /// Emits the wanted rows in order, about one commit's worth at a time, and waits until they are durable.
+    /// Returns the fate of each row. Blocks: call it on a thread of its own.
     pub(in crate::runtime) fn emit_outbox(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -90,7 +89,7 @@ impl Emitter {
         let mut rejects = Vec::new();
         let mut left = rows.iter().enumerate();
         let mut over = None;
-        // No newer row is for those who refused one of an earlier commit.
+        // Lanes that refused a row of an earlier commit get no newer row.
         let mut full: BTreeSet<LaneId> = BTreeSet::new();
         while over.is_none() {
             let (mut chunk, mut asked) = (Chunk::default(), Vec::new());
@@ -124,7 +123,7 @@ impl Emitter {
                 }
             }
         }
-        // None overtakes those that the store did not take.
+        // No later row overtakes the ones that the store did not take.
         if let Some(over) = over {
             left.for_each(|(place, _)| fates[place] = over.clone());
         }
@@ -137,7 +136,7 @@ impl Emitter {
         Ok(fates)
     }
 
-    /// Records events, and waits until that is durable.
+    /// Records a chunk, and waits until it is durable.
     fn record(
         self: &Arc<Self>,
         mut chunk: Chunk,
@@ -171,7 +170,8 @@ impl Emitter {
         if !wanted.wants(&lanes) {
             return Ok(Plan::Leave(Outboxed::Untried));
         }
-        // Whoever has its part needs no other. Beside a broken subscriber nobody is sent anything.
+        // Skips lanes that have their part already. A broken subscriber that matches blocks the event for
+        // all.
         if let Some(id) = &row.event
             && roster.in_the_way(&offer.event_type).is_none()
         {
@@ -200,19 +200,19 @@ impl Emitter {
         })
     }
 
-    /// Sets aside rows that can't become events, and waits until that is durable: else the next look would find them,
-    /// and complain of them, again.
+    /// Sets aside rows that cannot become events, and waits until that is durable. Otherwise the next poll
+    /// would find and log them again.
     fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
         if rejects.is_empty() {
             return Ok(());
         }
         let (tell, told) = oneshot::channel();
         let commands = rejects.iter().cloned().map(Command::RejectOutbox).collect();
-        // The watcher waits below; it is gone only with the process.
+        // The receiver below outlives this call.
         submit(&self.store, commands, move |result| drop(tell.send(result)));
         let replies = told.blocking_recv().unwrap_or(Err(Failed::Stopped))?;
         for (RejectOutbox { id, why }, reply) in rejects.iter().zip(replies) {
-            // Another process may have been there first, and said so.
+            // Another process may have set the row aside first, and logged it.
             if matches!(reply, Reply::Done) {
                 warn!(row = id.0, refusal = %why, "set aside an outbox row");
             }

@@ -1,15 +1,14 @@
-//! Who was refused an event, and how many of them an answer lists.
-//!
-//! A batch holds thousands of events, and each may be refused for thousands of subscribers. So answers list the first of them and
-//! count the others.
+//! The subscribers that were refused an event, and how many of them an answer lists. A batch holds thousands
+//! of events, and each may be refused for thousands of subscribers. So answers list the first ones and count
+//! the rest.
 
 use super::{Accepted, EmitError};
 use crate::engine::LaneId;
 use crate::store::reply::FullLane;
 
-/// Refusals that are listed for one event, at most.
+/// Refusals listed for one event, at most.
 const LISTED_MAX: usize = 100;
-/// Refusals that are listed for the events of one request together; from then on one is listed for each event.
+/// Refusals listed for all events of one request. Beyond it, each event lists one.
 const LISTED_TOGETHER_MAX: usize = 10_000;
 
 /// A subscriber that was refused an event.
@@ -31,7 +30,7 @@ impl Refused {
         }
     }
 
-    /// Why, in words.
+    /// The reason.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -40,7 +39,7 @@ impl Refused {
         }
     }
 
-    /// Whether trying again cannot help.
+    /// Whether a retry can never succeed.
     #[must_use]
     pub fn never_fits(&self) -> bool {
         match self {
@@ -50,7 +49,7 @@ impl Refused {
     }
 }
 
-/// The subscribers that were refused an event: the first of them, and how many there are.
+/// The subscribers that were refused an event: the first ones, and the count of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedList {
     listed: Vec<Refused>,
@@ -64,7 +63,7 @@ impl RefusedList {
         Self { count: all.len(), listed: all, may_pass }
     }
 
-    /// Those that are listed.
+    /// The listed ones.
     #[must_use]
     pub fn listed(&self) -> &[Refused] {
         &self.listed
@@ -82,19 +81,18 @@ impl RefusedList {
         self.count.saturating_sub(self.listed.len())
     }
 
-    /// Whether nobody was refused the event.
+    /// Whether no subscriber was refused the event.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether one of them, listed or not, may take the event later.
+    /// Whether any of them, listed or not, may take the event later.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         self.may_pass
     }
 
-    /// Counts those after the first instead of listing them.
     pub(crate) fn shorten(&mut self, max: usize) {
         if self.listed.len() > max {
             self.listed.truncate(max);
@@ -103,15 +101,14 @@ impl RefusedList {
     }
 }
 
-/// The answers to one request, in the order of its events. None lists more than it may.
+/// The answers to one request, in the order of its events. Bounds the refusals that they list.
 pub(super) struct Answers {
     all: Vec<Result<Accepted, EmitError>>,
     listed: usize,
 }
 
 impl Answers {
-    /// Subscribers that change faster than their events can be matched are more than can be written: that is the answer to
-    /// events that get no other.
+    /// Events without another answer get `Busy`: their subscribers changed faster than they could be matched.
     pub(super) fn new(events: usize) -> Self {
         Self { all: vec![Err(EmitError::Busy); events], listed: 0 }
     }

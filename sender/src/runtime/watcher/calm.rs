@@ -1,36 +1,33 @@
-//! How long to wait between two glances: where each one costs others something, processes without work glance less often.
+//! How long to wait between two polls. Where a poll loads other processes, an idle process polls less often.
 
 use std::time::Duration;
 
 use crate::runtime::lookout::LOOK_EVERY;
 use crate::store::read::Glance;
 
-/// So many glances in a row that show nothing new: about a second.
+/// Unchanged polls before the longer pause: about a second.
 const CALM_AFTER: u32 = 250;
 
-/// What was seen lately.
 pub(super) struct Calm {
-    /// How long to wait where nothing is new; nothing, if no longer than otherwise.
+    /// The pause when idle, if it differs from the usual one.
     pause: Option<Duration>,
     last: Option<Glance>,
     unchanged: u32,
 }
 
 impl Calm {
-    /// With what [`crate::store::read::Notices::calm_pause`] says.
+    /// Starts with the result of [`crate::store::read::Notices::calm_pause`].
     pub(super) const fn of(pause: Option<Duration>) -> Self {
         Self { pause, last: None, unchanged: 0 }
     }
 
-    /// This was seen.
     pub(super) fn note(&mut self, glance: Glance) {
-        // A row of the outbox is looked at again and again.
+        // A row that stays in the outbox has to be polled again.
         let is_new = |last: Glance| glance != last || glance.outbox.is_some();
         self.unchanged = if self.last.is_none_or(is_new) { 0 } else { self.unchanged.saturating_add(1) };
         self.last = Some(glance);
     }
 
-    /// How long to wait for the next glance.
     pub(super) fn pause(&self) -> Duration {
         self.pause.filter(|_| self.unchanged >= CALM_AFTER).unwrap_or(LOOK_EVERY)
     }

@@ -1,15 +1,14 @@
 //! The outbox: rows that any program put there become events, the oldest first.
 //!
-//! A row waits while a subscriber that wants it can't take it: full, and it would rather refuse than shed, or broken. Beside
-//! one that is full, the others get it meanwhile. No newer row is tried for that lane before it; as soon as there is room, the oldest rows for
-//! that lane get it.
+//! A row waits while a subscriber that wants it is full and refuses, or is broken. If one is full, the others
+//! get the row meanwhile. A full lane gets no newer row before the oldest that waits for it.
 //!
-//! What holds between two looks: each row up to `read` that is still there is for some lane of `waits`, whose place is
-//! not after it. So a lane's rows are found from its place on, and memory holds one place for each lane, however many
-//! rows wait.
+//! Invariant between two polls: each remaining row up to `read` is for some lane of `waits` whose place is
+//! not after the row. So a scan from its place finds all of a lane's rows, and memory holds one place for
+//! each lane, however many rows wait.
 //!
-//! But for rows that come to be seen after newer ones: on a server, whoever put one in first may commit last. As long as any row
-//! waits, such are looked for beside the newest that do.
+//! Exception: on a server, a row with a smaller number may be committed after a larger one. While any row
+//! waits, a separate scan looks for such late rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -23,62 +22,61 @@ use crate::store::StoreError;
 use crate::store::command::OutboxId;
 use crate::store::read::{OutboxRow, Reader};
 
-/// Rows read for the first time in one go, and how often in one look.
+/// Rows in one first-time read, and such reads in one poll.
 const ROWS_MAX: u32 = 1_000;
 const PAGES_MAX: u32 = 4;
-/// Looks from one round of trying again to the next: about fifty milliseconds, in which a contract of ten thousand a
-/// second makes room for no more than a queue that is worth the name.
+/// Polls between two rounds of retries: about fifty milliseconds. A contract of ten thousand a second drains
+/// only a small part of a queue in that time.
 const LOOKS_BETWEEN_ROUNDS: u64 = 12;
-/// Lanes tried again in one look; rows read for each at first, at last (where there is room for them), and how often.
+/// Lanes retried in one poll; rows read for each at first and, where there is room, at last; and reads for
+/// each.
 const LANES_MAX: usize = 8;
 const TRIED_ROWS: u32 = 1;
 const TRIED_ROWS_MAX: u32 = 512;
 const TRIES_MAX: u32 = 12;
-/// Looks, about a second, after the store took nothing.
+/// Polls to wait after the store failed: about a second.
 const LOOKS_AFTER_FAILURE: u64 = 250;
-/// Looks, about a minute, between two complaints that rows wait.
+/// Polls between two warnings that rows wait: about a minute.
 const LOOKS_BETWEEN_COMPLAINTS: u64 = 15_000;
-/// Looks, about a second, from one look for rows that came late to the next; and how many of those that wait are known, so that
-/// others between them are found.
+/// Polls between two scans for late rows, about a second; and how many waiting rows are remembered, to tell
+/// late rows from them.
 const LOOKS_BETWEEN_LATE: u64 = 250;
 const KNOWN_MAX: usize = ROWS_MAX as usize;
-/// Looks, about five minutes, after which all rows are read again: somebody may have put in one with a number that was
-/// passed already, long before all that is known.
+/// Polls, about five minutes, after which all rows are read again. A program may have inserted a row below
+/// all remembered ones.
 const LOOKS_BETWEEN_REREADS: u64 = 75_000;
 
-/// How far the outbox was read, and what waits.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct Outbox {
     read: Option<OutboxId>,
-    /// Lanes for which rows wait, and the first row that may.
+    /// Lanes with waiting rows, and the first row that may wait.
     waits: BTreeMap<LaneId, OutboxId>,
-    /// Of the subscribers that the rows were matched with.
+    /// The subscriber version that the rows were matched with.
     roster: u64,
-    /// The lane that was tried last in this round, and the look with which the next begins.
+    /// The lane last retried in this round, and the poll that starts the next round.
     turn: Option<LaneId>,
     round: u64,
-    /// Nothing is tried before that look.
+    /// No row is tried before this poll.
     resume: u64,
     reread: u64,
     late: Late,
-    /// Somebody was told that rows wait, and is told again no sooner than with that look.
+    /// A warning that rows wait was logged, and the next comes at this poll or later.
     told: bool,
     silent_until: u64,
 }
 
-/// Rows that come to be seen after newer ones.
+/// Rows that become visible after newer ones.
 #[derive(Debug, Default)]
 struct Late {
-    /// The newest of the rows that were read and left to wait.
+    /// The newest rows that were read and left to wait.
     known: BTreeSet<OutboxId>,
-    /// Up to where this was looked through; nothing, where the next look begins anew.
+    /// How far the scan went. `None` restarts it.
     looked: Option<OutboxId>,
-    /// The look with which to go on.
+    /// The poll that continues the scan.
     next: u64,
 }
 
 impl Late {
-    /// A row waits.
     fn know(&mut self, row: OutboxId) {
         self.known.insert(row);
         if self.known.len() > KNOWN_MAX {
@@ -86,13 +84,13 @@ impl Late {
         }
     }
 
-    /// After which row to look on. As long as all that wait are known, that begins with the first there is.
+    /// Where the scan continues. If all waiting rows are known, it starts at the first row.
     fn after(&self) -> Option<OutboxId> {
         let first = self.known.first().filter(|_| self.known.len() >= KNOWN_MAX);
         self.looked.max(first.copied())
     }
 
-    /// Which of these came late, of those up to `read`.
+    /// The late rows among `rows`, up to `read`.
     fn among(&mut self, mut rows: Vec<OutboxRow>, read: Option<OutboxId>) -> Vec<OutboxRow> {
         self.looked = rows.last().map(|last| last.id).filter(|last| Some(*last) < read);
         rows.retain(|row| Some(row.id) <= read && !self.known.contains(&row.id));
@@ -100,10 +98,10 @@ impl Late {
     }
 }
 
-/// Nothing more is to be done in this look.
+/// This poll must end.
 struct Interrupted;
 
-/// Rows that are read for the first time are for everybody for whom none waits.
+/// Rows read for the first time go to all lanes for which no row waits.
 struct AllBut<'a>(&'a BTreeMap<LaneId, OutboxId>);
 
 impl Wanted for AllBut<'_> {
@@ -116,7 +114,7 @@ impl Wanted for AllBut<'_> {
     }
 }
 
-/// Rows that are read again for one lane are also for those for whom none before them waits.
+/// Rows read again for one lane also go to lanes for which no earlier row waits.
 struct OneLane<'a>(LaneId, &'a BTreeMap<LaneId, OutboxId>);
 
 impl Wanted for OneLane<'_> {
@@ -130,7 +128,7 @@ impl Wanted for OneLane<'_> {
 }
 
 impl Outbox {
-    /// Makes events of the rows that there are, as far as one look goes. Looks are counted from 1.
+    /// Emits the rows, as many as one poll takes. `look` counts polls from 1.
     pub(super) fn look(
         &mut self,
         reader: &dyn Reader,
@@ -150,7 +148,7 @@ impl Outbox {
             self.read = None;
         }
         if self.try_again(reader, emitter, look)?.is_ok() && self.find_late(reader, emitter, look)?.is_ok() {
-            // An interruption is a matter of the next look.
+            // After an interruption, the next poll continues.
             let _ = self.read_on(reader, emitter, look)?;
         }
         if self.waits.is_empty() && look >= self.resume {
@@ -160,7 +158,6 @@ impl Outbox {
         Ok(())
     }
 
-    /// The outbox is empty.
     pub(super) fn is_empty(&mut self) {
         if !self.waits.is_empty() || self.read.is_some() {
             self.begin_anew();
@@ -181,7 +178,7 @@ impl Outbox {
         self.late = Late::default();
     }
 
-    /// Rows that were not there when newer ones were read.
+    /// Emits late rows.
     fn find_late(
         &mut self,
         reader: &dyn Reader,
@@ -198,7 +195,7 @@ impl Outbox {
         Ok(self.note(&rows, fates, look))
     }
 
-    /// Rows that were never looked at.
+    /// Emits rows that were never read.
     fn read_on(
         &mut self,
         reader: &dyn Reader,
@@ -217,7 +214,7 @@ impl Outbox {
         Ok(Ok(()))
     }
 
-    /// Rows that wait, a few lanes in a look, until each has had its turn.
+    /// Retries waiting rows, a few lanes in a poll, until each lane had its turn.
     fn try_again(
         &mut self,
         reader: &dyn Reader,
@@ -244,7 +241,7 @@ impl Outbox {
         Ok(Ok(()))
     }
 
-    /// The oldest rows for one lane, until it takes no more. Whether it might have.
+    /// Emits the oldest rows for one lane, until it takes no more. Returns whether it might take more.
     fn try_lane(
         &mut self,
         reader: &dyn Reader,
@@ -280,7 +277,6 @@ impl Outbox {
         Ok(Ok(true))
     }
 
-    /// Keeps what became of rows.
     fn note(&mut self, rows: &[OutboxRow], fates: Vec<Outboxed>, look: u64) -> Result<(), Interrupted> {
         let (mut waits, mut stale, mut failed) = (None, false, None);
         for (row, fate) in rows.iter().zip(fates) {
