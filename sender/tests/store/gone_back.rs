@@ -1,5 +1,5 @@
-//! A database that goes back to before what was committed there, as after a failover to a standby that lacked the last
-//! commits: whoever remembers more is told, and relies on nothing.
+//! A database returns to an earlier state, as after a failover to a standby without the last commits. A process that
+//! remembers lost commits must report this, and rely on nothing.
 
 use std::io::{BufRead, BufReader};
 
@@ -12,7 +12,7 @@ use crate::postgres::Schema;
 use crate::postgres_server::{Fsync, Private, execute, none, query};
 use crate::world::{LEASE, ME, WIDE, World, YOU, acquire};
 
-/// A database on a server of its own, which can be brought back to how it was.
+/// A database on a private server, which can be restored to an earlier state.
 struct Past {
     server: Private,
 }
@@ -36,33 +36,32 @@ impl Past {
         self.server.address("public").replace("/postgres?", "/here?")
     }
 
-    /// Takes all connections away, and no new ones.
+    /// Ends all connections, and refuses new ones.
     fn close(&self) {
         self.order("ALTER DATABASE here ALLOW_CONNECTIONS false");
         self.order("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'here'");
     }
 
-    /// Takes connections again.
     fn reopen(&self) {
         self.order("ALTER DATABASE here ALLOW_CONNECTIONS true");
     }
 
-    /// Notes how it is. Every connection is lost by that.
+    /// Copies the current state. This ends every connection.
     fn note(&self) {
-        // Who tries to come back meanwhile would keep it from being copied.
+        // A reconnecting client would prevent the copy.
         self.close();
         self.order("CREATE DATABASE noted TEMPLATE here");
         self.reopen();
     }
 
-    /// Brings it back to how it was when that was noted last.
+    /// Restores the last copy.
     fn go_back(&self) {
         self.order("DROP DATABASE here WITH (FORCE)");
         self.order("ALTER DATABASE noted RENAME TO here");
     }
 }
 
-/// Commits as the store's thread does: again after what may pass.
+/// Repeats transient failures, as the store's thread does.
 fn commit(store: &mut dyn Store, world: &World<Schema>, command: &Command) -> Result<Vec<Reply>, StoreError> {
     loop {
         match store.commit(world.now, std::slice::from_ref(command)) {
@@ -88,7 +87,7 @@ fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
     let [during, after, others, latest] = [(); 4].map(|()| world.event(&[lane]));
     past.note();
     let mut late = open(&past);
-    // The connection alone was lost: all that was committed is there.
+    // Only the connection was lost: every commit is present.
     commit(&mut one, &world, &Command::Emit(during)).unwrap();
     past.go_back();
     let error = commit(&mut one, &world, &Command::Emit(after.clone())).unwrap_err();
@@ -129,7 +128,7 @@ fn a_database_that_takes_no_connections_for_now_is_waited_for() {
     let mut store = open(&past);
     let event = Command::Emit(world.event(&[lane]));
     past.close();
-    // The first loses its connection, the others get none.
+    // The first try loses its connection, the others get none.
     for _ in 0..3 {
         let error = store.commit(world.now, std::slice::from_ref(&event)).unwrap_err();
         assert!(error.may_pass(), "{error}");
@@ -140,7 +139,7 @@ fn a_database_that_takes_no_connections_for_now_is_waited_for() {
     assert_eq!(world.total().accepted, 1);
 }
 
-/// As a server is that recovers, or a standby until it is promoted.
+/// A server in recovery, or a standby before its promotion, takes no writes.
 #[test]
 fn a_process_that_begins_while_the_server_takes_no_writes_waits_for_it() {
     let Some(past) = Past::new("a_process_that_begins_while_the_server_takes_no_writes") else { return };
@@ -193,7 +192,6 @@ fn a_process_whose_database_has_gone_back_says_so_and_ends() {
     };
     commits_on();
     past.note();
-    // It has seen deliveries that are gone then.
     let mut store = open(&past);
     events.iter().for_each(|event| drop(commit(&mut store, &world, event).unwrap()));
     commits_on();

@@ -1,4 +1,4 @@
-//! Processes that are killed in the middle of their work, and what the next one finds.
+//! Kills processes during their work, and checks the state that the next one finds.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command as Process, Stdio};
@@ -12,7 +12,7 @@ use crate::world::{Backend, LEASE, ME, WIDE, World, claim, later};
 
 const PLACE: &str = "HOOKPROOF_TEST_STORE";
 
-/// Emits, claims and settles without end, and tells what was acknowledged: `emitted` or `delivered`, and the event.
+/// Emits, claims and settles without end, and prints each acknowledged event as `emitted` or `delivered`.
 #[test]
 #[ignore = "runs in a process of its own, started and killed by the test below"]
 fn works_until_it_is_killed() {
@@ -61,7 +61,7 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
             {
                 told.push((what == "delivered", event.to_owned()));
             }
-            // The pipe runs ahead of this count, so the kill comes wherever the child is by then.
+            // The pipe lags behind the child, so the kill meets it at any point.
             if told.len() == kill * kill * 5 + 1 {
                 child.kill().unwrap();
             }
@@ -75,7 +75,6 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
             assert_eq!(found.len(), 1, "event {event} after kill {kill}");
             assert!(!delivered || found[0].place == Place::Delivered, "{:?}", found[0]);
         }
-        // It still works.
         world.now = later(world.backend.latest(), LEASE);
         let lane = world.lanes()[0].lane;
         let term = world.own(ME, lane);

@@ -1,4 +1,4 @@
-//! A log that a reader keeps from being cut: at its bound no event is taken, and everything else goes on.
+//! A reader prevents the log's checkpoint: at its bound the store refuses events, and all other work continues.
 
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command::Fate;
@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::sqlite::File;
 use crate::world::{World, body};
 
-/// Just above the length at which the log is cut where it can be.
+/// Just above the length at which the store truncates the log.
 const LOG_BYTES_MAX: u64 = 66 << 20;
 const BODY_BYTES: usize = 1 << 20;
 const ROOM: Bounds = Bounds { rows_max: 1_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
@@ -45,7 +45,6 @@ fn at_the_bound_events_are_refused_until_the_reader_has_ended_and_what_is_owed_i
     let rows = world.claim(lane, term);
     assert_eq!(world.settle(lane, term, rows[0], Fate::Delivered), SettleResult::Applied);
     reader.execute_batch("COMMIT").unwrap();
-    // The log is looked at each second, whether anything is written or not.
     while matches!(emit(&mut world), Reply::Refused(_)) {
         world.pass(Nanos::SECOND);
         std::thread::yield_now();

@@ -1,5 +1,5 @@
-//! What any store must do (`contract`), what random commands must not break (`law`), and what is SQLite's own affair
-//! (`sqlite`, `quick`, `kills`, `vacuum`). What an event taken in part means is said by its definition (`parts`).
+//! The contract of every store (`contract`), the law under random commands (`law`), events taken in part (`parts`),
+//! and behaviour of SQLite and PostgreSQL alone (the rest).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

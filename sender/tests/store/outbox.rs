@@ -1,4 +1,4 @@
-//! The outbox of a server: whoever put a row in first may commit last.
+//! A server's outbox: the application that inserts first may commit last.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use crate::postgres::Stranger;
 use crate::postgres_server::{execute, new_schema, query};
 
-/// Much less than it takes until all rows are read again.
+/// Far below the interval at which a node reads all rows again.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A process that ends with this.
 struct Serving(Child);
 
 impl Drop for Serving {
@@ -25,7 +24,6 @@ fn sender(address: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Waits until those that may be seen are of these types.
 #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
 fn wait_until_left(address: &str, types: &[&str]) {
     let begun = Instant::now();

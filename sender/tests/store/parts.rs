@@ -1,7 +1,9 @@
-//! An event that some subscribers have no room for, by its definition: whoever is told to have it has it once, whoever
-//! refused it does not, and the same id, emitted again, completes it; across fills, crashes, repeats and two processes.
+//! An event that some subscribers refuse for lack of capacity: each accepting subscriber has it exactly once, each
+//! refusing one not at all, and the same id, emitted again, completes it. This holds across fills, crashes, repeats
+//! and two processes.
 //!
-//! `HOOKPROOF_CASES=10000 cargo test -p hookproof-sender --test store parts` looks longer; `HOOKPROOF_SEED` begins elsewhere.
+//! `HOOKPROOF_CASES=10000 cargo test -p hookproof-sender --test store parts` runs more cases; `HOOKPROOF_SEED` starts
+//! elsewhere.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,30 +23,28 @@ use crate::world::{Backend, body, later, subscribe};
 
 const LANES: usize = 3;
 const EVENTS: usize = 5;
-/// Repeats after which an event must be complete: each lane is emptied before each.
+/// Repeats after which an event must be complete. Each lane is emptied before each repeat.
 const REPEATS_MAX: usize = 4;
-/// Histories in one file.
 const HISTORIES_MAX: u64 = 100;
 
-/// What may go wrong between an emitter and the store, or in it.
+/// A deliberate fault of the emitter or the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The emitter makes a new id when it emits an event again.
+    /// The emitter uses a new id when it emits an event again.
     NewIds,
     /// The store forgets which events were taken in part.
     ForgetsParts,
-    /// The emitter takes an event that was taken in part for one that was taken whole.
+    /// The emitter treats an event taken in part as complete.
     NeverCompletes,
 }
 
-/// What the emitter learns.
 #[derive(Clone, Copy, Debug)]
 enum Heard {
     Answer,
-    /// The process died once it was durable.
+    /// The process died after the commit.
     Nothing,
-    /// The process died before.
+    /// The process died before the commit.
     NothingAsNothingWas,
 }
 
@@ -55,7 +55,7 @@ enum Step {
         process: usize,
         heard: Heard,
     },
-    /// Room for so many on a lane.
+    /// Frees capacity for `rows` deliveries on a lane.
     Room {
         lane: usize,
         rows: u32,
@@ -68,11 +68,12 @@ enum Step {
 
 #[derive(Clone, Debug)]
 struct History {
-    /// Rows that may wait for each lane, and whether it sheds.
+    /// Rows that may wait on each lane, and whether it sheds.
     lanes: Vec<(u64, bool)>,
-    /// To whom each event goes, and whether it is all or nothing.
+    /// The target lanes of each event, and whether it is all or nothing.
     events: Vec<(BTreeSet<usize>, bool)>,
-    /// Whether answers get lost. Then lanes know duplicates for long, as an emitter can't know what was taken.
+    /// Whether answers get lost. Lanes then need a long window for duplicates, because the emitter must repeat
+    /// events.
     breaks: bool,
     steps: Vec<Step>,
 }
@@ -102,7 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One file for many histories, each with lanes and ids of its own.
+/// One file for many histories, each with its own lanes and ids.
 struct Ground {
     file: File,
     stores: [Box<dyn Store>; 2],
@@ -140,7 +141,7 @@ impl Ground {
         format!("e{}", self.ids)
     }
 
-    /// How often each lane has an event, whatever became of it.
+    /// How many deliveries of an event each lane has, in any place.
     fn has(&self, ids: &[String]) -> BTreeMap<LaneId, u32> {
         let mut has = BTreeMap::new();
         let mut query = self
@@ -158,14 +159,14 @@ impl Ground {
     }
 }
 
-/// What an emitter knows of one event.
+/// The emitter's knowledge of one event.
 struct Known {
-    /// The ids under which it was emitted.
+    /// Every id under which it was emitted.
     ids: Vec<String>,
     owed: BTreeSet<LaneId>,
     atomic: bool,
     complete: bool,
-    /// Told to have it.
+    /// Lanes that were reported to have it.
     taken: BTreeSet<LaneId>,
 }
 
@@ -202,7 +203,7 @@ impl Run<'_> {
         self.listen(event, &targets, &reply, &before)
     }
 
-    /// Holds an answer against what there is.
+    /// Compares an answer with the stored deliveries.
     fn listen(
         &mut self,
         event: usize,
@@ -261,7 +262,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nobody has anything twice, and whoever was told to have it has it.
+    /// No lane has an event twice, and each lane reported to have it has it.
     fn check(&self) -> TestCaseResult {
         for known in &self.events {
             let has = self.ground.has(&known.ids);
@@ -277,7 +278,7 @@ impl Run<'_> {
         self.ground.stores[0].commit(self.ground.now, &[shed]).unwrap();
     }
 
-    /// Every event that was ever emitted, until all have it.
+    /// Repeats every event until it is complete.
     fn complete(&mut self) -> TestCaseResult {
         for event in 0..self.events.len() {
             for _ in 0..REPEATS_MAX {
@@ -307,7 +308,7 @@ fn play(ground: &mut Ground, flaw: Flaw, history: &History) -> TestCaseResult {
     let mut run = Run { ground, flaw, dedupe, lanes, events };
     for step in &history.steps {
         match step {
-            // Without a window for duplicates, what is complete is not to be emitted again.
+            // Without a window for duplicates, a complete event must not be emitted again.
             Step::Emit { event, .. } if !history.breaks && run.events[*event].complete => {}
             Step::Emit { event, process, heard } => {
                 let heard = if history.breaks { *heard } else { Heard::Answer };

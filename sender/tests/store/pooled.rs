@@ -14,14 +14,13 @@ use crate::postgres::Schema;
 use crate::postgres_server::{Fsync, Private, none, pooler, query, unprivileged};
 use crate::world::{WIDE, World};
 
-/// A pooler of one's own, which ends with this.
 struct Pooler {
     folder: TempDir,
     process: Child,
 }
 
 impl Pooler {
-    /// One before that server, which lends out its sessions in that mode.
+    /// Lends out the server's sessions in this mode.
     fn start(program: &Path, server: &Private, mode: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
@@ -29,10 +28,9 @@ impl Pooler {
         Self { folder, process }
     }
 
-    /// Ends it, and has another one in its place.
+    /// Replaces the process by another one.
     fn replace(&mut self, program: &Path, server: &Private, mode: &str) {
         self.end();
-        // It was killed, and left it.
         std::fs::remove_file(socket(self.folder.path())).unwrap();
         self.process = launch(program, server, self.folder.path(), mode);
     }

@@ -23,7 +23,7 @@ use hookproof_sender::subscriber::RegionSecrets;
 use crate::postgres_server::{by_way_of, execute, new_schema, query};
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
-/// A store in a schema of its own.
+/// A store in its own schema.
 pub(crate) struct Schema {
     address: String,
     limits: Limits,
@@ -63,7 +63,7 @@ impl Backend for Schema {
         Box::new(PostgresReader::open(&self.at()).unwrap())
     }
 
-    /// The server lives on here; that what it acknowledged survives it is tried by killing it (`tests/crash`).
+    /// The server stays up; `tests/crash` kills it.
     fn after_power_cut(&self) -> Self {
         Self { address: self.address.clone(), limits: self.limits }
     }
@@ -81,27 +81,26 @@ impl Backend for Schema {
     }
 }
 
-/// How a connection is lost.
 #[derive(Clone, Copy, PartialEq)]
 enum Loss {
-    /// Both sides hear of it.
+    /// Both sides are notified.
     Cut,
-    /// The same, and the last thing that is heard is that the server ends.
+    /// As `Cut`, after the server's last message that it shuts down.
     Shutdown,
-    /// Nobody hears of anything any more.
+    /// No side receives anything any more.
     Silence,
-    /// None: what the server says then comes later, once it is let go.
+    /// No loss: the server's answer arrives later, once released.
     Late,
 }
 
-/// When a connection is lost, and how: when the server says that.
+/// The server's message at which the connection is lost, and how.
 type Armed = Arc<Mutex<Option<(&'static [u8], Loss)>>>;
 
-/// Something between a store and its server, which loses a connection once.
+/// A proxy between a store and its server, which loses a connection once.
 struct Between {
     port: u16,
     armed: Armed,
-    /// New connections are accepted, and nothing is ever heard over them.
+    /// The proxy accepts new connections, and sends nothing over them.
     is_deaf: Arc<AtomicBool>,
     let_go: Sender<()>,
 }
@@ -118,7 +117,7 @@ impl Between {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if deaf.load(Ordering::SeqCst) {
-                    // It stays open, for as long as the tests last.
+                    // Keeps the socket open for the rest of the process.
                     std::mem::forget(client);
                     continue;
                 }
@@ -133,7 +132,6 @@ impl Between {
         Self { port, armed: at, is_deaf, let_go }
     }
 
-    /// From here on a new connection is accepted, and nothing more.
     fn be_deaf(&self) {
         self.is_deaf.store(true, Ordering::SeqCst);
     }
@@ -157,10 +155,10 @@ impl Between {
     }
 }
 
-/// What a server says to its clients as it is stopped.
+/// A server's message to its clients at shutdown.
 const SHUTDOWN: &[u8] = b"E\0\0\0\x32SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0";
 
-/// Carries what the server says, up to the words at which the connection is lost.
+/// Forwards the server's answers, up to the message at which the connection is lost.
 fn carry(
     mut server: UnixStream,
     mut client: TcpStream,
@@ -180,7 +178,6 @@ fn carry(
                 break;
             }
             Some(Loss::Silence) => {
-                // The sockets stay as they are, for as long as the tests last.
                 std::mem::forget((server, client));
                 return;
             }
@@ -190,29 +187,28 @@ fn carry(
             break;
         }
     }
-    // Either may be closed already.
     let _ = client.shutdown(Shutdown::Both);
     let _ = server.shutdown(Shutdown::Both);
 }
 
-/// The address of a schema by way of something that can cut connections; nothing, if the server is no private one.
+/// A schema's address through a proxy that can cut connections; `None` if the server is not private.
 fn by_way_of_a_cut(address: &str) -> Option<(Between, Schema)> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, socket) = by_way_of(address, listener.local_addr().unwrap().port())?;
     let between = Between::start(listener, socket);
     assert!(address.contains(&between.port.to_string()));
     let joint = if address.contains('?') { '&' } else { '?' };
-    // Nobody waits longer for an answer than so many seconds.
+    // In seconds: nothing waits longer for an answer.
     let address = format!("{address}{joint}tcp_user_timeout=1");
     Some((between, Schema { address, limits: Limits::default() }))
 }
 
-/// Emits over a connection that is lost where the server says that, and emits the same again, as the store's thread does.
+/// Emits over a connection that is lost at this message of the server. Then emits the same again, as the store's
+/// thread does.
 fn emitted_over(loss: Loss, words: &'static [u8]) {
     emitted_after(0, loss, words);
 }
 
-/// The same, after so many other commits of that writer.
 fn emitted_after(commits: u64, loss: Loss, words: &'static [u8]) {
     let Some(address) = new_schema("emitted_over_a_loss") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
@@ -227,7 +223,7 @@ fn emitted_after(commits: u64, loss: Loss, words: &'static [u8]) {
     between.lose_at(words, loss);
     let error = store.commit(world.now, &commands).unwrap_err();
     assert!(between.has_lost() && matches!(error, StoreError::Lost { .. }) && error.may_pass(), "{error}");
-    // What a lost transaction has locked, the server lets go when it has heard nothing for a while.
+    // The server frees the locks of a lost transaction only after a silence.
     let replies = loop {
         match store.commit(world.now, &commands) {
             Err(error) if loss != Loss::Cut && error.may_pass() => {}
@@ -246,13 +242,12 @@ fn a_commit_that_happened_though_nobody_heard_of_it_happens_once() {
     emitted_over(Loss::Cut, b"COMMIT\0");
 }
 
-/// A server that is stopped while it commits does so first, then says that it ends, and nothing of the commit.
+/// A server that is stopped during a commit finishes it, and then reports only its end.
 #[test]
 fn a_commit_that_happened_as_the_server_ended_happens_once() {
     emitted_over(Loss::Shutdown, b"COMMIT\0");
 }
 
-/// Here it did not: the server had not come so far.
 #[test]
 fn a_commit_that_the_server_ended_before_happens_once() {
     emitted_over(Loss::Shutdown, b"BEGIN\0");
@@ -263,7 +258,7 @@ fn a_commit_that_was_cut_off_before_its_end_did_not_happen() {
     emitted_over(Loss::Cut, b"BEGIN\0");
 }
 
-/// Some commit gives the writer's row another number: the row is found by it, or by the one before.
+/// Some commit changes the number of the writer's row: the row is found by the new number or the previous one.
 #[test]
 fn a_commit_that_would_number_its_writer_anew_happens_once_or_not() {
     for commits in 61..65 {
@@ -280,10 +275,10 @@ fn a_server_of_which_nothing_is_heard_any_more_is_away() {
     }
 }
 
-/// So long after it has connected nobody takes lanes because a lease is over.
+/// After a process connects, it takes no lanes with an expired lease for this long.
 const SPARED: Nanos = Nanos::from_secs(3);
 
-/// While the server is away nobody can renew a lease. Who connects first takes nobody's lanes for that, but those of the dead.
+/// While the server is away, no node can renew a lease. The first to reconnect takes the lanes of dead nodes alone.
 #[test]
 fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
     for is_dead in [false, true] {
@@ -312,14 +307,14 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
     }
 }
 
-/// Whoever begins as the server is back can tell as little who lives.
+/// A process that starts when the server returns cannot tell either which nodes live.
 #[test]
 fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_then() {
     let Some(address) = new_schema("who_could_not_renew_is_not_robbed_by_who_begins_then") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let (lane, _) = world.own_lane(WIDE);
     world.pass(LEASE);
-    // From here on the server's clock counts, by which the lease may be over or not.
+    // From here on only the server's clock decides whether the lease is over.
     execute(&address, "UPDATE owners SET until = 1");
     let mut store = world.backend.store();
     let beginning = Beginning { wall: world.now, machine: None, alone: false, back_max: LEASE };
@@ -333,8 +328,8 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_the
     assert_eq!(taken(later(begun, SPARED)), [lane]);
 }
 
-/// Room in the whole store is made by the lane that has most, which an event for another has to lock as well: its commit begins anew.
-/// That says nothing of leases, and the renewal after it waits for no lane.
+/// To free capacity in the whole store, an event must lock the fullest lane as well, so its commit restarts. This
+/// restart must not lock leases, and the next renewal waits for no lane.
 #[test]
 fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     let Some(address) = new_schema("a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew") else {
@@ -355,7 +350,7 @@ fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     assert_eq!(world.renew(ME), []);
 }
 
-/// A number is missing for as long as whoever has it may still commit: also if no transaction has ended that began after that one.
+/// A number is missing until the transaction that took it ends, even if no later transaction has ended.
 #[test]
 fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began_later() {
     let Some(address) = new_schema("a_number_is_missing_until_whoever_has_it_has_ended") else { return };
@@ -380,7 +375,7 @@ fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began
     assert_eq!((seen.settled, seen.late), (there, 1));
 }
 
-/// Has somebody with a transaction record so many deliveries like one that is there.
+/// A stranger's transaction records `count` copies of a delivery.
 fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
     let columns = "lane, event, bytes, state, attempts, at, expires, ttl";
     let given = stranger.says(&format!(
@@ -391,10 +386,10 @@ fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
     assert_eq!(given, count);
 }
 
-/// Numbers that come late in another order than their own, of which the first never comes: whoever has a lane is told of each.
+/// Numbers commit in another order, and the first never does: the lane's owner still learns of each.
 #[test]
 fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
-    // More than one look takes in, between the one that never comes and the one that does.
+    // 10,001 is more than one poll reads.
     for between in [0, 10_001] {
         let Some(address) = new_schema("a_number_that_comes_late_is_told_of") else { return };
         let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
@@ -434,7 +429,7 @@ fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
         let mut is_told = told();
         assert!(is_told || between > 0, "nobody is told at once");
         never.says("ROLLBACK");
-        // Strangers on the same server may have begun meanwhile.
+        // Other transactions on the server may have begun meanwhile.
         loop {
             let seen = world.reader.glance().unwrap();
             is_told |= told();
@@ -446,14 +441,13 @@ fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
     }
 }
 
-/// What came of one that was emitted with others: it waits, under this number.
 fn number_of(reply: &Reply) -> u64 {
     let Reply::Emitted(emitted) = reply else { panic!("{reply:?}") };
     let Placed::Waiting { delivery, .. } = emitted.targets[0] else { panic!("{emitted:?}") };
     delivery.0
 }
 
-/// Whoever looks for what is missing goes by when the transaction ended that took its number.
+/// A reader looks for missing numbers by the end of the transaction that took them.
 #[test]
 fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     let Some(address) = new_schema("a_number_that_a_commit_took_before_it_began_anew_is_nobodys") else {
@@ -464,7 +458,7 @@ fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     let last = world.emit_one(dead);
     world.one(Command::Shed(Shed { lane: dead, max: 1 }));
     world.pass(Nanos::SECOND);
-    // The event is written before it is known whose letter is old.
+    // The store writes the event before it knows whose letter is old.
     let emit = Command::Emit(world.event(&[lane]));
     let never = StoreTime(0);
     let purge = Purge { settled_before: never, attempts_before: never, dead_before: world.now, max: 100 };
@@ -473,7 +467,7 @@ fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     assert!(number_of(&replies[0]) > last.0 + 1, "{replies:?}");
 }
 
-/// Where the store is full, every event has somebody else make room: that leaves no gap each time.
+/// In a full store every event makes another lane shed; this must not leave a gap each time.
 #[test]
 fn a_commit_that_begins_anew_to_make_room_has_taken_no_number() {
     let Some(address) = new_schema("a_commit_that_begins_anew_to_make_room_has_taken_no_number") else {
@@ -484,12 +478,12 @@ fn a_commit_that_begins_anew_to_make_room_has_taken_no_number() {
     let sheds = Bounds { when_full: WhenFull::ShedOldest, ..WIDE };
     let (full, first, second) = (world.new_lane(sheds), world.new_lane(sheds), world.new_lane(sheds));
     let last = world.emit_one(full);
-    // The first fits, and is written once the lane that makes room for the second is locked.
+    // The first event fits. It is written after the lane that sheds for the second is locked.
     let emits = [first, second].map(|lane| Command::Emit(world.event(&[lane])));
     let numbers: Vec<u64> = world.all(&emits).iter().map(number_of).collect();
     assert_eq!(numbers, [last.0 + 1, last.0 + 2]);
     assert_eq!((world.counts(full).waiting, world.counts(full).dead_kept), (0, 1));
-    // The next one has the oldest letter forgotten, which is that lane's.
+    // The next event makes that lane forget the oldest letter.
     let emit = Command::Emit(world.event(&[second]));
     assert_eq!(number_of(&world.one(emit)), last.0 + 3);
     assert_eq!((world.counts(full).dead_kept, world.total().dead_kept), (0, 1));
@@ -516,7 +510,6 @@ fn tables_of_another_version_are_refused() {
     }
 }
 
-/// What a server refuses is told in words that fit a server, each by what it is.
 #[test]
 fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
     let Some(address) = new_schema("what_a_server_refuses_is_told_by_what_it_is") else { return };
@@ -577,8 +570,8 @@ fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
     });
 }
 
-/// Of several servers the first one's kernel takes connections, and it itself says nothing, as where it is frozen. That is found out
-/// once, and not by each connection anew.
+/// The first server's kernel accepts connections, but the frozen server never answers. Only the first connection
+/// finds that out.
 #[test]
 fn a_server_that_says_nothing_keeps_nobody_from_the_next_one() {
     let Some(address) = new_schema("a_server_that_says_nothing") else { return };
@@ -594,14 +587,14 @@ fn a_server_that_says_nothing_keeps_nobody_from_the_next_one() {
     assert_eq!(silent.incoming().take_while(Result::is_ok).count(), 1, "the other connections knew better");
 }
 
-/// A stranger, with a transaction.
+/// Another client, with a transaction.
 pub(crate) struct Stranger {
     runtime: tokio::runtime::Runtime,
     client: tokio_postgres::Client,
 }
 
 impl Stranger {
-    /// One for which every commit waits that records events.
+    /// Blocks every commit that records events.
     fn begin(address: &str) -> Self {
         let stranger = Self::connect(address);
         stranger.says("BEGIN; LOCK TABLE events IN SHARE MODE");
@@ -617,7 +610,6 @@ impl Stranger {
         Self { runtime, client }
     }
 
-    /// How many rows it is answered.
     pub(crate) fn says(&self, statements: &str) -> usize {
         let answers = self.runtime.block_on(self.client.simple_query(statements)).unwrap();
         answers.iter().filter(|answer| matches!(answer, tokio_postgres::SimpleQueryMessage::Row(_))).count()
@@ -627,7 +619,7 @@ impl Stranger {
         self.wait_until_some("pg_backend_pid() = ANY(pg_blocking_pids(pid))");
     }
 
-    /// Waits until so many locks are waited for, of which this holds.
+    /// Waits until another session waits for a lock that matches `holds`.
     fn wait_until_some(&self, holds: &str) {
         while self.says(&format!("SELECT 1 FROM pg_locks WHERE NOT granted AND {holds}")) == 0 {
             std::thread::yield_now();
@@ -635,8 +627,8 @@ impl Stranger {
     }
 }
 
-/// Who has lost a connection finds out what came of its commit once the server is through with it, and no sooner: here that commit
-/// waits for another one with its last journey begun, and may happen yet.
+/// After a lost connection, a process learns its commit's result only once the server has finished it. Here that
+/// commit waits for another transaction in its last round trip, and may still succeed.
 #[test]
 fn a_commit_that_waits_with_nobody_to_tell_is_waited_for() {
     std::thread::scope(|scope| {
@@ -679,7 +671,7 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
                 }
             }
         });
-        // Its own row is what the second one waits for, then the minute.
+        // The second commit waits for its writer's row, held by the first, then for the minute's mark.
         stranger.wait_until_some(if happens {
             "(SELECT pid FROM first) = ANY(pg_blocking_pids(pid))"
         } else {
@@ -692,7 +684,8 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
             "{replies:?}"
         );
     });
-    // What it knows of its own commits is what the database knows: else, after a loss, it takes that for one that has gone back.
+    // The store must know its own commits as the database does: otherwise, after a loss, it concludes that the
+    // database went back.
     between.lose_at(b"BEGIN\0", Loss::Cut);
     let next = [Command::Emit(world.event(&[lane]))];
     assert!(matches!(store.commit(world.now, &next), Err(StoreError::Lost { .. })));
@@ -702,7 +695,7 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
     assert_eq!(query(&address, "SELECT count(*) FROM all_deliveries"), [(commits + 2).to_string()]);
 }
 
-/// It has to make its row again, then to lock what its command turns out to need.
+/// The commit has to restore its row, and then to lock more lanes.
 #[test]
 fn a_writer_whose_row_was_deleted_may_begin_more_than_once() {
     let Some(address) = new_schema("a_writer_whose_row_was_deleted_may_begin") else { return };
@@ -724,7 +717,7 @@ fn a_writer_whose_row_was_deleted_may_begin_more_than_once() {
     world.check_figures();
 }
 
-/// Who looks for writers that are gone waits for none that is at a commit, which may be about to do the same.
+/// A sweep that deletes gone writers must not wait for a writer at a commit, which may be about to sweep too.
 #[test]
 fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
     let Some(address) = new_schema("a_writer_that_is_at_a_commit") else { return };
@@ -744,7 +737,7 @@ fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
     assert_eq!(writers(), ["1"], "only who swept is left");
 }
 
-/// A writer's row is deleted once nothing was counted there for long. It counts again as if nothing had been.
+/// A writer's row is deleted after a long time without counts. The writer starts to count again.
 #[test]
 fn a_writer_whose_row_was_deleted_goes_on() {
     for commits in [1, 62, 63, 64] {
@@ -766,7 +759,7 @@ fn a_writer_whose_row_was_deleted_goes_on() {
         let writers = query(&address, "SELECT writer FROM totals WHERE writer <> 0");
         assert_eq!(writers.len(), 1, "only who swept is left");
         emit(&mut world).unwrap();
-        // And what is known of its commits is so again.
+        // The store's knowledge of its commits is complete again.
         between.lose_at(b"BEGIN\0", Loss::Cut);
         assert!(matches!(emit(&mut world), Err(StoreError::Lost { .. })));
         emit(&mut world).unwrap();
@@ -787,7 +780,7 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
     assert_eq!(world.try_claim(lane, term, 1).unwrap().rows[0].delivery, first);
     let mut beside = world.store.claimer().unwrap().unwrap();
     let released = world.settlement(lane, term, first, Fate::Released);
-    // What comes to wait with it is due later than all that was looked at.
+    // This one is due later than all that the claim reads.
     world.pass(Nanos::SECOND);
     let commands = [Command::Settle(vec![released]), Command::Emit(world.event(&[lane]))];
     let (now, stranger) = (world.now, Stranger::begin(&address));
@@ -804,8 +797,8 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
     assert_eq!((claimed.len(), claimed[0]), (2, first));
 }
 
-/// The database tells of a commit before the store knows that it is through: who claims in between passes over what it moves,
-/// where that lies by now.
+/// The database shows a commit before the store knows that it is through. A claim in between skips the moved
+/// deliveries at their new place.
 #[test]
 fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_through() {
     let fates: [fn(StoreTime) -> Fate; 3] = [
@@ -841,7 +834,7 @@ fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_
     }
 }
 
-/// A lane with deliveries in a store that is reached by way of something that can lose connections, and whoever claims beside it.
+/// A lane with deliveries, a store behind a proxy that can lose connections, and a claimer beside it.
 struct Claiming {
     between: Between,
     world: World<Schema>,
@@ -851,7 +844,6 @@ struct Claiming {
 }
 
 impl Claiming {
-    /// Nothing, if there is no private server.
     fn begin(test: &str) -> Option<Self> {
         let (between, far) = by_way_of_a_cut(&new_schema(test)?)?;
         let mut world = World::over(far);
@@ -865,7 +857,6 @@ impl Claiming {
     }
 }
 
-/// What somebody claimed.
 fn deliveries(claimed: &[Claimed]) -> Vec<DeliveryId> {
     claimed.iter().flat_map(|claimed| &claimed.rows).map(|row| row.delivery).collect()
 }
@@ -893,7 +884,7 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
         let error = claimed.join().unwrap().unwrap_err();
         assert!(matches!(error, StoreError::Lost { .. }), "{error}");
     });
-    // Nobody waits for a connection of its own; in a while there is one again.
+    // The claimer reconnects after a delay; until then it leaves claims to commits.
     assert_eq!(
         beside.claim(now, std::slice::from_ref(&claim)).unwrap().map(|claimed| deliveries(&claimed)),
         None
@@ -902,7 +893,8 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
     assert_eq!(deliveries(&beside.claim(later, std::slice::from_ref(&claim)).unwrap().unwrap()), [second]);
 }
 
-/// Where new connections hang, commits go on over theirs: claims are left to these at once, for a while from when the connection failed.
+/// While new connections hang, commits continue over theirs. Claims go to commits at once, for a while after the
+/// connection failed.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
 fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
@@ -914,7 +906,7 @@ fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
     let error = beside.claim(now, std::slice::from_ref(&claim)).unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error}");
     assert!(begun.elapsed() < std::time::Duration::from_secs(8), "a claim waited longer than for an answer");
-    // So long it may have taken to find that out.
+    // The claim may take this long to fail.
     let failed = later(now, Nanos::from_secs(10));
     for passed in [0, 4] {
         let now = later(failed, Nanos::from_secs(passed));
@@ -926,7 +918,7 @@ fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
     assert!(matches!(error, StoreError::Lost { .. }), "it is tried again: {error}");
 }
 
-/// What the database tells a claim may be from before a commit that has ended by the time that it is told.
+/// The database may answer a claim from before a commit that has ended when the answer arrives.
 #[test]
 fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
     let fates: [fn(StoreTime) -> Fate; 3] =
@@ -937,7 +929,6 @@ fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
         claiming.world.pass(Nanos::SECOND);
         let handed_out = [claiming.world.emit_one(lane), claiming.world.emit_one(lane)];
         assert_eq!(claiming.world.claim(lane, term), handed_out);
-        // Due before them, so that whoever claims begins there and finds all three.
         let mut event = claiming.world.event(&[lane]);
         event.targets[0].due = StoreTime(claiming.world.now.0 - Nanos::SECOND.0);
         let placed = claiming.world.try_emit(event).unwrap().targets.remove(0);
@@ -959,7 +950,7 @@ fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
     }
 }
 
-/// Whoever watches for new work asks for what the server has at hand, and soon knows a connection that is dead from one that works.
+/// A watcher's question is answered from memory, so it detects a dead connection soon.
 #[test]
 fn a_glance_over_a_connection_that_falls_silent_is_given_up_before_a_question_that_may_take_long() {
     let Some(address) = new_schema("a_glance_over_a_connection_that_falls_silent") else { return };
@@ -980,15 +971,15 @@ fn a_glance_over_a_connection_that_falls_silent_is_given_up_before_a_question_th
     watching.glance().unwrap();
 }
 
-/// A schema of which the server tells what its statements have looked at.
+/// A schema whose statistics the server reports by statement.
 struct Watched {
     schema: Schema,
-    /// What the connections of its stores call themselves.
+    /// The application name of its stores' connections.
     name: String,
 }
 
 impl Watched {
-    /// With these deliveries that are through, at the time when the server analyses the table; nothing, where there is no server.
+    /// With `deliveries` settled deliveries when the server analyses the table; `None` without a server.
     fn new(test: &str, deliveries: u32) -> Option<Self> {
         let address = new_schema(test)?;
         let name = query(&address, "SELECT current_schema()").remove(0);
@@ -1011,7 +1002,7 @@ impl Watched {
         execute(&self.schema.address, statements);
     }
 
-    /// A number, by what connections have looked at that have ended. There must be none open: of what they do the server hears later.
+    /// A figure from ended connections. No connection may be open: the server reports it late.
     fn heard(&self, sql: &str) -> u64 {
         let open = format!(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND pid <> pg_backend_pid()",
@@ -1023,7 +1014,7 @@ impl Watched {
         query(&self.schema.address, sql)[0].parse().unwrap()
     }
 
-    /// How many pages of a table and of its indexes were looked at.
+    /// Pages of a table and its indexes that were read.
     fn pages(&self, table: &str) -> u64 {
         self.heard(&format!(
             "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_user_tables
@@ -1031,7 +1022,6 @@ impl Watched {
         ))
     }
 
-    /// How often an index of deliveries was used.
     fn uses(&self, index: &str) -> u64 {
         self.heard(&format!(
             "SELECT idx_scan FROM pg_stat_user_indexes
@@ -1043,7 +1033,7 @@ impl Watched {
         World::over(Schema { address: self.schema.address.clone(), limits: Limits::default() })
     }
 
-    /// How many rows of a table were looked at, in whatever way they were found.
+    /// Rows of a table that were fetched by any path.
     fn rows_fetched(&self, table: &str) -> u64 {
         self.heard(&format!(
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
@@ -1051,7 +1041,7 @@ impl Watched {
         ))
     }
 
-    /// How many rows were read, one after the other or by their numbers.
+    /// Rows of a table that were read by sequential or index scans.
     fn rows_read(&self, table: &str) -> u64 {
         self.heard(&format!(
             "SELECT t.seq_tup_read + i.idx_tup_read FROM pg_stat_user_tables t
@@ -1061,7 +1051,7 @@ impl Watched {
     }
 }
 
-/// All others wait for the lock of leases meanwhile.
+/// All other nodes wait for the lock of leases meanwhile.
 #[test]
 fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record() {
     const OLD: u64 = 500;
@@ -1074,7 +1064,7 @@ fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record
     world.persist(lane, term, b"state", false);
     let now = world.now;
     drop(world);
-    // An attempt each second that took one, and two that took half an hour: one ended before the record, and one since.
+    // One attempt a second of 1 s, and two attempts of half an hour: one ended before the checkpoint, one after.
     let attempts = |delivery: &str, at: u64, latency: u64| {
         watched.execute(&format!(
             "INSERT INTO attempts SELECT {at} - number, {delivery}, {}, 1, {latency}, 0, 200, NULL, 1, NULL, true
@@ -1102,7 +1092,7 @@ fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record
     assert!(read < 10, "{read} rows");
 }
 
-/// A subscriber that is being changed has its lane locked: its events wait, and are matched anew by the roster that comes of it.
+/// While a subscriber changes, its lane is locked: its events wait, and are matched again with the new roster.
 #[test]
 fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
     let Some(address) = new_schema("an_event_for_a_subscriber_that_is_being_changed") else { return };
@@ -1129,7 +1119,7 @@ fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
     world.try_emit(Emit { id: "another".into(), ..of_another }).unwrap();
 }
 
-/// As long as a stranger's transaction is open, whatever a commit changes is kept as it was before.
+/// While a stranger's transaction is open, the server keeps every old row version.
 #[test]
 fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_none_after() {
     let Some(watched) = Watched::new("what_commits_have_changed_beside_a_strangers_transaction", 0) else {
@@ -1139,7 +1129,6 @@ fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_no
     let lane = world.new_lane(WIDE);
     let World { store, reader, .. } = world;
     drop((store, reader));
-    // A connection of another name: it stays.
     let stranger = Stranger::connect(&format!("{}_stranger", watched.schema.address));
     stranger.says("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM state");
     let tables = ["lanes", "totals", "deliveries", "done"];
@@ -1149,7 +1138,8 @@ fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_no
         let pages = tables.map(|table| watched.pages(table));
         std::array::from_fn::<_, 4, _>(|table| (pages[table] - before[table]) / u64::from(commits))
     };
-    // Each writer leaves a row, of which some versions are passed over: from here on there are a few, and only two more at last.
+    // Each writer leaves a row with dead versions. From here on there are a few writers, and only two more at the
+    // end.
     for owner in 11..14 {
         looked(OwnerId(owner), 70);
     }
@@ -1166,12 +1156,11 @@ fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_no
     stranger.says("COMMIT");
 }
 
-/// A node that has the lane to itself: so often it emits, claims, settles and looks for news. It leaves no connection open.
+/// A node alone on the lane emits, claims, settles and polls for `rounds` rounds. It leaves no connection open.
 fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     let mut world = World::over(Schema::at_address(schema.address.clone()));
-    // After whoever worked before.
     world.now = StoreTime(world.now.0 + owner.0 * 1_000_000_000);
-    // Straight to the store: what the world looks at besides is what operators ask.
+    // Uses the store directly: `World` also runs the operators' queries.
     let term =
         match world.store.commit(world.now, &[acquire(owner, Which::These(vec![lane]))]).unwrap().remove(0) {
             Reply::Acquired(taken) => taken[0].term,
@@ -1192,8 +1181,8 @@ fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     world.store.commit(world.now, &[Command::Evict(owner)]).unwrap();
 }
 
-/// The night before a launch there may be none or a few deliveries, and events. To read them all costs a server less than to look for one
-/// of them, and what is planned so stays, whatever comes after, until somebody has it planned anew.
+/// Before a launch the tables may hold few rows. A sequential scan is then the cheapest plan, and a prepared
+/// statement keeps that plan until it is planned again.
 #[test]
 fn working_looks_for_what_it_needs_however_few_there_were_when_the_tables_were_analysed() {
     const ROUNDS: u32 = 2_000;
@@ -1208,7 +1197,7 @@ fn working_looks_for_what_it_needs_however_few_there_were_when_the_tables_were_a
         works_alone(&watched.schema, OwnerId(22), lane, ROUNDS);
         for (table, before) in tables.into_iter().zip(before) {
             let read = watched.rows_read(table) - before;
-            // All that there are, each time, would be twice as many.
+            // Reading every row in each round would be twice as many.
             let most = u64::from(ROUNDS) * u64::from(ROUNDS) / 2;
             assert!(
                 (u64::from(ROUNDS)..most).contains(&read),
@@ -1218,8 +1207,9 @@ fn working_looks_for_what_it_needs_however_few_there_were_when_the_tables_were_a
     }
 }
 
-/// A server that has analysed deliveries of which none waits takes any index of those for as good as another. While somebody's
-/// transaction is open they hold all that was ever delivered, so that the wrong one means to read all of that for each claim.
+/// A server that analysed `deliveries` with no waiting row treats all partial indexes as equal. While a stranger's
+/// transaction is open, those indexes still hold every settled delivery, so the wrong one reads all of them for each
+/// claim.
 #[test]
 fn each_index_of_what_waits_serves_its_own_statements() {
     let Some(watched) = Watched::new("each_index_of_what_waits_serves_its_own_statements", 50_000) else {
@@ -1240,7 +1230,7 @@ fn each_index_of_what_waits_serves_its_own_statements() {
         let indexes = ["due", "expires", "alike"];
         let before = indexes.map(|index| watched.uses(index));
         let mut store = watched.schema.store();
-        // Statements are planned for the values that they are given at first, and for any values after some times.
+        // The server plans a statement for its first values, and after some executions for any values.
         for _ in 0..20 {
             store.commit(now, std::slice::from_ref(&command)).unwrap();
         }

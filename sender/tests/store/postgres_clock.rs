@@ -1,4 +1,4 @@
-//! The time of a store on a server whose clock was ahead for a while: nothing expires for that, and nobody hands it on.
+//! A server's clock was ahead for a while: this must expire nothing, and no later process may adopt that time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,12 +13,10 @@ use crate::postgres::Schema;
 use crate::postgres_server::{execute, new_schema, query};
 use crate::world::{Backend, ME, WIDE, World, YOU, acquire, claim, later};
 
-/// By so much the server's clock was ahead.
+/// How far the server's clock was ahead.
 const AHEAD: Nanos = Nanos(25 * Nanos::HOUR.0);
-/// More than what passes while a test runs.
 const NEAR: Nanos = Nanos::HOUR;
 
-/// A store that counts by the server's clock.
 struct Clocked {
     world: World<Schema>,
     address: String,
@@ -32,19 +30,18 @@ impl Clocked {
         Some(Self { world, address })
     }
 
-    /// The server's clock is ahead for one commit, of whoever has committed so far.
+    /// Moves the time of each past commit ahead, as if the server's clock had been.
     fn was_ahead(&self) {
         execute(&self.address, &format!("UPDATE totals SET clock = clock + {} WHERE clock > 0", AHEAD.0));
     }
 
-    /// Another process begins to count, on a machine whose clock is right, or ahead by that much.
+    /// Another process starts, on a machine whose clock is ahead by `ahead`.
     fn another(&self, ahead: Nanos) -> (Box<dyn Store>, Start) {
         let mut store = self.world.backend.store();
         let start = begin_by(later(wall(), ahead), &mut *store);
         (store, start)
     }
 
-    /// The latest time that any commit had.
     fn latest(&self) -> StoreTime {
         StoreTime(query(&self.address, "SELECT max(clock) FROM totals")[0].parse().unwrap())
     }
@@ -73,7 +70,7 @@ fn nothing_expires_for_a_server_clock_that_was_ahead_for_one_commit() {
     let Some(address) = new_schema("nothing_expires_for_a_server_clock_that_was_ahead") else { return };
     let mut world = World::over(Schema::at_address(address.clone()));
     let lane = world.new_lane(WIDE);
-    // It lives for a day.
+    // It expires after a day.
     world.emit_one(lane);
     execute(&address, "UPDATE totals SET clock = clock + 90000000000000");
     let mut store = world.backend.store();
@@ -82,7 +79,7 @@ fn nothing_expires_for_a_server_clock_that_was_ahead_for_one_commit() {
     assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
 }
 
-/// The clock of its machine says the same as that commit: then it is the server's that may be wrong.
+/// The machine's clock agrees with that commit, so the server's clock may be the wrong one.
 #[test]
 fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() {
     let Some(mut clocked) = Clocked::new("a_time_that_may_be_right_is_kept") else { return };
@@ -100,12 +97,11 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
     assert!(is_near(start.now, later(clocked.world.now, AHEAD)), "{start:?}");
     let swept = one(&mut *store, start.now, Command::Sweep(Sweep { max: 10 }));
     assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
-    // All that is older than a day.
     let before = StoreTime(start.now.0 - Nanos::DAY.0);
     let purge = Purge { settled_before: before, attempts_before: before, dead_before: before, max: 100 };
     let purged = one(&mut *store, start.now, Command::Purge(purge));
     assert_eq!(purged, Reply::Purged(Purged::default()));
-    // Who is handed a delivery learns that it lives for as long by that time as by the right one.
+    // A claim by that time reports as long a life as by the right time.
     one(&mut *store, start.now, Command::Evict(ME));
     let another = later(start.now, Nanos::from_secs(4));
     let taken = one(&mut *store, another, acquire(OwnerId(9), Which::All));
@@ -116,8 +112,8 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
     assert!(claimed.rows[0].expires > later(another, Nanos(23 * Nanos::HOUR.0)), "{claimed:?}");
 }
 
-/// It counts by the server's clock, with which its machine's agrees. Others that live may count by another time, and know the nodes by
-/// that: it is left to them.
+/// A new process follows the server's clock if its machine's clock agrees. Live nodes may still follow another time,
+/// and their leases with it, so only a process alone discards that time.
 #[test]
 fn whoever_begins_counts_by_the_right_clock_and_the_first_that_is_alone_hands_no_other_on() {
     let Some(mut clocked) = Clocked::new("whoever_begins_counts_by_the_right_clock") else { return };
@@ -141,7 +137,6 @@ fn whoever_begins_counts_by_the_right_clock_and_the_first_that_is_alone_hands_no
     assert_eq!(clocked.another(AHEAD).1.fault, None);
 }
 
-/// One node counts by a time that is a day ahead, and one by the right one.
 struct TwoTimes {
     clocked: Clocked,
     right: Box<dyn Store>,
@@ -165,7 +160,7 @@ impl TwoTimes {
     }
 }
 
-/// Else a window cap would be exceeded by whoever counts by the other time.
+/// Otherwise the node with the other time would exceed a window cap.
 #[test]
 fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
     let Some(mut two) = TwoTimes::new("what_ended_by_an_earlier_time") else { return };
@@ -177,7 +172,7 @@ fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
     };
     let brief =
         |owner| Acquire { owner, lease: Nanos(1), which: Which::These(vec![lane]), homes: None, max: 1 };
-    // Its record is of the later time, and nothing that it sent.
+    // Its checkpoint has the later time, and lists no attempt.
     let mine = owned(two.by_ahead(Command::Acquire(brief(ME))));
     let record = Persist { lane, term: mine.term, record: b"state".to_vec().into(), hand_back: false };
     two.by_ahead(Command::Persist(record));
@@ -192,7 +187,7 @@ fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
     };
     assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1, "{ended:?}");
     assert!(is_near(ended[0].at, at), "{ended:?}, {at:?}");
-    // And the other way round: the record is from the future.
+    // The reverse: the checkpoint is from the future.
     let yours = owned(two.by_right(Command::Acquire(brief(YOU))));
     let Handover::Seized { ended, .. } = yours.handover else { panic!("nobody had it") };
     assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1, "{ended:?}");

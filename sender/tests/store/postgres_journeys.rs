@@ -1,5 +1,5 @@
-//! How often a commit on a server waits for an answer: that does not grow with what it moves. The store has one thread, and a lease
-//! that has to be renewed waits for it.
+//! The number of round trips of a commit must not grow with its content: the store has one thread, and a lease
+//! renewal waits for it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,12 +17,11 @@ use crate::postgres::Schema;
 use crate::postgres_server::{by_way_of, execute, hold, new_schema, query};
 use crate::world::{LEASE, ME, TTL, WIDE, World, YOU};
 
-/// So many deliveries, or lanes, in one commit.
 const MANY: u32 = 200;
-/// A commit that asks the server for each of them waits this often at least; one that asks for all at once does not by far.
+/// A commit with a round trip for each item exceeds this by far; a batched commit stays well below.
 const FEW: u64 = 20;
 
-/// A store that is reached by way of something that counts.
+/// A store behind a proxy that counts round trips.
 struct Counted {
     world: World<Schema>,
     address: String,
@@ -30,7 +29,6 @@ struct Counted {
 }
 
 impl Counted {
-    /// Nothing, if there is no private server.
     fn new(test: &str, limits: Limits) -> Option<Self> {
         let address = new_schema(test)?;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -46,7 +44,6 @@ impl Counted {
         Some(Self { world: World::over(Schema::with_limits(far, limits)), address, journeys })
     }
 
-    /// Commits; what came of it, and how often the store had to wait.
     fn commit(&mut self, commands: &[Command]) -> (Vec<Reply>, u64) {
         let before = self.journeys.load(Ordering::SeqCst);
         let replies = self.world.store.commit(self.world.now, commands).unwrap();
@@ -55,7 +52,6 @@ impl Counted {
         (replies, after - before)
     }
 
-    /// So many events for a lane.
     fn events(&mut self, lane: LaneId, count: u32) -> Vec<Command> {
         (0..count).map(|_| Command::Emit(self.world.event(&[lane]))).collect()
     }
@@ -65,7 +61,7 @@ impl Counted {
     }
 }
 
-/// Carries what both say, and counts how often the store speaks after the server: so often it has waited, or less.
+/// Forwards both directions, and counts each time the store sends after the server: an upper bound on its waits.
 fn carry(client: TcpStream, server: UnixStream, journeys: &Arc<AtomicU64>) {
     let has_answered = Arc::new(AtomicBool::new(true));
     let (mut from_client, mut to_client) = (client.try_clone().unwrap(), client);
@@ -101,7 +97,6 @@ fn keeps_letters(dead_per_lane_max: u64) -> Limits {
     Limits { dead_per_lane_max, ..Limits::default() }
 }
 
-/// How many made room for those that were emitted.
 fn shed(replies: &[Reply]) -> u64 {
     let of = |reply: &Reply| match reply {
         Reply::Emitted(emitted) => emitted.shed,
@@ -115,7 +110,7 @@ fn many_events_for_a_full_lane_are_few_journeys() {
     for limits in [Limits::default(), keeps_letters(10)] {
         let Some(mut counted) = Counted::new("many_events_for_a_full_lane", limits) else { return };
         let lane = counted.world.new_lane(sheds(10));
-        // Statements are prepared by whoever needs them first.
+        // The first use prepares the statements.
         let events = counted.events(lane, 30);
         assert_eq!(shed(&counted.commit(&events).0), 20);
         let events = counted.events(lane, MANY);
@@ -134,7 +129,7 @@ fn an_event_for_many_full_lanes_is_few_journeys() {
     let events = |counted: &mut Counted, count: u32| -> Vec<Command> {
         (0..count).map(|_| Command::Emit(counted.world.event(&lanes))).collect()
     };
-    // The last of these make room, and have letters forgotten.
+    // The last of these shed, and forget letters.
     let first = events(&mut counted, 6);
     counted.commit(&first);
     for count in [1, 3] {
@@ -216,7 +211,7 @@ fn many_lanes_are_taken_over_in_few_journeys() {
         counted.world.settle(*lane, *term, delivery, Fate::Delivered);
         counted.world.persist(*lane, *term, b"state", false);
     }
-    // The second one finds each statement prepared.
+    // The second owner finds each statement prepared.
     for (owner, from) in [(YOU, ME), (ME, YOU)] {
         counted.world.pass(LEASE);
         let (taken, journeys) = terms(&mut counted, owner);
@@ -258,13 +253,12 @@ fn a_sweep_is_few_journeys_and_waits_for_no_lease() {
     assert!(
         lanes.iter().all(|lane| (counted.world.counts(*lane).dead, counted.dead_kept(*lane)) == (200, 10))
     );
-    // Whose lease is over is forgotten all the same, by a sweep that finds nobody at it.
+    // A later sweep, without the lock, forgets the owner whose lease is over.
     assert_eq!(query(&counted.address, "SELECT count(*) FROM owners"), ["1"]);
     counted.commit(&[Command::Sweep(Sweep { max: 1 })]);
     assert_eq!(query(&counted.address, "SELECT count(*) FROM owners"), ["0"]);
 }
 
-/// What removed subscribers were owed is given up lane by lane.
 #[test]
 fn what_many_removed_subscribers_were_owed_is_given_up_in_few_journeys() {
     let Some(mut counted) = Counted::new("what_many_removed_subscribers_were_owed", keeps_letters(1)) else {

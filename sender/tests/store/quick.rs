@@ -1,5 +1,5 @@
-//! Claims out of memory, beside a store in a file. What they hand out is compared with what the file says in `law`, whatever
-//! happens; here is what they are for, and that threads don't change it.
+//! Claims from memory, beside a store in a file. `law` compares them with the file; these tests cover their purpose,
+//! and threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use hookproof_sender::store::{Claimer, Command, QuickClaims, Reply};
 use crate::sqlite::File;
 use crate::world::{Backend as _, WIDE, World};
 
-/// A lane of which all that is due is handed out, and both ways to claim from it beside the commits.
+/// A lane whose due deliveries are all claimed, and both ways to claim beside commits.
 struct Calm {
     world: World<File>,
     lane: LaneId,
@@ -33,7 +33,6 @@ impl Calm {
         let claimer = world.store.claimer().unwrap().unwrap();
         let quick = world.store.quick_claims().unwrap();
         let mut calm = Self { world, lane, term, claimer, quick };
-        // The first claim of a lane is a commit's.
         assert_eq!(calm.world.claim(lane, term), []);
         assert_eq!(calm.read(), []);
         calm
@@ -78,7 +77,7 @@ fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
     assert_eq!(calm.read().iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
 }
 
-/// What is known of a delivery since it was handed out spares its settlement a look at it, unless somebody else told of it.
+/// A settlement relies on the knowledge since the claim, unless another process settled the delivery meanwhile.
 #[test]
 fn what_was_told_under_another_ownership_meanwhile_counts_once() {
     for is_recalled in [false, true] {
@@ -106,7 +105,7 @@ fn what_another_process_gives_up_is_not_handed_out_after_our_next_commit() {
     assert_eq!((calm.recall(), calm.read()), (None, vec![]));
 }
 
-/// Whoever asks the store's thread has the answer before it goes on: nobody else had to wake up for it.
+/// The caller gets the answer on its own thread, before `submit` returns.
 #[test]
 fn a_claim_of_what_was_just_recorded_is_answered_at_once() {
     let Calm { mut world, lane, term, .. } = Calm::new();
@@ -132,7 +131,6 @@ fn a_claim_of_what_was_just_recorded_is_answered_at_once() {
     thread.stop();
 }
 
-/// What a test knows of a delivery.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Known {
     #[default]
@@ -141,7 +139,7 @@ enum Known {
     IsDone,
 }
 
-/// Ends a thread that looks, also if the one that it is for panics.
+/// Ends the claiming thread, even if the test panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -150,8 +148,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// One claims without a pause, mostly out of memory, while the other records and settles: nothing is handed out twice, nor
-/// after it was given up.
+/// One thread claims, mostly from memory, while the other records and settles: no delivery is claimed twice, or after
+/// it was given up.
 #[test]
 fn threads_hand_out_nothing_twice() {
     let Calm { mut world, lane, term, mut claimer, quick } = Calm::new();
@@ -164,7 +162,7 @@ fn threads_hand_out_nothing_twice() {
             let mut remembered = 0_u32;
             while !finished.load(SeqCst) {
                 let turn = turns.fetch_add(1, SeqCst);
-                // Noted before anybody else can see it.
+                // Recorded before another thread can see it.
                 let mut out = out.lock().unwrap();
                 let claimed = if turn.is_multiple_of(32) {
                     claimer.claim(now, std::slice::from_ref(&claim)).unwrap()
@@ -202,7 +200,6 @@ fn threads_hand_out_nothing_twice() {
                 commands.push(Command::Shed(Shed { lane, max: 1 }));
             }
             world.store.commit(now, &commands).unwrap();
-            // The file was read at least once, and memory was asked more often, before the next.
             let enough = turns.load(SeqCst) + 64;
             while turns.load(SeqCst) < enough && !claims.is_finished() {
                 std::thread::yield_now();
@@ -215,8 +212,7 @@ fn threads_hand_out_nothing_twice() {
     world.check_figures();
 }
 
-/// One is handed what the other is about to record as delivered under an older ownership, before or while that commit is on its way to
-/// the disk: it counts once.
+/// One thread claims a delivery while another records it as delivered under an older term: it counts once.
 #[test]
 fn what_an_older_ownership_tells_during_a_claim_counts_once() {
     let Calm { mut world, lane, term, mut claimer, .. } = Calm::new();

@@ -1,5 +1,3 @@
-//! What is SQLite's own affair.
-
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,9 +14,8 @@ use tempfile::TempDir;
 
 use crate::world::{Backend, WIDE, World, body, claim, later};
 
-/// A store in a file of its own.
 pub(crate) struct File {
-    /// Deleted with the last that uses it; nothing, if it is another process's.
+    /// Deleted with its last user; `None` if another process owns it.
     folder: Option<Rc<TempDir>>,
     path: PathBuf,
     limits: Limits,
@@ -33,12 +30,10 @@ impl File {
         Self { folder: None, path, limits: Limits::default() }
     }
 
-    /// The latest time that any commit had.
     pub(crate) fn latest(&self) -> StoreTime {
         SqliteReader::open(&self.path).unwrap().clock().unwrap().latest
     }
 
-    /// The same file again.
     pub(crate) fn again(&self) -> Self {
         Self { folder: self.folder.clone(), path: self.path.clone(), limits: self.limits }
     }
@@ -48,7 +43,7 @@ impl File {
     }
 
     pub(crate) fn options(&self) -> Options {
-        // Tests kill no machines.
+        // Tests cut no power.
         let durability = Durability::Process;
         Options { durability, limits: self.limits, create: true, identity: u64::MAX, ..Options::default() }
     }
@@ -91,7 +86,7 @@ impl Backend for File {
     }
 }
 
-/// In memory, where the system offers that: thousands of stores come and go.
+/// In memory where possible, because tests open thousands of stores.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
@@ -102,8 +97,6 @@ fn open(path: &Path) -> SqliteStore {
 }
 
 mod files {
-    //! Which files are opened, and which are left alone.
-
     use super::*;
 
     fn check(prepare: impl FnOnce(&Path), expected: &str) {
@@ -181,7 +174,7 @@ mod files {
 }
 
 mod faults {
-    //! What goes wrong outside. Nothing is acknowledged that is not so, and everything recovers.
+    //! Failures of the environment: the store acknowledges nothing false, and recovers.
 
     use super::*;
 
@@ -199,7 +192,7 @@ mod faults {
         let mut large = world.event(&[lane]);
         large.bodies = vec![body(&[b'x'; 40_000])];
         let before = world.total();
-        // The claim before it in the same commit is undone with it.
+        // The claim before it in the same commit is undone too.
         let commands = [claim(lane, term, 10), Command::Emit(large.clone())];
         for _ in 0..3 {
             let error = world.store.commit(world.now, &commands).unwrap_err();
@@ -208,7 +201,6 @@ mod faults {
             assert_eq!(world.total(), before);
         }
         assert_eq!(world.claim(lane, term), [first], "what was handed out by a commit that failed was not");
-        // Room is made; the same commands go through.
         world.crash();
         let replies = world.all(&[claim(lane, term, 10), Command::Emit(large)]);
         assert!(matches!(&replies[1], Reply::Emitted(_)), "{replies:?}");
@@ -226,7 +218,6 @@ mod faults {
         let event = Command::Emit(world.event(&[lane]));
         let error = world.store.commit(world.now, std::slice::from_ref(&event)).unwrap_err();
         assert!(matches!(error, StoreError::Busy { .. }) && error.may_pass(), "{error}");
-        // Whoever only reads is not held up, nor is a claim.
         assert_eq!(world.total().accepted, 1);
         assert_eq!(world.claim(lane, term), [delivery]);
         stranger.execute_batch("ROLLBACK").unwrap();
@@ -248,7 +239,6 @@ mod faults {
         };
         std::fs::rename(&path, &elsewhere).unwrap();
         missing(&mut world);
-        // Another file in its place is not it.
         std::fs::write(&path, "").unwrap();
         missing(&mut world);
         std::fs::rename(&elsewhere, &path).unwrap();
@@ -268,7 +258,7 @@ mod faults {
         {
             assert!(insert(kind, data).is_err(), "{kind:?} {data:?}");
         }
-        // As part of a transaction of its own, it comes and goes with it.
+        // The row follows the application's transaction.
         application
             .execute_batch("BEGIN; INSERT INTO outbox (type, data) VALUES ('a', '1'); ROLLBACK")
             .unwrap();
@@ -276,7 +266,7 @@ mod faults {
     }
 }
 
-/// What durability costs: the rows that a commit writes, and no more.
+/// Counts the rows that a commit writes: the cost of durability.
 #[test]
 fn a_commit_writes_a_lane_once_however_much_it_settles() {
     let mut world = World::<File>::new();
@@ -285,7 +275,7 @@ fn a_commit_writes_a_lane_once_however_much_it_settles() {
     let before = world.store.written().rows;
     world.all(&emits);
     let emitted = world.store.written().rows;
-    // An event, with its body, and a delivery each; one lane, the totals, and their mark for a new minute at most.
+    // An event, a body and a delivery each; one lane, the totals, and at most a mark for a new minute.
     assert!((202..=203).contains(&(emitted - before)), "{}", emitted - before);
     let claimed = world.claim(lane, term);
     let settlements = claimed.iter().map(|row| world.settlement(lane, term, *row, Fate::Delivered)).collect();
@@ -295,8 +285,6 @@ fn a_commit_writes_a_lane_once_however_much_it_settles() {
 }
 
 mod threads {
-    //! The store's thread over a real file.
-
     use std::collections::BTreeMap;
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
@@ -338,8 +326,8 @@ mod threads {
         world.check_figures();
     }
 
-    /// One claims what has just become due while the other replaces it with something newer: what is handed out isn't
-    /// replaced, whichever comes first.
+    /// One thread claims a delivery that just became due, while the other replaces it: a claimed delivery is never
+    /// replaced.
     #[test]
     fn what_a_commit_replaces_is_not_handed_out_beside_it() {
         let mut world = World::<File>::new();
@@ -377,7 +365,6 @@ mod threads {
         world.check_figures();
     }
 
-    /// What a test knows of a delivery that it was handed.
     #[derive(Default)]
     struct Known {
         out: bool,
@@ -385,8 +372,7 @@ mod threads {
         done: bool,
     }
 
-    /// One claims without a pause while the other settles: nothing is handed out twice, nor before what was settled
-    /// of it is on disk.
+    /// One thread claims while the other settles: no delivery is claimed twice, or before its settlement is on disk.
     #[test]
     fn claims_beside_commits_hand_out_what_is_true() {
         let mut world = World::<File>::new();
@@ -400,7 +386,7 @@ mod threads {
             scope.spawn(|| {
                 let claim = Claim { lane, term, max: 7, bytes_max: u64::MAX };
                 while !finished.load(SeqCst) {
-                    // Noted before anybody else can see it.
+                    // Recorded before another thread can see it.
                     let mut known = known.lock().unwrap();
                     let claimed = claimer.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap();
                     for row in &claimed[0].rows {
@@ -428,7 +414,7 @@ mod threads {
                     let settlement = world.settlement(lane, term, *delivery, fate);
                     settlements.push(Settlement { attempts: known.retries, attempt: None, ..settlement });
                 }
-                // What is given up meanwhile is not handed out either.
+                // Nor may a delivery be claimed after it was given up.
                 let shed = Command::Shed(Shed { lane, max: u32::from(round % 8 == 0) });
                 world.store.commit(now, &[Command::Settle(settlements), shed]).unwrap();
                 for delivery in &deliveries {
@@ -457,7 +443,7 @@ mod threads {
         stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
         let hasty = Options { patience: Duration::ZERO, ..world.backend.options() };
         let store = Box::new(SqliteStore::open(&world.backend.path(), &hasty).unwrap());
-        // The clock is asked once for each try.
+        // The clock is read once for each try.
         let (tried, tries) = channel();
         let now = world.now;
         let clock = Arc::new(move || {
@@ -482,7 +468,7 @@ mod threads {
     }
 }
 
-/// Else a thousand subscribers of an event have it in memory a thousand times.
+/// Otherwise an event with a thousand subscribers is in memory a thousand times.
 #[test]
 fn an_event_that_several_lanes_are_handed_is_in_memory_once() {
     let mut world = World::<File>::new();
@@ -498,7 +484,7 @@ fn an_event_that_several_lanes_are_handed_is_in_memory_once() {
     assert!(Arc::ptr_eq(&one.event, &other.event) && Arc::ptr_eq(&one.kind, &other.kind));
 }
 
-/// `.cargo/config.toml` says how; what it says of `fdatasync` SQLite does not tell.
+/// Set in `.cargo/config.toml`. SQLite does not report its setting for `fdatasync`.
 #[test]
 fn sqlite_is_built_as_the_store_wants_it() {
     let sql = Connection::open_in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! A server that is reached over TLS alone, and by TCP.
+//! A server reached over TCP, and over TLS alone.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::postgres::Schema;
 use crate::postgres_server::{Private, none};
 use crate::world::{WIDE, World, body};
 
-/// A port that is free now, and not among those that the system gives to whoever asks for any.
+/// A free port outside the ephemeral range.
 fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     (first..32_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
@@ -23,7 +23,6 @@ fn open(address: &str) -> Result<PostgresStore, StoreError> {
     PostgresStore::open(&address, &Options { limits: Limits::default(), create: true, identity: u64::MAX })
 }
 
-/// A server of a test's own.
 struct Server {
     port: u16,
     roots: String,
@@ -32,7 +31,6 @@ struct Server {
 }
 
 impl Server {
-    /// Nothing, where there are no programs for that.
     fn start() -> Option<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, port) = (made.cert.pem(), free_port());
@@ -45,7 +43,6 @@ impl Server {
         Some(Self { port, roots, _server: server, _folder: folder })
     }
 
-    /// Its address by way of a port.
     fn by(&self, port: u16) -> String {
         format!(
             "postgres://hookproof@localhost:{port}/postgres?sslmode=verify-full&sslrootcert={}",
@@ -75,8 +72,8 @@ fn a_server_over_tls_is_spoken_to_if_it_proves_who_it_is_and_not_otherwise() {
     assert!(another.contains("not valid for name"), "{another}");
 }
 
-/// Carries what clients and a server say, until the server has said so much to one of them: then nobody takes from it any more, and
-/// the sockets stay as they are.
+/// Forwards both directions, until the server has sent `bytes` bytes to a client. Then it stops reading, and keeps
+/// the sockets open.
 fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -88,7 +85,6 @@ fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
             std::thread::spawn(move || std::io::copy(&mut from, &mut to));
             std::thread::spawn(move || {
                 let mut said = (&mut server).take(bytes);
-                // A client may have gone.
                 let _ = std::io::copy(&mut said, &mut client).and_then(|_| client.flush());
                 std::mem::forget((server, client));
             });
@@ -97,7 +93,8 @@ fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
     port
 }
 
-/// A server that cannot get rid of an answer, since whoever asked is gone without a word, does not keep what it has locked for them.
+/// A server cannot send the rest of an answer because the client stopped reading: it must not keep the client's
+/// locks.
 #[test]
 fn who_stops_listening_in_the_midst_of_an_answer_locks_nothing_for_long() {
     const BODY_BYTES: usize = 1 << 20;
@@ -115,7 +112,7 @@ fn who_stops_listening_in_the_midst_of_an_answer_locks_nothing_for_long() {
     let (now, claim) = (world.now, Claim { lane, term, max: 1_000, bytes_max: u64::MAX });
     let error = listening.commit(now, &[Command::Claim(claim)]).unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error}");
-    // Each try waits for the lock for 8 s.
+    // Each try waits 8 s for the lock.
     let event = Command::Emit(world.event(&[lane]));
     let mut tries = (0..3).map(|_| world.store.commit(now, std::slice::from_ref(&event)));
     assert!(tries.any(|tried| tried.is_ok()), "what was locked is locked still");

@@ -1,5 +1,5 @@
-//! A store that is moved from a file to a server and back is the same store. The same means: every row but those of the processes
-//! that had it open, with every value but the numbers of bodies; what any reader shows; and what the next owner is handed.
+//! Moves a store from a file to a server and back, and compares: every row except those of processes, every value
+//! except the numbers of bodies, each reader's answers, and the next owner's handover.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,6 @@ use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, body, later};
 
-/// What a file holds, table by table.
 const CONTENTS: [&str; 13] = [
     "SELECT * FROM subscribers ORDER BY lane",
     "SELECT * FROM secrets ORDER BY id",
@@ -58,7 +57,6 @@ fn contents(file: &Path) -> Vec<String> {
     all
 }
 
-/// What any reader shows.
 fn shown(reader: &dyn Reader) -> Vec<String> {
     const ALL: u32 = 100_000;
     let lanes = reader.lanes(None, ALL).unwrap().items;
@@ -77,7 +75,7 @@ fn shown(reader: &dyn Reader) -> Vec<String> {
     shown
 }
 
-/// A file with some of everything.
+/// A file with rows of every kind.
 fn filled() -> World<File> {
     let mut world = World::<File>::new();
     let (first, term) = world.own_lane(WIDE);
@@ -87,7 +85,6 @@ fn filled() -> World<File> {
         world.emit(&[first, second]);
         world.emit_one(first);
     }
-    // Each target has a body of its own.
     let mut event = world.event(&[first, second]);
     event.bodies.push(body(b"another body"));
     event.targets[1].body = 1;
@@ -114,7 +111,7 @@ fn move_store(from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
     move_within(LOCKED_MAX, from, to)
 }
 
-/// The same, where no table is waited for longer.
+/// Waits at most `locked_max` for each table.
 fn move_within(locked_max: Nanos, from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
     let mut moved = Vec::new();
     transfer(from, to, locked_max, &mut |table| moved.push(table))?;
@@ -125,7 +122,6 @@ fn server(address: &str) -> Database {
     Database::parse(address.as_ref()).unwrap()
 }
 
-/// A place for a file.
 fn place(folder: &TempDir) -> PathBuf {
     folder.path().join("back.db")
 }
@@ -148,7 +144,7 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
     assert_eq!(contents(&back), before);
     let occupied = move_store(&server(&address), &Database::from(back.clone())).unwrap_err();
     assert!(matches!(occupied, MoveError::Occupied { .. }), "{occupied}");
-    // Numbers go on where they were, and lanes with what is in doubt of them.
+    // Numbers continue, and lanes keep their attempts in doubt.
     let mut world = World::over(File::at(back));
     let taken = world.acquire(THIRD, Which::All);
     let Handover::Seized { from, record: Some(record), .. } = &taken[0].handover else { panic!("{taken:?}") };
@@ -158,11 +154,10 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
     world.check_figures();
 }
 
-/// Whoever comes after.
 const THIRD: hookproof_sender::store::lane::OwnerId = hookproof_sender::store::lane::OwnerId(3);
 
-/// PostgreSQL's texts have no character zero: another stands in its place where people read it, and where an event is yet to be made
-/// of the text the row is named.
+/// PostgreSQL's texts cannot hold the character zero: texts for people get a replacement. A row of the outbox, which
+/// is yet to become an event, is refused by name.
 #[test]
 fn texts_with_a_character_that_a_server_cannot_keep_are_moved_where_people_alone_read_them() {
     let Some(address) = new_schema("texts_with_a_character_that_a_server_cannot_keep") else { return };
@@ -196,7 +191,6 @@ fn texts_with_a_character_that_a_server_cannot_keep_are_moved_where_people_alone
 fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     let Some(address) = new_schema("a_server_with_a_store_of_its_own") else { return };
     let (world, other) = (filled(), filled());
-    // Another store than that.
     Connection::open(other.backend.path()).unwrap().execute("UPDATE totals SET identity = 7", []).unwrap();
     move_store(&Database::from(other.backend.path()), &server(&address)).unwrap();
     let refused = move_store(&Database::from(world.backend.path()), &server(&address)).unwrap_err();
@@ -212,7 +206,7 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     assert!(folder.path().read_dir().unwrap().next().is_none());
 }
 
-/// What is left of a subscriber that was removed has the number of a lane, which one that is moved may have too.
+/// Remains of a removed subscriber have a lane's number, which a moved lane may have too.
 #[test]
 fn a_server_with_a_row_in_any_table_is_refused() {
     let Some(address) = new_schema("a_server_with_a_row_in_any_table_is_refused") else { return };
@@ -239,12 +233,12 @@ fn a_server_with_a_row_in_any_table_is_refused() {
         assert!(matches!(&refused, MoveError::Occupied { what, .. } if *what == expected), "{refused}");
         execute(&address, &format!("DELETE FROM {table}"));
     }
-    // Each process that ended has left a lease.
+    // Each ended process has left a lease.
     execute(&address, "INSERT INTO owners VALUES (5, 1, false, 0)");
     move_store(&world.backend.path().into(), &server(&address)).unwrap();
 }
 
-/// An application may use the outbox of a server to which nothing was moved yet: a move that was broken off has made the tables.
+/// An interrupted move has already created the tables, so an application may use the outbox.
 #[test]
 fn a_server_with_an_applications_rows_alone_is_not_told_to_hold_the_store() {
     let Some(address) = new_schema("a_server_with_an_applications_rows_alone") else { return };
@@ -282,7 +276,7 @@ fn whoever_keeps_a_table_of_the_server_locked_is_named_after_a_while() {
     move_store(&file, &server(&address)).unwrap();
 }
 
-/// SQLite would play an older file's log into the store that takes its name.
+/// SQLite would replay an older file's log into the store of the same name.
 #[test]
 fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
     for end in ["", "-wal", "-shm", "-journal"] {
@@ -296,10 +290,9 @@ fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
     }
 }
 
-/// A row of the outbox that was no event.
 const SET_ASIDE: &str = "INSERT INTO outbox_rejected VALUES (41, 'a', NULL, '{}', NULL, 'why', 1)";
 
-/// Rows that were set aside keep the numbers that they had, and no later row gets one of these.
+/// Rejected rows keep their numbers, and no later row reuses them.
 #[test]
 fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
     const EMIT: &str = "INSERT INTO outbox (type, data) VALUES ('a.b', '{}') RETURNING id";
@@ -315,7 +308,8 @@ fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
     assert_eq!((of_file, query(&address, EMIT)), (42, vec!["42".to_owned()]));
 }
 
-/// On a server the numbers of two events can be mixed. In a file each event has a range, and in it only what is its own.
+/// On a server the numbers of two events may interleave. In a file each event has a range, and owns only its own
+/// numbers in it.
 #[test]
 fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     let Some(address) = new_schema("events_with_mixed_numbers") else { return };
@@ -339,7 +333,7 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
         all.iter().map(|one| one.delivery.0).collect::<Vec<_>>()
     };
     assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![2, 4]));
-    // Of the second nothing is left to be kept; of the first all is.
+    // All deliveries of the second event are settled, none of the first.
     for lane in lanes {
         let term = world.own(ME, lane);
         for delivery in world.claim(lane, term).into_iter().filter(|one| [2, 4].contains(&one.0)) {
@@ -356,7 +350,7 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     assert_eq!(world.reader.deliveries(waiting, None, 10).unwrap().items.len(), 2);
 }
 
-/// The program, moving. What the processes of a machine are shows no password.
+/// Starts the program with a move. Its command line must not show a password.
 fn program(from: &str, to: &str) -> Child {
     let mut program = Program::new(env!("CARGO_BIN_EXE_hookproof-sender"));
     program
@@ -368,7 +362,6 @@ fn program(from: &str, to: &str) -> Child {
     program.spawn().unwrap()
 }
 
-/// Kills it with SIGKILL once it has told of a table.
 fn killed_after(table: &str, from: &str, to: &str) {
     let mut moving = program(from, to);
     let mut lines = BufReader::new(moving.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -384,7 +377,7 @@ fn done(from: &str, to: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Others keep tables in that database too, and lock them for as long as they like.
+/// Other applications may keep tables in the database, and hold locks on them.
 #[test]
 fn a_move_waits_for_no_table_that_is_not_its_own() {
     const COUNTED: &str = "SELECT bool_and(reltuples >= 0) FROM pg_class WHERE oid IN ('events'::regclass, 'deliveries'::regclass)";
@@ -416,10 +409,9 @@ fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
     Connection::open(world.backend.path()).unwrap().execute(SET_ASIDE, []).unwrap();
     let file = world.backend.path().display().to_string();
     let before = contents(&world.backend.path());
-    // So that it is killed before its end: whether the last row is somebody else's is not known meanwhile.
+    // Locks a row that the move needs last, so the kill comes before its end.
     let last = format!("BEGIN; {SET_ASIDE}");
     for table in ["subscribers", "events", "attempts", "latencies"] {
-        // The first one makes the tables.
         let held = (table != "subscribers").then(|| hold(&address, &last));
         killed_after(table, &file, &address);
         drop(held);

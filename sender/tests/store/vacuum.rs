@@ -1,4 +1,4 @@
-//! What was deleted is used again, and `vacuum` gives it back to the disk; whatever ends it, nothing is lost.
+//! Deleted space is reused, and `vacuum` returns it to the disk. An interruption loses no data.
 
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,10 +20,9 @@ use crate::world::{World, body};
 
 const ROOM: Bounds = Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
 const BODY_BYTES: usize = 32 << 10;
-/// So many are kept where temporary files matter: SQLite keeps in memory what is no longer than 8 MiB.
+/// Exceeds 8 MiB, below which SQLite keeps temporary files in memory.
 const MANY: u32 = 400;
 
-/// Emits so many events for a lane.
 fn emit(world: &mut World<File>, lane: LaneId, count: u32) {
     let events = (0..count).map(|n| {
         let mut event = world.event(&[lane]);
@@ -35,7 +34,6 @@ fn emit(world: &mut World<File>, lane: LaneId, count: u32) {
     assert!(replies.iter().all(|reply| matches!(reply, Reply::Emitted(_))), "{replies:?}");
 }
 
-/// Delivers so many of what waits, and deletes what is delivered.
 fn deliver_and_purge(world: &mut World<File>, (lane, term): (LaneId, Term), count: u32) {
     let rows = world.try_claim(lane, term, count).unwrap().rows;
     let settle = |row: &hookproof_sender::store::reply::ClaimedRow| {
@@ -50,7 +48,7 @@ fn deliver_and_purge(world: &mut World<File>, (lane, term): (LaneId, Term), coun
     assert_eq!((purged.deliveries, purged.more), (u64::from(count), false));
 }
 
-/// A file from which so many were deleted and in which `left` still wait, and the bytes of those. Nobody has it open.
+/// A closed file from which `deleted` events were deleted and in which `left` still wait, and the bytes of those.
 fn much_deleted(deleted: u32, left: u32) -> (File, usize) {
     let mut world = World::<File>::new();
     let own = world.own_lane(ROOM);
@@ -59,7 +57,6 @@ fn much_deleted(deleted: u32, left: u32) -> (File, usize) {
     (world.backend, usize::try_from(left).unwrap() * BODY_BYTES)
 }
 
-/// All tables and indexes, and all rows of all tables.
 fn everything(file: &Path) -> Vec<String> {
     let sql = Connection::open(file).unwrap();
     let whole: String = sql.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -104,7 +101,6 @@ fn pages(file: &Path) -> u64 {
     Connection::open(file).unwrap().query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
 }
 
-/// The program, before `vacuum` and the file.
 fn vacuum(program: &mut Program, file: &Path) -> Child {
     program.args(["vacuum", "--json", "--db"]).arg(file).stdin(Stdio::null());
     program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -114,7 +110,6 @@ fn sender() -> Program {
     Program::new(env!("CARGO_BIN_EXE_hookproof-sender"))
 }
 
-/// What it prints when it is done.
 #[track_caller]
 fn vacuumed(file: &Path) -> Value {
     let output = vacuum(&mut sender(), file).wait_with_output().unwrap();
@@ -149,7 +144,6 @@ fn the_disk_gets_back_what_was_deleted_and_who_has_the_file_open_goes_on_with_it
     assert_eq!(everything(&file), before);
     let beside = fs::read_dir(file.parent().unwrap()).unwrap().count();
     assert_eq!(beside, 3, "the file, its log and the log's index");
-    // The store and the reader that had it open.
     assert_eq!(world.claim(lane, term).len(), 50);
     world.emit_one(lane);
     world.check_figures();
@@ -177,7 +171,7 @@ fn killed_in_its_midst_the_file_is_whole_and_the_next_one_finishes() {
     let (backend, left) = much_deleted(1_000, 1_000);
     let file = backend.path();
     let (before, had) = (everything(&file), pages(&file));
-    // A reader keeps it from coming to its end: it can't move what it has written anew from the log to the file.
+    // A reader delays the end: `vacuum` cannot move the new pages from the log to the file.
     let killed = |copy: &Path, is_time: &dyn Fn() -> bool| {
         fs::copy(&file, copy).unwrap();
         let reader = Connection::open(copy).unwrap();
@@ -194,12 +188,11 @@ fn killed_in_its_midst_the_file_is_whole_and_the_next_one_finishes() {
         assert_eq!(everything(copy), before);
         pages(copy)
     };
-    // While it writes the file anew, from its first page on.
+    // While it writes the new file, from the first page on.
     let copies = [0, left / 4, left / 2].map(|part| (part, file.with_extension(part.to_string())));
     let found: Vec<_> =
         copies.iter().map(|(part, copy)| killed(copy, &|| bytes(&log_of(copy)) > *part)).collect();
     assert!(found.contains(&had), "{found:?} of {had}: it was killed before it was done");
-    // Once that is committed.
     let copy = file.with_extension("committed");
     let found = killed(&copy, &|| pages(&copy) < had);
     assert!(found < had * 2 / 3, "{found} of {had}");
@@ -217,7 +210,7 @@ fn a_file_that_somebody_reads_or_writes_is_refused_and_stays() {
     let had = bytes(&file);
     for at_work in ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM deliveries"] {
         let other = Connection::open(&file).unwrap();
-        // So that there is something in the log.
+        // Puts a page into the log.
         other.execute_batch("UPDATE totals SET stirred = stirred + 1").unwrap();
         let before = everything(&file);
         other.execute_batch(at_work).unwrap();
@@ -232,7 +225,7 @@ fn a_file_that_somebody_reads_meanwhile_is_smaller_once_that_has_ended() {
     let (backend, left) = much_deleted(100, 20);
     let file = backend.path();
     let (before, had) = (everything(&file), bytes(&file));
-    // With nothing in the log, this is in the way of the end alone.
+    // With an empty log, this blocks only the end.
     let other = Connection::open(&file).unwrap();
     other.execute_batch("BEGIN; SELECT count(*) FROM deliveries").unwrap();
     refused(&file, "is packed, but keeps its size while some program reads it");
@@ -249,7 +242,7 @@ fn refused(file: &Path, why: &str) {
     assert!(said(&output).contains(why), "{}", said(&output));
 }
 
-/// A limit on the size of its files stands in for a disk that is full: at once, and once the temporary file is written.
+/// A limit on file sizes simulates a full disk: at once, and after the temporary file is written.
 #[test]
 fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
     let (backend, left) = much_deleted(600, MANY);
@@ -258,7 +251,7 @@ fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
     let copy = file.with_extension("copy");
     fs::copy(&file, &copy).unwrap();
     let packed = vacuumed(&copy)["bytes_after"].as_u64().unwrap();
-    // An application that has the file open and does nothing keeps its log from going with the vacuum.
+    // An idle application keeps the log file from being deleted.
     let idle = Connection::open(&file).unwrap();
     idle.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).unwrap();
     for limit in [u64::try_from(left).unwrap() / 2, packed + 1] {
@@ -273,8 +266,8 @@ fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
     drop(idle);
 }
 
-/// Copies a file to a small disk of its own, vacuums it there, and compares the two if that was refused. There is next to no room for
-/// temporary files elsewhere. Nothing, where the system lets a user make no disks.
+/// Copies a file to a small disk of its own, and vacuums it there; after a refusal both files must be equal.
+/// Temporary files elsewhere have next to no space. `None` where the system cannot mount a disk.
 fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
     const SCRIPT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && mkdir "$2/elsewhere" &&
             mount -t tmpfs -o size=64k none "$2/elsewhere" || exit 99
@@ -297,7 +290,7 @@ fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
 fn where_the_disk_is_too_full_to_begin_that_is_told_with_what_it_takes() {
     let (backend, left) = much_deleted(600, MANY);
     let file = backend.path();
-    // What is left of the file fits once beside it, and not twice.
+    // Space for one copy beside the file, not for two.
     let Some(output) = on_a_small_disk(bytes(&file) + left * 3 / 2, &file) else { return };
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let told = said(&output);

@@ -1,4 +1,4 @@
-//! A store under test, with a reader beside it and time at hand. Every commit is followed by a look at the figures.
+//! A store under test, with a reader and a clock. The figures are checked after every commit.
 
 use std::sync::Arc;
 
@@ -13,40 +13,33 @@ use hookproof_sender::store::read::{Filter, LaneStatus, Place};
 use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, SettleResult, TakenLane};
 use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
-/// Something that stores are opened in. All stores and readers of one backend share what is stored.
+/// A kind of store. All stores and readers of one backend share the stored state.
 pub(crate) trait Backend {
-    /// Whether numbers that a commit took may be nobody's.
+    /// Whether a restarted commit may leave numbers unused.
     const GAPS: bool = false;
 
-    /// Whether this machine has what it takes; if not, that is said of the test.
+    /// Whether this machine has the prerequisites; prints a line if not.
     fn is_there(_test: &str) -> bool {
         true
     }
-    /// A new, empty place.
     fn new(limits: Limits) -> Self;
-    /// Another writer, as another process would open it.
+    /// Another writer, as of another process.
     fn store(&self) -> Box<dyn Store>;
-    /// Another reader.
     fn reader(&self) -> Box<dyn Reader>;
-    /// What is left when the power fails now: everything acknowledged, and no process.
+    /// The state after a power failure now: everything acknowledged, and no process.
     fn after_power_cut(&self) -> Self;
-    /// An application in another language puts a row into the outbox.
+    /// An application inserts a row into the outbox.
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
-    /// The same, with a number of its own choice.
+    /// The same, with a number that it chose.
     fn application_numbers(&self, id: i64);
 }
 
-/// Room for all that a test does.
 pub(crate) const WIDE: Bounds = Bounds { rows_max: 1_000, bytes_max: 1 << 20, when_full: WhenFull::Refuse };
 
-/// The owner in tests that need but one.
 pub(crate) const ME: OwnerId = OwnerId(1);
-/// Somebody else.
 pub(crate) const YOU: OwnerId = OwnerId(u64::MAX);
 
-/// How long leases last.
 pub(crate) const LEASE: Nanos = Nanos::from_secs(10);
-/// How long deliveries live.
 pub(crate) const TTL: Nanos = Nanos::DAY;
 
 pub(crate) struct World<B> {
@@ -66,7 +59,6 @@ impl<B: Backend> World<B> {
         Self::over(B::new(limits))
     }
 
-    /// Over what is there already.
     pub(crate) fn over(backend: B) -> Self {
         let (store, reader) = (backend.store(), backend.reader());
         Self { backend, store, reader, now: StoreTime::from_secs(1_800_000_000), serial: 0 }
@@ -76,7 +68,6 @@ impl<B: Backend> World<B> {
         self.now = later(self.now, length);
     }
 
-    /// The process dies and another begins.
     pub(crate) fn crash(&mut self) {
         self.store = self.backend.store();
     }
@@ -92,7 +83,7 @@ impl<B: Backend> World<B> {
         self.all(&[command]).remove(0)
     }
 
-    /// Nothing was lost or invented, in any lane, nor in total.
+    /// No delivery was lost or invented, in any lane, nor in total.
     pub(crate) fn check_figures(&self) {
         let lanes = self.lanes();
         let mut sum = Counts::default();
@@ -117,7 +108,7 @@ impl<B: Backend> World<B> {
         assert_eq!(present(&total), present(&sum));
     }
 
-    /// The same in total, without a recount.
+    /// Checks the total alone, without a recount.
     pub(crate) fn check_totals(&self) -> Counts {
         let total = self.total();
         assert!(total.conserved(), "{total:?}");
@@ -164,7 +155,6 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// A new lane that is ours.
     pub(crate) fn own_lane(&mut self, bounds: Bounds) -> (LaneId, Term) {
         let lane = self.new_lane(bounds);
         (lane, self.own(ME, lane))
@@ -183,7 +173,7 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// An event of a new id for these lanes, due now, with a body of ten bytes.
+    /// An event with a new id for these lanes, due now, with a body of ten bytes.
     pub(crate) fn event(&mut self, lanes: &[LaneId]) -> Emit {
         self.serial += 1;
         Emit {
@@ -214,14 +204,13 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// Emits a new event; its deliveries, which all wait.
+    /// Emits a new event; all its deliveries must wait.
     pub(crate) fn emit(&mut self, lanes: &[LaneId]) -> Vec<DeliveryId> {
         let event = self.event(lanes);
         let emitted = self.try_emit(event).unwrap();
         emitted.targets.iter().map(waiting).collect()
     }
 
-    /// A new event for one lane.
     pub(crate) fn emit_one(&mut self, lane: LaneId) -> DeliveryId {
         self.emit(&[lane])[0]
     }
@@ -249,7 +238,7 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// The first attempt of a delivery ended now.
+    /// The first attempt of a delivery ends now.
     pub(crate) fn settle(
         &mut self,
         lane: LaneId,
@@ -271,7 +260,7 @@ impl<B: Backend> World<B> {
         Settlement { lane, term, delivery, attempts: 1, fate, attempt: self.attempt(fate) }
     }
 
-    /// What would have led to a fate.
+    /// An attempt that leads to this fate.
     pub(crate) fn attempt(&self, fate: Fate) -> Option<Attempt> {
         let (outcome, status, error) = match fate {
             Fate::Released => return None,
@@ -295,10 +284,9 @@ impl<B: Backend> World<B> {
     }
 }
 
-/// More than any test has.
 const PLENTY: u32 = 1_000_000;
 
-/// How many there are on a page that must hold them all.
+/// The number of items on a page that must hold them all.
 fn all_of<T>(page: Page<T>) -> u64 {
     assert_eq!(page.next, None);
     page.items.len().try_into().unwrap()
@@ -332,7 +320,6 @@ pub(crate) fn claim(lane: LaneId, term: Term, max: u32) -> Command {
     Command::Claim(Claim { lane, term, max, bytes_max: u64::MAX })
 }
 
-/// The delivery that waits.
 pub(crate) fn waiting(placed: &Placed) -> DeliveryId {
     match placed {
         Placed::Waiting { delivery, .. } => *delivery,

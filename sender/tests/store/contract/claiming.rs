@@ -1,5 +1,3 @@
-//! Handing out what is due.
-
 use hookproof_sender::engine::{DeliveryId, Nanos, Term};
 use hookproof_sender::store::command::{Claim, Dead, Fate, Reason, Redrive};
 use hookproof_sender::store::{Command, Refusal, Reply};
@@ -44,7 +42,6 @@ pub(super) fn nothing_is_handed_out_twice<B: Backend>() {
         handed_out.extend(claimed.rows.iter().map(|row| row.delivery));
     }
     assert_eq!(handed_out, deliveries);
-    // Settled ones do not come back either.
     world.settle(lane, term, deliveries[0], Fate::Delivered);
     assert_eq!(world.claim(lane, term), []);
 }
@@ -81,7 +78,7 @@ pub(super) fn next_says_when_the_first_is_due_that_was_not_handed_out<B: Backend
     world.emit_one(lane);
     world.emit_one(lane);
     world.pass(Nanos::SECOND);
-    // The second was due in the past.
+    // Claiming the first leaves the second, which is overdue.
     assert_eq!(world.try_claim(lane, term, 1).unwrap().next, Some(emitted_at));
     assert_eq!(world.try_claim(lane, term, 0).unwrap().next, Some(emitted_at));
     assert_eq!(world.try_claim(lane, term, 1).unwrap().next, None);
@@ -184,14 +181,14 @@ pub(super) fn what_others_record_late_is_handed_out_as_well<B: Backend>() {
             claimed[0].rows.iter().map(|row| row.delivery).collect()
         }
     };
-    // The first claim of a lane may be left to a commit.
+    // Only a commit may answer the first claim of a lane.
     assert_eq!(world.claim(lane, term), []);
     for looks_in_between in [false, true] {
         let received = world.now;
         world.pass(Nanos::SECOND);
         let sooner = world.emit_one(lane);
         assert_eq!(claim(&mut world), [sooner]);
-        // Received before that, and recorded by somebody who was slow.
+        // Received before that, and recorded late by a slow process.
         let mut event = world.event(&[lane]);
         event.targets[0].due = received;
         let replies = other.commit(world.now, &[Command::Emit(event)]).unwrap();
@@ -212,7 +209,7 @@ pub(super) fn what_waits_again_is_handed_out_again_wherever_it_is_due<B: Backend
     world.pass(Nanos::SECOND);
     let second = world.emit_one(lane);
     assert_eq!(world.claim(lane, term), [first, second]);
-    // Due at once, though others that were due later are handed out.
+    // Due at once, although deliveries with a later due time are claimed already.
     world.settle(lane, term, first, Fate::Retry { due });
     assert_eq!(world.claim(lane, term), [first]);
     world.settle(lane, term, first, Fate::Dead(Reason::Exhausted));

@@ -1,4 +1,4 @@
-//! Of several alike inside a window, the newest goes out, when the window ends.
+//! Of events with the same key within a window, only the newest is delivered, when the window ends.
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Coalesce, Fate};
@@ -50,7 +50,7 @@ pub(super) fn another_key_or_lane_is_not_alike<B: Backend>() {
     for (lane, key) in [(one, "other clip"), (other, "clip"), (one, "CLIP"), (one, "")] {
         assert_eq!(emit_alike(&mut world, lane, key).2, None, "lane {} key {key:?}", lane.0);
     }
-    // Nor is what does not want to be coalesced.
+    // Nor is a delivery without a coalescing key.
     world.emit_one(one);
     assert_eq!(world.counts(one).coalesced, 0);
 }
@@ -59,7 +59,7 @@ pub(super) fn once_the_window_is_over_the_next_one_opens_its_own<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let (first, ..) = emit_alike(&mut world, lane, "clip");
-    // Due from now on: somebody may hold it, though nobody here does.
+    // Due from now on. It is never replaced, although this process has not claimed it.
     world.pass(WINDOW);
     let (second, due, replaced) = emit_alike(&mut world, lane, "clip");
     assert_eq!((due, replaced), (later(world.now, WINDOW), None));
@@ -88,7 +88,7 @@ pub(super) fn a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older<B: Ba
 }
 
 pub(super) fn what_can_never_fit_takes_the_place_of_nothing<B: Backend>() {
-    // Too long for its lane, and for the whole store.
+    // Too long for its lane, then for the whole store.
     for (bytes_max, bytes) in [(100, 101), (1_000, 201)] {
         let mut world = World::<B>::with(Limits { waiting_bytes_max: 200, ..Limits::default() });
         let bounds = Bounds { bytes_max, when_full: WhenFull::ShedOldest, ..WIDE };
@@ -99,7 +99,6 @@ pub(super) fn what_can_never_fit_takes_the_place_of_nothing<B: Backend>() {
         event.targets[0].coalesce = Some(Coalesce { key: "clip".into(), window: WINDOW });
         let placed = world.try_emit(event).unwrap().targets[0];
         assert!(matches!(placed, Placed::Overflowed { .. }), "{placed:?}");
-        // Of what fits, the newest takes its place as ever.
         let (second, _, replaced) = emit_alike(&mut world, lane, "clip");
         assert_eq!(replaced, Some(first));
         world.pass(WINDOW);

@@ -1,5 +1,3 @@
-//! Dead letters: redriving, forgetting, telling what they have in common.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::command::{
     Attempt, Change, Coalesce, Dead, Fate, Forget, Outcome, Reason, Redrive, Settlement, Shed, Sweep,
@@ -11,7 +9,7 @@ use hookproof_sender::store::{Command, Reply};
 
 use crate::world::{Backend, TTL, WIDE, World, later, waiting};
 
-/// So many dead letters of a lane, the oldest first.
+/// Makes `count` dead letters of a lane, the oldest first.
 fn letters<B: Backend>(world: &mut World<B>, lane: LaneId, count: u32) -> Vec<DeliveryId> {
     let letters: Vec<DeliveryId> = (0..count).map(|_| world.emit_one(lane)).collect();
     world.one(Command::Shed(Shed { lane, max: count }));
@@ -25,7 +23,7 @@ fn redrive<B: Backend>(world: &mut World<B>, which: Dead, after: Option<Delivery
     }
 }
 
-/// How many were forgotten, and where to go on.
+/// Returns the number forgotten, and the cursor of the next step.
 fn forget<B: Backend>(
     world: &mut World<B>,
     which: Dead,
@@ -102,7 +100,6 @@ pub(super) fn only_the_named_letters_are_redriven<B: Backend>() {
     let alive = world.emit_one(one);
     let named = vec![of_other[1], alive, DeliveryId(4_711), DeliveryId(u64::MAX)];
     assert_eq!(redrive(&mut world, Dead::These(named), None, 9).rows, [(other, of_other[1])]);
-    // In any order, and by pages too.
     let named = Dead::These(vec![of_other[4], of_other[0], of_other[3]]);
     let page = redrive(&mut world, named.clone(), None, 2);
     assert_eq!(page.rows, [(other, of_other[0]), (other, of_other[3])]);
@@ -120,7 +117,7 @@ pub(super) fn a_redriven_letter_is_not_replaced_by_a_newer_event<B: Backend>() {
     let first = waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
     world.one(Command::Shed(Shed { lane, max: 1 }));
     redrive(&mut world, Dead::All, None, 1);
-    // Even with a clock that steps back, so that it seems not to be due yet.
+    // Even if the clock steps back, so that the redriven delivery is not due yet.
     world.now = hookproof_sender::engine::StoreTime(world.now.0 - 1);
     let mut newer = world.event(&[lane]);
     newer.targets[0].coalesce = Some(coalesce);
@@ -150,7 +147,7 @@ pub(super) fn all_the_named_letters_are_forgotten_step_by_step<B: Backend>() {
     let lane = world.new_lane(WIDE);
     let named = letters(&mut world, lane, 5);
     let these = Dead::These(named.iter().rev().copied().collect());
-    // Those of the first step are gone by then: that ends nothing.
+    // The first step meets letters that are gone, and still continues.
     assert_eq!(forget(&mut world, Dead::These(named[..2].to_vec()), None, 9), (2, None));
     assert_eq!(forget(&mut world, these.clone(), None, 2), (0, Some(named[1])));
     assert_eq!(forget(&mut world, these.clone(), Some(named[1]), 2), (2, Some(named[3])));
@@ -213,7 +210,7 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
     assert_eq!(world.reader.dead_groups(hour, 1).unwrap(), groups[..1]);
 }
 
-/// The store keeps so many letters in all, and each of the oldest is of another lane.
+/// The store's bound on letters is full, and each of the oldest belongs to another lane.
 pub(super) fn one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes<B: Backend>() {
     const MANY: u32 = 150;
 

@@ -1,5 +1,3 @@
-//! Recording events.
-
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::store::command::{Change, Emit, Fate, Purge, RejectOutbox, Which};
 use hookproof_sender::store::lane::{Bounds, LaneState};
@@ -42,7 +40,8 @@ pub(super) fn every_lane_gets_the_body_that_was_shaped_for_it<B: Backend>() {
     assert_eq!((world.counts(one).waiting_bytes, world.counts(other).waiting_bytes), (7, 5));
 }
 
-/// A database that has no character zero shows another one in its place; the bodies, which are what is sent, are bytes.
+/// PostgreSQL's texts cannot hold the character zero, so readers see a replacement. Bodies are bytes and stay
+/// unchanged.
 pub(super) fn a_key_may_be_any_text<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -105,7 +104,6 @@ pub(super) fn the_same_event_again_is_delivered_once<B: Backend>() {
         assert_eq!(world.try_emit(event.clone()).unwrap().targets, [Placed::Duplicate]);
         world.crash();
     }
-    // In one and the same commit, too.
     let mut twin = world.event(&[lane]);
     twin.targets.iter_mut().for_each(|target| target.dedupe = Nanos::HOUR);
     let replies = world.all(&[Command::Emit(twin.clone()), Command::Emit(twin)]);
@@ -160,7 +158,7 @@ pub(super) fn each_subscriber_has_a_window_of_its_own<B: Backend>() {
     };
     assert_eq!(again(Nanos::ZERO), [false, false, false]);
     assert_eq!(again(Nanos::SECOND), [true, true, false]);
-    // Of what it got again, the second has a window anew; for the first nothing has begun.
+    // The second has a new delivery, so a new window; the first keeps its old window.
     assert_eq!(again(Nanos::MINUTE), [true, false, false]);
     assert_eq!(again(Nanos::MINUTE.times(59)), [true, false, false]);
     assert_eq!(again(Nanos::HOUR), [false, false, false]);
@@ -185,13 +183,13 @@ pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
     waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
     // Another process has read the same row.
     assert_eq!(world.try_emit(event), Err(Refusal::OutboxTaken(rows[0].id)));
-    // One that nobody wants vanishes too.
+    // An event without subscribers vanishes too.
     let mut unwanted = world.event(&[]);
     unwanted.outbox = Some(rows[1].id);
     world.try_emit(unwanted).unwrap();
     assert_eq!(world.reader.outbox(None, 10).unwrap(), []);
     assert_eq!(world.total().accepted, 1);
-    // Numbers are not used again: they may be part of public ids.
+    // Numbers are never reused: they may be part of public ids.
     world.backend.application_emits("video.trending", None, "{}", None);
     assert!(world.reader.outbox(None, 10).unwrap()[0].id > rows[1].id);
 }
@@ -216,7 +214,7 @@ pub(super) fn an_outbox_row_that_is_taken_in_part_stays_with_the_id_of_its_event
     world.try_emit(event.clone()).unwrap();
     let stays = world.reader.outbox(None, 10).unwrap().remove(0);
     assert_eq!((stays.id, stays.event.as_deref()), (row.id, Some(&*event.id)));
-    // Another process that has read the row before can't make another event of it.
+    // Another process that read the row earlier cannot make a second event of it.
     let other = Emit { outbox: Some(row.id), ..world.event(&[wide, narrow]) };
     assert_eq!(world.try_emit(other), Err(Refusal::OutboxNamed(row.id)));
     world.change(Change { bounds: Some(WIDE), ..Change::of(narrow) });
@@ -265,7 +263,6 @@ pub(super) fn rejected_outbox_rows_are_listed_from_the_highest_number_to_the_low
     }
     listed.reverse();
     assert_eq!(listed, numbers);
-    // And the application may go on.
     world.backend.application_emits("video.trending", None, "{}", None);
 }
 
@@ -295,7 +292,7 @@ pub(super) fn who_has_an_event_is_known_for_as_long_as_its_row_waits<B: Backend>
     assert_eq!(world.reader.lanes_in_part(&event.id).unwrap(), [wide]);
     world.try_emit(event.clone()).unwrap();
     assert_eq!(world.counts(wide).accepted, 1, "it is not made again");
-    // Once the row is gone, the event goes as any other.
+    // Once the row is deleted, the event can be emitted again.
     world.change(Change { bounds: Some(WIDE), ..Change::of(narrow) });
     world.try_emit(Emit { roster: world.reader.glance().unwrap().roster, ..event.clone() }).unwrap();
     assert_eq!(world.reader.outbox(None, 10).unwrap(), []);

@@ -1,4 +1,4 @@
-//! How long endpoints take, counted without a write for each attempt.
+//! Latencies of endpoints, counted without a write for each attempt.
 
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
@@ -8,7 +8,7 @@ use hookproof_sender::store::read::Over;
 
 use crate::world::{Backend, ME, WIDE, World, YOU};
 
-/// Settles so many deliveries, each after an attempt that took so long.
+/// Settles `count` deliveries, each after an attempt with this latency.
 fn deliver<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, count: usize, latency: Nanos) {
     let deliveries: Vec<_> = (0..count).map(|_| world.emit_one(lane)).collect();
     world.claim(lane, term);
@@ -21,7 +21,7 @@ fn deliver<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, count: us
     world.settle_all(settlements);
 }
 
-/// A second passes, and something is committed, as it always is where a sender runs.
+/// Commits something, as a running sender always does.
 fn a_second_passes<B: Backend>(world: &mut World<B>) {
     world.pass(Nanos::SECOND);
     world.one(Command::Sweep(Sweep { max: 10 }));
@@ -95,7 +95,7 @@ pub(super) fn what_was_never_sent_took_nobody_any_time<B: Backend>() {
 
 pub(super) fn the_last_hour_is_told_of_each_lane<B: Backend>() {
     let mut world = World::<B>::new();
-    // As the clock strikes.
+    // On the hour.
     world.now.0 -= world.now.0 % Nanos::HOUR.0;
     let (lane, term) = world.own_lane(WIDE);
     deliver(&mut world, lane, term, 8, Nanos::from_millis(10));

@@ -1,5 +1,3 @@
-//! Who owns a lane.
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -13,7 +11,6 @@ use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
 const WITH_WORK: Which = Which::WithWork { after: LaneId(0) };
 
-/// The moment before a lease runs out.
 const ALMOST: Nanos = Nanos(LEASE.0 - 1);
 
 pub(super) fn a_lane_has_one_owner<B: Backend>() {
@@ -46,7 +43,7 @@ pub(super) fn a_renewed_lease_holds<B: Backend>() {
         assert_eq!(world.renew(ME), []);
         assert_eq!(world.acquire(YOU, Which::These(lanes.to_vec())), []);
     }
-    // It may even be renewed after it ran out, if nobody was quicker.
+    // An expired lease can still be renewed while no other process has taken the lane.
     world.pass(Nanos::HOUR);
     assert_eq!(world.renew(ME), []);
     assert_eq!(world.acquire(YOU, Which::All), []);
@@ -72,7 +69,7 @@ pub(super) fn a_clean_hand_over_is_clean_once<B: Backend>() {
     let (lane, term) = world.own_lane(WIDE);
     world.persist(lane, term, b"level 3", true);
     world.own(YOU, lane);
-    // Dies before it persists anything: what its predecessor left says nothing about what it sent.
+    // The new owner dies before it persists, so the earlier checkpoint says nothing about its attempts.
     world.pass(LEASE);
     let taken = world.acquire(ME, Which::All);
     assert!(matches!(taken[0].handover, Handover::Seized { from: YOU, .. }), "{taken:?}");
@@ -87,7 +84,7 @@ pub(super) fn a_record_persisted_under_an_old_term_is_refused<B: Backend>() {
     assert_eq!(world.persist(lane, term, b"old", false), stale);
     assert_eq!(world.persist(lane, term, b"old", true), stale);
     assert_eq!(world.lane(lane).owner, Some((YOU, current)));
-    // Nor after it was handed back: it is nobody's.
+    // Nor after the owner handed it back: the lane has no owner.
     world.persist(lane, current, b"new", true);
     assert_eq!(
         world.persist(lane, current, b"newer", false),
@@ -139,7 +136,7 @@ pub(super) fn losses_are_told_even_to_an_owner_that_was_forgotten<B: Backend>() 
     let sweep = Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 });
     other.commit(world.now, &[acquire(YOU, Which::All), sweep]).unwrap();
     assert!(world.reader.owners().unwrap().iter().all(|owner| owner.owner != ME), "it owns nothing any more");
-    // It comes back by acquiring another lane, before it renews.
+    // It acquires another lane before it renews.
     let another = world.new_lane(WIDE);
     world.own(ME, another);
     assert_eq!(world.renew(ME), [(lost, term)]);
@@ -156,7 +153,7 @@ pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
     );
 }
 
-/// A lane with a window cap, which is ours, with a record.
+/// Has a window cap, an owner and a checkpoint.
 fn capped_lane<B: Backend>(world: &mut World<B>) -> (LaneId, Term) {
     let (lane, term) = world.own_lane(WIDE);
     let settings = Some(r#"{"limit":{"windows":["1000000 per 31d"]}}"#.into());
@@ -165,7 +162,7 @@ fn capped_lane<B: Backend>(world: &mut World<B>) -> (LaneId, Term) {
     (lane, term)
 }
 
-/// So many attempts end, each this much after the one before.
+/// `count` attempts end, each `gap` after the previous one.
 fn attempts<B: Backend>(world: &mut World<B>, (lane, term): (LaneId, Term), count: u32, gap: Nanos) {
     for _ in 0..count {
         world.pass(gap);
@@ -191,7 +188,6 @@ pub(super) fn who_seizes_a_capped_lane_is_told_what_ended<B: Backend>() {
     let lane = capped_lane(&mut world);
     let began = world.now;
     attempts(&mut world, lane, 3, Nanos::SECOND);
-    // As long as an attempt takes in these tests.
     let took = Nanos::from_millis(20);
     let expected: Vec<_> = (1..=3)
         .map(|n| later(later(began, Nanos::from_secs(n)), took))
@@ -218,7 +214,7 @@ pub(super) fn many_ends_are_told_in_few_runs_and_none_too_early<B: Backend>() {
     let ended = ended(&mut world);
     assert!(ended.len() <= 1_024, "{}", ended.len());
     assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 3_000);
-    // By each moment, no more are said to have ended than had.
+    // At no moment may the runs count more ends than there were.
     let mut said = 0;
     for run in &ended {
         said += run.count;
@@ -243,7 +239,7 @@ pub(super) fn what_a_cap_counts_outlives_the_record_of_attempts<B: Backend>() {
     assert_eq!(purge(&mut world), 0);
     world.renew(ME);
     assert_eq!(ended(&mut world).len(), 5);
-    // Once a record tells of them, or no window reaches back to them, they go.
+    // The store deletes ends once a checkpoint includes them, or no window reaches back to them.
     let term = world.lane(lane.0).owner.unwrap().1;
     world.persist(lane.0, term, b"later state", false);
     assert_eq!(purge(&mut world), 5);
@@ -274,7 +270,7 @@ pub(super) fn lanes_with_work_are_active_and_have_some<B: Backend>() {
     let rest = world.acquire(YOU, Which::These(lanes.clone()));
     assert_eq!(rest[1].state, LaneState::Paused);
     assert_eq!(names(rest), [lanes[0], lanes[2]]);
-    // What was recorded in the same commit counts.
+    // Events of the same commit count.
     let lane = world.new_lane(WIDE);
     let emit = Command::Emit(world.event(&[lane]));
     let replies = world.all(&[emit, acquire(ME, WITH_WORK)]);
@@ -297,7 +293,7 @@ pub(super) fn a_clock_behind_robs_nobody<B: Backend>() {
     let lane = world.new_lane(WIDE);
     let ahead = world.now;
     world.emit_one(lane);
-    // The clock was set back by an hour, and a process began after that.
+    // The clock steps back by an hour, and then a process starts.
     world.now = hookproof_sender::engine::StoreTime(ahead.0 - Nanos::HOUR.0);
     world.own(ME, lane);
     world.renew(ME);
@@ -313,16 +309,16 @@ pub(super) fn what_was_held_is_forgotten_with_the_lane<B: Backend>() {
     let delivery = world.emit_one(lane);
     assert_eq!(world.claim(lane, term), [delivery]);
     world.persist(lane, term, b"", true);
-    // The same process takes it again: what it held before is nobody's now.
+    // The same process acquires it again; its earlier claims are void.
     let again = world.own(ME, lane);
     assert_eq!(world.claim(lane, again), [delivery]);
-    // A straggler of the first ownership takes nothing away from the second.
+    // A late settlement under the first term does not affect the second.
     let due = world.now;
     world.settle(lane, term, delivery, Fate::Retry { due });
     assert_eq!(world.claim(lane, again), []);
 }
 
-/// Some processes fight over some lanes. Each notes what it owns, outside of the store, for as long as it does.
+/// Several processes compete for lanes. Each records its lanes outside the store for as long as it owns them.
 pub(super) fn many_at_once_never_own_a_lane_together<B: Backend>() {
     let mut world = World::<B>::new();
     let lanes: Vec<LaneId> = (0..4).map(|_| world.new_lane(WIDE)).collect();

@@ -1,4 +1,4 @@
-//! Events that were matched before subscribers changed: whom that concerns has its events matched anew, and nobody else.
+//! An event matched before subscribers changed is refused as stale only if a change affects it.
 
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::roster::RosterKeeper;
@@ -10,9 +10,9 @@ use hookproof_sender::subscriber::RegionSecrets;
 
 use crate::world::{Backend, WIDE, World, later, subscribe, waiting};
 
-/// What the events of these tests are not.
+/// Patterns that do not match the events of these tests.
 const OTHER: &str = r#"["order.*", "video", "videos.*", "video.trending.now"]"#;
-/// Ways to say what they are.
+/// Patterns that match them, and unreadable ones.
 const WANTED: [&str; 4] =
     [r#"["*"]"#, r#"["order.*", "video.trending"]"#, r#"["video.*"]"#, "patterns that nobody can read"];
 
@@ -24,7 +24,7 @@ fn newcomer(name: &str, patterns: &str) -> Command {
     Command::Subscribe(Subscribe { patterns: patterns.into(), ..subscribe(name, WIDE) })
 }
 
-/// Whatever may be done to a subscriber that wants other events before and after.
+/// Every change to a subscriber whose patterns match other events before or after it.
 fn changes_of<B: Backend>(world: &World<B>, lane: LaneId) -> Vec<Command> {
     let retire = later(world.now, Nanos::SECOND);
     let rotate = Rotate { lane, secret: Secret::new("another"), retire, now: world.now };
@@ -44,7 +44,7 @@ fn carried_out(replies: &[Reply]) -> bool {
     matches!(replies, [Reply::Done | Reply::Subscribed { .. }])
 }
 
-/// Each event is matched, then another process changes the one, then the event is emitted.
+/// Each event is matched, then another process changes one subscriber, then the event is emitted.
 pub(super) fn however_often_one_subscriber_changes_the_events_of_others_are_taken<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -69,7 +69,7 @@ pub(super) fn however_often_one_subscriber_changes_the_events_of_others_are_take
     assert_eq!(world.counts(other).accepted, 90);
 }
 
-/// The same for a process that knows of no change at all for long, several events to a commit.
+/// The emitting process has missed every change; several events share a commit.
 pub(super) fn however_old_its_roster_is_an_event_is_taken_that_no_change_concerns<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -81,7 +81,6 @@ pub(super) fn however_old_its_roster_is_an_event_is_taken_that_no_change_concern
         .rev()
         .map(|roster| Command::Emit(Emit { roster, ..world.event(&[other]) }))
         .collect();
-    // In the midst of a commit, too.
     commands.insert(5, Command::Change(Change { patterns: Some(OTHER.into()), ..Change::of(one) }));
     let replies = world.all(&commands);
     let refused = replies.iter().filter(|reply| matches!(reply, Reply::Refused(_))).count();
@@ -103,7 +102,7 @@ pub(super) fn an_event_for_a_subscriber_that_has_changed_is_matched_anew<B: Back
     }
 }
 
-/// Whoever came, or came to want it, before an event was taken gets it.
+/// A subscriber that was added or changed before the event was recorded gets it.
 pub(super) fn an_event_that_somebody_has_come_to_want_is_matched_anew<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, changed) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -117,7 +116,6 @@ pub(super) fn an_event_that_somebody_has_come_to_want_is_matched_anew<B: Backend
             assert!(carried_out(&replies));
             let stale = Err(Refusal::StaleRoster { known, current: known + 1 });
             assert_eq!(world.try_emit(event.clone()), stale, "{wanted}");
-            // Matched again, it goes to both.
             let lane = if let [Reply::Subscribed { lane }] = replies[..] { lane } else { changed };
             let again = Emit { id: event.id, ..world.event(&[one, lane]) };
             let placed = world.try_emit(again).unwrap().targets;
@@ -132,7 +130,6 @@ pub(super) fn an_event_that_somebody_has_come_to_want_is_matched_anew<B: Backend
     }
 }
 
-/// A change in the same commit counts from there on, and no sooner.
 pub(super) fn a_change_counts_from_its_place_in_a_commit<B: Backend>() {
     let mut world = World::<B>::new();
     let one = world.new_lane(WIDE);
@@ -157,7 +154,7 @@ pub(super) fn who_was_removed_holds_up_no_event<B: Backend>() {
     }
 }
 
-/// Which version the store has come to can't be told from its subscribers then.
+/// The remaining subscribers no longer show the store's roster version.
 pub(super) fn who_begins_after_the_last_to_change_has_vanished_can_emit<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, gone) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -171,12 +168,12 @@ pub(super) fn who_begins_after_the_last_to_change_has_vanished_can_emit<B: Backe
     assert!(known < roster(&world), "the store has come further than its rows tell");
     let event = Emit { roster: known, ..world.event(&[one]) };
     waiting(&world.try_emit(event).unwrap().targets[0]);
-    // Whoever asked first how far it has come knows it to be that far.
+    // A process that asked the store first knows its version.
     assert_eq!(keeper.reach(roster(&world)).version(), roster(&world));
     assert!(keeper.present().get(one).is_some());
 }
 
-/// An event is compared with so many that have changed, and with no more.
+/// The store compares an event with a limited number of changed subscribers.
 pub(super) fn where_too_many_have_changed_events_are_matched_anew<B: Backend>() {
     const COMPARED_MAX: usize = 1_000;
 
@@ -195,7 +192,7 @@ pub(super) fn where_too_many_have_changed_events_are_matched_anew<B: Backend>() 
     assert!(matches!(emit(std::slice::from_ref(last)), Reply::Refused(Refusal::StaleRoster { .. })));
 }
 
-/// One that has gone back to what it was knows less than whoever emits.
+/// A store that went back knows less than the emitter.
 pub(super) fn a_roster_that_the_store_has_not_come_to_is_refused<B: Backend>() {
     let mut world = World::<B>::new();
     let one = world.new_lane(WIDE);

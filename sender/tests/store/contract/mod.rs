@@ -1,4 +1,4 @@
-//! The contract: what any store must do, run for each there is.
+//! The contract: every sentence is tested on every backend.
 
 mod claiming;
 mod coalescing;
@@ -14,7 +14,6 @@ mod room;
 mod settling;
 mod subscribers;
 
-/// Runs every sentence of the contract against a backend.
 macro_rules! contract_of {
     ($backend:ty: $($area:ident { $($sentence:ident)* })*) => { $(
         mod $area {
@@ -30,7 +29,6 @@ macro_rules! contract_of {
     )* };
 }
 
-/// Runs it against all there are.
 macro_rules! contract {
     ($($areas:tt)*) => {
         mod sqlite {

@@ -1,4 +1,4 @@
-//! Which processes deliver, as they say it to each other, and whose lanes are whose by that.
+//! How nodes announce themselves, and which lanes belong to which node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use hookproof_sender::store::{Command, Refusal, Reply};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU};
 
-/// The moment before a lease runs out.
 const ALMOST: Nanos = Nanos(LEASE.0 - 1);
 
 fn said(name: &str) -> Announcement {
@@ -25,7 +24,7 @@ fn said(name: &str) -> Announcement {
     }
 }
 
-/// Renews the leases of an owner that says this of itself: all nodes, as the answer and a reader tell them.
+/// Renews the owner's leases with this announcement. Returns all nodes; the reply and a reader must agree.
 fn announce<B: Backend>(world: &mut World<B>, owner: OwnerId, said: Announcement) -> Vec<Node> {
     let announce = Some(Arc::new(said));
     let reply = world.one(Command::Renew(Renew { owner, lease: LEASE, announce }));
@@ -35,7 +34,6 @@ fn announce<B: Backend>(world: &mut World<B>, owner: OwnerId, said: Announcement
     answered.all
 }
 
-/// Whether something happened since the last look that others should see at once.
 fn has_changed<B: Backend>(world: &World<B>, seen: &mut u64) -> bool {
     let nodes = world.reader.glance().unwrap().nodes;
     std::mem::replace(seen, nodes) != nodes
@@ -57,7 +55,7 @@ pub(super) fn a_node_is_told_as_it_announced_itself<B: Backend>() {
     let you = Node { owner: YOU, announced: said("second"), since: world.now, until: until(&world) };
     assert_eq!(announce(&mut world, YOU, said("second")), [me.clone(), you.clone()]);
     assert!(has_changed(&world, &mut seen));
-    // Whoever says the same again lives on, and has nobody look.
+    // The same announcement again extends the lease, and raises no change.
     let me = Node { until: until(&world), ..me };
     assert_eq!(announce(&mut world, ME, announced), [me, you]);
     assert!(!has_changed(&world, &mut seen));
@@ -81,7 +79,7 @@ pub(super) fn who_only_owns_is_no_node<B: Backend>() {
     world.own_lane(WIDE);
     world.renew(ME);
     assert_eq!(world.reader.nodes().unwrap().all, []);
-    // A node that renews without a word stays one.
+    // A renewal without an announcement keeps the node.
     announce(&mut world, ME, said("first"));
     world.pass(ALMOST);
     world.renew(ME);
@@ -117,7 +115,7 @@ pub(super) fn who_has_gone_is_no_node<B: Backend>() {
     world.one(Command::Evict(YOU));
     assert!(has_changed(&world, &mut seen));
     assert_eq!(world.reader.nodes().unwrap().all, []);
-    // One whose lease is over, and who owns nothing, is forgotten.
+    // A node whose lease is over, and without lanes, is forgotten.
     announce(&mut world, YOU, said("second"));
     world.pass(LEASE);
     world.one(Command::Sweep(Sweep { max: 1 }));
@@ -134,7 +132,7 @@ pub(super) fn an_operator_drains_a_node_and_lets_it_go_on<B: Backend>() {
         assert!(has_changed(&world, &mut seen));
         assert_eq!(drain(&mut world, ME, draining), Reply::Done);
         assert!(!has_changed(&world, &mut seen), "it was so already");
-        // The node itself need not know of it, to stay as it is.
+        // A node's own announcement does not change this.
         let nodes = announce(&mut world, ME, said("first"));
         assert_eq!(nodes[0].announced.draining, draining);
         assert_eq!(nodes[0].takes_lanes(), !draining);
@@ -150,7 +148,7 @@ pub(super) fn a_node_that_was_forgotten_says_itself_that_it_drains<B: Backend>()
     world.one(Command::Sweep(Sweep { max: 1 }));
     let nodes = announce(&mut world, ME, Announcement { draining: true, ..said("first") });
     assert!(nodes[0].announced.draining);
-    // From then on it is the operators' word that counts.
+    // From then on the operator's drain state counts.
     drain(&mut world, ME, false);
     let nodes = announce(&mut world, ME, Announcement { draining: true, ..said("first") });
     assert!(!nodes[0].announced.draining);
@@ -171,7 +169,7 @@ pub(super) fn who_asks_for_its_own_gets_no_lane_of_another<B: Backend>() {
         let Reply::Acquired(taken) = reply else { panic!("{reply:?}") };
         taken.iter().map(|taken| taken.lane).collect::<Vec<_>>()
     };
-    // A page is as long as was asked for, whatever lies between.
+    // A page is full even if other nodes' lanes lie between.
     assert_eq!(ask(ME, Which::WithWork { after: LaneId(0) }, 2), of(ME)[..2]);
     assert_eq!(ask(ME, Which::WithWork { after: of(ME)[1] }, 1_000), of(ME)[2..]);
     assert_eq!(ask(YOU, Which::These(of(ME)), 1_000), []);

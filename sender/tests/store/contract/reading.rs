@@ -1,5 +1,3 @@
-//! What operators and other processes read.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
@@ -11,14 +9,14 @@ use hookproof_sender::store::read::{Filter, Place, ReadError, Whom, Work};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
 
-/// Reads a listing to its end, so many at a time.
+/// Reads a listing to its end, in pages.
 fn all<T>(mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>) -> Vec<T> {
     let mut items = Vec::new();
     let mut from = None;
     loop {
         let found = page(from).unwrap();
         items.extend(found.items);
-        // Through its text, as an operator would.
+        // Through its text, as an operator does.
         from = found.next.map(|cursor| cursor.to_string().parse().unwrap());
         if from.is_none() {
             return items;
@@ -77,7 +75,7 @@ pub(super) fn the_queue_is_listed_as_it_is_due<B: Backend>() {
 pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
-    // Two delivered and one dead at each of three times, each with a failure before.
+    // Two delivered and one dead at each of three times, each after a failure.
     for latency in [10, 20, 60] {
         for fate in [Fate::Delivered, Fate::Delivered, Fate::Dead(Reason::Exhausted)] {
             let delivery = world.emit_one(lane);
@@ -98,18 +96,17 @@ pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
             status.latency_last_hour.map(|latency| latency.to_string()),
         )
     };
-    // The last was 40 minutes ago, the one before 80.
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
     world.now = StoreTime(world.now.0 - Nanos::MINUTE.0 * 25);
     assert_eq!(figures(&world), (4, 2, 2, Some("40ms".into())));
-    // An hour, to the minute: that in which it began is in it.
+    // The hour is exact to the minute, and includes the minute in which it began.
     world.now = StoreTime(world.now.0 + Nanos::MINUTE.0 * 45);
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
     world.pass(Nanos::MINUTE);
     assert_eq!(figures(&world), (0, 0, 0, None));
     world.pass(Nanos::DAY);
     assert_eq!(figures(&world), (0, 0, 0, None));
-    // Not even the first commit after a long silence brings back what is old.
+    // The first commit after a long silence must not revive old figures.
     world.emit_one(lane);
     assert_eq!(figures(&world), (0, 0, 0, None));
     let status = world.reader.status(world.now).unwrap();
@@ -218,7 +215,7 @@ pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {
         world.settle_all(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt }]);
     };
     attempt(one, first, 1, 5, Outcome::Rejected);
-    // Three that began at one moment; of the second of them, nothing was sent.
+    // Three attempts began at one moment; the second sent nothing.
     attempt(one, first, 7, 3, Outcome::Delivered);
     attempt(one, second, 7, 9, Outcome::Unsent);
     attempt(other, third, 7, 1, Outcome::Silent);
@@ -242,7 +239,6 @@ pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {
         [Some(3), None, Some(10)],
         [None, Some(7), None],
         [Some(2), None, Some(10)],
-        // Nothing is known of its event.
         [Some(4), None, None],
     ];
     let of_other = [Some(1), Some(7), None];
@@ -287,7 +283,7 @@ pub(super) fn redriven_work_stirs<B: Backend>() {
     let after = world.reader.glance().unwrap();
     assert_eq!((after.stirred, after.last), (before.stirred + 1, before.last));
     assert_eq!(world.reader.heads(&[lane]).unwrap(), [(lane, world.now)]);
-    // With nothing to redrive, nothing stirs.
+    // With nothing to redrive, the version stays.
     world.one(Command::Redrive(Redrive { which: Dead::All, after: None, max: 1 }));
     assert_eq!(world.reader.glance().unwrap().stirred, after.stirred);
 }
@@ -335,7 +331,7 @@ pub(super) fn owners_are_listed<B: Backend>() {
         world.reader.owners().unwrap().iter().map(|owner| (owner.owner, owner.lanes)).collect();
     assert_eq!(told.len(), 2);
     assert!(told.contains(&(ME, 2)) && told.contains(&(YOU, 0)), "{told:?}");
-    // Whoever owns nothing and is gone is forgotten.
+    // A dead owner without lanes is forgotten.
     world.pass(LEASE);
     world.one(Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 }));
     assert_eq!(world.reader.owners().unwrap().len(), 1);

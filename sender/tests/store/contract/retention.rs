@@ -1,5 +1,3 @@
-//! What expires, and what is deleted when.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Fate, Purge, Reason, Settlement, Shed, Sweep};
 use hookproof_sender::store::read::Place;
@@ -31,7 +29,6 @@ fn purge<B: Backend>(
     }
 }
 
-/// Emits and delivers one event.
 fn deliver<B: Backend>(
     world: &mut World<B>,
     lane: LaneId,
@@ -49,7 +46,7 @@ pub(super) fn what_expired_is_given_up<B: Backend>() {
     let early = world.emit_one(lane);
     world.pass(Nanos::SECOND);
     let late = world.emit_one(lane);
-    // One that waits for another attempt expires like any other.
+    // A delivery that waits for a retry expires too.
     world.try_claim(lane, term, 1).unwrap();
     let due = later(world.now, Nanos(TTL.0 * 2));
     world.settle(lane, term, early, Fate::Retry { due });
@@ -100,7 +97,6 @@ pub(super) fn nothing_is_deleted_before_its_time<B: Backend>() {
     let purged = purge(&mut world, then, then, then, 100);
     assert_eq!(purged, Purged { events: 2, deliveries: 1, attempts: 1, dead: 1, more: false });
     assert_eq!(world.place(delivery), None);
-    // The figures stand.
     let counts = world.counts(lane);
     assert_eq!((counts.accepted, counts.delivered, counts.dead), (2, 1, 1));
 }
@@ -121,7 +117,6 @@ pub(super) fn an_event_goes_once_all_its_deliveries_are_old<B: Backend>() {
     assert_eq!(world.reader.body(both[0]).unwrap(), None);
 }
 
-/// The clock has been corrected since.
 pub(super) fn what_was_received_by_a_clock_that_was_ahead_keeps_no_later_event<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -167,7 +162,7 @@ pub(super) fn attempts_go_by_their_age<B: Backend>() {
         Purged { attempts: 1, more: true, ..Purged::default() }
     );
     assert_eq!(purge(&mut world, NEVER, moments[2], NEVER, 100).attempts, 1);
-    // The chain ends where the rest was deleted.
+    // The chain of attempts ends where the rest was deleted.
     let kept = world.reader.attempts_of(delivery).unwrap();
     assert_eq!(kept.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [3]);
 }
@@ -182,7 +177,7 @@ pub(super) fn letters_go_by_their_age<B: Backend>() {
         moments.push(world.now);
         world.pass(Nanos::HOUR);
     }
-    // Each step looks at two letters, and goes on where the one before stopped.
+    // Each step inspects two letters, and continues after the previous step.
     let steps: Vec<u64> = (0..3).map(|_| purge(&mut world, NEVER, NEVER, moments[3], 6).dead).collect();
     assert_eq!(steps, [2, 1, 0]);
     assert_eq!(world.counts(lane).dead_kept, 1);
@@ -227,7 +222,7 @@ pub(super) fn one_large_event_goes_in_small_steps<B: Backend>() {
     assert_eq!(world.reader.deliveries(Default::default(), None, 9).unwrap().items, []);
 }
 
-/// A commit in which something is given up may have to begin anew. That begins no purge anew.
+/// A commit that dead-letters may have to restart. The purge must not restart with it.
 pub(super) fn what_expires_meanwhile_does_not_keep_old_events_for_ever<B: Backend>() {
     const KEPT: usize = 5;
 
@@ -246,7 +241,7 @@ pub(super) fn what_expires_meanwhile_does_not_keep_old_events_for_ever<B: Backen
         world.try_emit(short).unwrap();
         world.pass(Nanos::SECOND);
         assert_eq!(sweep(&mut world, 9).expired, 1);
-        // A third of it is for events.
+        // A third of the limit is for events.
         purge(&mut world, before, NEVER, NEVER, 3);
     }
     assert_eq!(world.place(old), None);

@@ -1,4 +1,4 @@
-//! Bounds, and what happens at them.
+//! Queue bounds, and the behaviour at them.
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Change, Coalesce, Fate, Reason, Shed, Target};
@@ -13,7 +13,6 @@ fn rows(rows_max: u64, when_full: WhenFull) -> Bounds {
     Bounds { rows_max, when_full, ..WIDE }
 }
 
-/// Emits one event for some lanes, with a body of so many bytes.
 fn emit_bytes<B: Backend>(world: &mut World<B>, lanes: &[LaneId], bytes: usize) -> Result<Emitted, Refusal> {
     let mut event = world.event(lanes);
     event.bodies = vec![body(&vec![b'x'; bytes])];
@@ -39,7 +38,7 @@ pub(super) fn a_lane_that_refuses_refuses_an_atomic_event_for_all<B: Backend>() 
     event.atomic = true;
     assert_eq!(world.try_emit(event), full(narrow, Bound::LaneRows));
     assert_eq!((world.counts(wide).accepted, world.counts(narrow).accepted), (0, 2));
-    // What is handed out still waits; what is settled makes room.
+    // Claimed deliveries still wait; settled ones free capacity.
     let claimed = world.claim(narrow, term);
     assert_eq!(emit_bytes(&mut world, &[narrow], 1), full(narrow, Bound::LaneRows));
     world.settle(narrow, term, claimed[0], Fate::Delivered);
@@ -54,7 +53,7 @@ pub(super) fn a_lane_that_refuses_does_so_for_itself_alone<B: Backend>() {
     let event = world.event(&[wide, narrow]);
     let emitted = world.try_emit(event.clone()).unwrap();
     assert!(matches!(emitted.targets[..], [Placed::Waiting { .. }, Placed::Refused(Bound::LaneRows)]));
-    // Again, while it is still full: whoever has it keeps it.
+    // Repeated while the lane is still full: the lane with the event keeps it.
     let emitted = world.try_emit(event.clone()).unwrap();
     assert_eq!(emitted.targets, [Placed::Duplicate, Placed::Refused(Bound::LaneRows)]);
     assert_eq!(world.claim(narrow, term), [first]);
@@ -78,7 +77,6 @@ pub(super) fn what_was_taken_in_part_is_known_however_short_the_window_for_dupli
         world.try_emit(whole.clone()).unwrap();
         assert_eq!(lanes.map(|lane| world.counts(lane).accepted), expected);
     }
-    // Its deliveries are one event's.
     let deliveries = world.reader.deliveries_of_event(&event.id, None, 10).unwrap().items;
     assert_eq!(deliveries.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes);
 }
@@ -109,7 +107,7 @@ pub(super) fn bytes_are_bounded_like_rows<B: Backend>() {
     assert_eq!(emit_bytes(&mut world, &[sheds], 60).unwrap().shed, 1);
     assert_eq!(world.counts(sheds).waiting_bytes, 100);
     assert_eq!(emit_bytes(&mut world, &[sheds], 100).unwrap().shed, 2);
-    // Nothing at all fits as well as something.
+    // An empty body fits in zero bytes.
     assert!(emit_bytes(&mut world, &[refuses], 0).is_ok());
 }
 
@@ -157,7 +155,7 @@ pub(super) fn when_everything_is_full_the_fullest_lane_pays<B: Backend>() {
     let emitted = emit_bytes(&mut world, &[quiet], 1).unwrap();
     waiting(&emitted.targets[0]);
     assert_eq!((emitted.shed, world.place(oldest[0])), (1, Some(Place::Dead)));
-    // Even if the loud one's are handed out, whoever has something else pays; the new one itself at last.
+    // If the loud lane's deliveries are claimed, another lane sheds; at last the new delivery itself.
     assert_eq!(world.claim(loud, term), oldest[1..]);
     for _ in 0..4 {
         emit_bytes(&mut world, &[loud], 1).unwrap();
@@ -239,7 +237,7 @@ pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {
         letters.push(world.emit_one(lane));
         world.one(Command::Shed(Shed { lane, max: 1 }));
     }
-    // The first left for its lane's bound, the second for the whole store's.
+    // The first exceeds its lane's bound, the second the whole store's.
     let kept: Vec<bool> = letters.iter().map(|letter| world.place(*letter) == Some(Place::Dead)).collect();
     assert_eq!(kept, [false, false, true, true, true]);
     let counts = world.counts(one);
@@ -249,7 +247,7 @@ pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {
     assert_eq!((written.forgotten, written.shed), (2, 0), "an operator gave them up, not the bound");
 }
 
-/// More than any store looks at in one go, some of them handed out, and some that were.
+/// More than a store reads in one step; some are claimed, and some were.
 pub(super) fn many_make_room_in_one_commit_and_many_letters_are_forgotten_for_them<B: Backend>() {
     const WAITING: u64 = 90;
     const KEPT: usize = 25;

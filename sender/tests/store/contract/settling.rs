@@ -1,5 +1,3 @@
-//! Writing down what became of deliveries.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
@@ -79,7 +77,7 @@ pub(super) fn a_verdict_comes_for_each_in_order<B: Backend>() {
     assert_eq!(world.place(deliveries[1]), Some(Place::Waiting));
 }
 
-/// Claims one delivery, loses the lane to another process, and tells it so.
+/// Claims one delivery, loses the lane to another process, and settles it with `fate`.
 fn late<B: Backend>(fate: Fate) -> (SettleResult, Option<Place>, u64) {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -105,7 +103,7 @@ pub(super) fn delivered_is_a_fact_even_after_it_was_given_up<B: Backend>() {
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
-    // Another process, which cannot know what this one holds, sheds it.
+    // Another process, which does not know this process's claims, sheds it.
     world.backend.store().commit(world.now, &[Command::Shed(Shed { lane, max: 1 })]).unwrap();
     assert_eq!(world.place(delivery), Some(Place::Dead));
     let due = world.now;
@@ -149,7 +147,7 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
         (attempts[1].attempt.status, attempts[1].attempt.error.as_deref()),
         (Some(503), Some("unavailable"))
     );
-    // A fact told without its attempt leaves the list as it is.
+    // A settlement without an attempt leaves the list of attempts unchanged.
     let fact = Settlement { attempt: None, ..world.settlement(lane, term, third, Fate::Delivered) };
     world.settle_all(vec![fact]);
     assert_eq!(world.reader.attempts_of(third).unwrap().len(), 1);
@@ -189,7 +187,7 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_in_the_same_breath<B: Backend
     world.settle(lane, term, delivery, Fate::Dead(Reason::Gone));
     assert_eq!(world.lane(lane).state, LaneState::Disabled);
     assert_eq!(world.reader.glance().unwrap().roster, roster + 1);
-    // What else waits goes on waiting, for an operator to decide.
+    // Other deliveries keep waiting for an operator's decision.
     assert_eq!(world.place(other), Some(Place::Waiting));
 }
 
@@ -199,7 +197,7 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delive
         let (lane, term) = world.own_lane(WIDE);
         let delivery = world.emit_one(lane);
         world.claim(lane, term);
-        // Another process, which cannot know what this one holds, sheds it, and forgets it too.
+        // Another process, which does not know this process's claims, sheds it, and forgets it too.
         let shed = Command::Shed(Shed { lane, max: 1 });
         let forget = Command::Forget(Forget { which: Dead::All, after: None, max: 1 });
         world.backend.store().commit(world.now, &[shed, forget][..commands]).unwrap();

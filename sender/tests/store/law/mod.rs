@@ -1,7 +1,7 @@
-//! The law: whatever commands come, in whatever order and from whichever of two processes, the store answers as the
-//! model does, and holds what the model holds. Processes die, and the power fails.
+//! The law: for random commands in any order from two processes, the store answers as the model does, and holds the
+//! same state. Processes die, and the power fails.
 //!
-//! `PROPTEST_CASES=10000 cargo test -p hookproof-sender --test store law` looks longer.
+//! `PROPTEST_CASES=10000 cargo test -p hookproof-sender --test store law` runs more cases.
 
 mod model;
 mod random;
@@ -21,20 +21,20 @@ use crate::world::Backend;
 use model::{Hands, Model};
 use random::{Step, steps};
 
-/// One process: its store, and what the model says that it holds.
+/// One process: its store, and its claims according to the model.
 struct Process {
     owner: OwnerId,
     store: Box<dyn Store>,
     claimer: Option<Box<dyn Claimer>>,
     quick: Option<Arc<dyn QuickClaims>>,
-    /// When it began its last commit, and whether another has written since.
+    /// When its last commit began, and whether another process has written since.
     last: StoreTime,
     is_disturbed: bool,
     hands: Hands,
 }
 
 impl Process {
-    /// Claims go beside the commits, where the store has that.
+    /// Claims bypass the commits, where the store supports that.
     fn carry_out(&mut self, now: StoreTime, commands: &[Command]) -> Vec<Reply> {
         let claims = commands.iter().map(|command| match command {
             Command::Claim(claim) => Some(claim.clone()),
@@ -50,7 +50,7 @@ impl Process {
     }
 }
 
-/// For so long is what was just recorded handed out from memory, if others may have written.
+/// How long memory may answer claims after a process's last commit.
 const HOLDS_FOR: Nanos = Nanos::from_millis(50);
 
 struct Run<B> {
@@ -66,7 +66,7 @@ impl<B: Backend> Run<B> {
         let backend = B::new(limits);
         let mut run = Self {
             processes: Vec::new(),
-            // The first writer makes the store.
+            // The first writer creates the store.
             model: Model::new(limits, StoreTime::from_secs(1_800_000_000)),
             owners: 0,
             reader: {
@@ -94,8 +94,8 @@ impl<B: Backend> Run<B> {
         }
     }
 
-    /// A claim is answered from memory where the store can do that: with what it would be handed by the store, or with less of
-    /// it. Others may have changed that: then it is so for as long as it was said to be, and this looks no closer.
+    /// If memory answers a claim, the rows must be those that the store would hand out, or fewer. Once other
+    /// processes may have written, memory may only answer within `HOLDS_FOR`, and the rows are not compared.
     fn claim_from_memory(&mut self, process: usize, claim: &Claim) -> Result<Option<Claimed>, TestCaseError> {
         let now = self.model.now;
         let process = &mut self.processes[process];
@@ -156,7 +156,7 @@ impl<B: Backend> Run<B> {
                     && let (Some(given), Some(next)) = (first_given(&replies), first_given(&expected))
                     && given > next
                 {
-                    // The commit had begun before, and taken numbers which are nobody's.
+                    // The commit restarted, and its first numbers stay unused.
                     (self.model, process.hands) = before;
                     self.model.skip_to(given);
                     let carry_out = |command| self.model.carry_out(&mut process.hands, command);
@@ -171,7 +171,6 @@ impl<B: Backend> Run<B> {
         self.compare()
     }
 
-    /// What is stored is what the model holds.
     fn compare(&self) -> Result<(), TestCaseError> {
         let lanes = self.reader.lanes(None, 100).unwrap().items;
         let mut sum = Counts::default();
@@ -192,14 +191,13 @@ impl<B: Backend> Run<B> {
     }
 }
 
-/// A server has a clock of its own, of which the model knows nothing.
+/// The server's clock is not part of the model.
 fn forget_server_clock(reply: &mut Reply) {
     if let Reply::Renewed(renewed) = reply {
         renewed.nodes.server_clock = None;
     }
 }
 
-/// The first number that a commit gave to a delivery.
 fn first_given(replies: &[Reply]) -> Option<DeliveryId> {
     let emitted = replies.iter().filter_map(|reply| match reply {
         Reply::Emitted(emitted) => Some(&emitted.targets),
@@ -240,7 +238,6 @@ fn obeys<B: Backend>(limits: Limits, steps: &[Step]) -> Result<(), TestCaseError
     for step in steps {
         run.step(step)?;
     }
-    // After all of it, everything settled or waiting is where it was, in a new process.
     run.step(&Step::PowerCut)
 }
 
@@ -264,12 +261,12 @@ proptest! {
     }
 }
 
-/// As many as fit into a short test, or as the environment says.
+/// 150, or the environment's value.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
-/// The replies of a whole run, to be looked at: that the random steps reach what they are meant to reach.
+/// Checks that the random steps reach every kind of reply.
 #[test]
 fn random_steps_reach_every_kind_of_reply() {
     use proptest::strategy::ValueTree;

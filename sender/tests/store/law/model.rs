@@ -1,5 +1,5 @@
-//! The model: every delivery is in one place, and everything else is counted from there. Written from the
-//! definitions, with no thought of speed.
+//! The model: each delivery has one place, and all other figures are counted from there. It follows the definitions,
+//! without regard to speed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ struct Delivery {
 #[derive(Clone, Debug)]
 struct Lane {
     state: LaneState,
-    /// The roster that its subscriber's last change made.
+    /// The roster version of the subscriber's last change.
     version: u64,
     patterns: std::sync::Arc<str>,
     bounds: Bounds,
@@ -58,7 +58,6 @@ struct Lane {
     latency_us: u64,
 }
 
-/// What one process holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hands(BTreeMap<LaneId, (OwnerId, Term, BTreeSet<DeliveryId>)>);
 
@@ -98,9 +97,9 @@ pub(crate) struct Model {
     deliveries: BTreeMap<DeliveryId, Delivery>,
     owners: BTreeMap<OwnerId, StoreTime>,
     told: BTreeSet<(StoreTime, DeliveryId)>,
-    /// How many lanes were handed back: nodes there are none.
+    /// How many lanes were handed back in a state without nodes.
     handed_back: u64,
-    /// No delivery gets a number below it any more.
+    /// No later delivery gets a number below this.
     from: u64,
 }
 
@@ -135,7 +134,7 @@ impl Model {
         self.deliveries.last_key_value().map_or(self.from, |(last, _)| self.from.max(last.0 + 1))
     }
 
-    /// The next delivery gets this number, or a higher one.
+    /// The next delivery gets at least this number.
     pub(crate) fn skip_to(&mut self, delivery: DeliveryId) {
         self.from = delivery.0;
     }
@@ -152,7 +151,7 @@ impl Model {
         self.lanes.get(&lane).map_or(Term(0), |lane| lane.term)
     }
 
-    /// Deliveries of a lane, or of all, in one place.
+    /// Deliveries of one lane, or of all, in one place.
     fn of(&self, lane: Option<LaneId>, place: Where) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
         let all = self.deliveries.iter().map(|(id, delivery)| (*id, delivery));
         all.filter(move |(_, found)| found.place == place && lane.is_none_or(|lane| lane == found.lane))
@@ -184,7 +183,7 @@ impl Model {
         }
     }
 
-    /// What waits on a lane, the longest due first.
+    /// Waiting deliveries of a lane, by due time.
     pub(crate) fn queue(&self, lane: LaneId) -> Vec<u64> {
         let mut queue: Vec<_> =
             self.of(Some(lane), Where::Waiting).map(|(id, found)| (found.at, id)).collect();
@@ -196,7 +195,7 @@ impl Model {
         self.queue(lane).first().map(|first| self.deliveries[&DeliveryId(*first)].at)
     }
 
-    /// What waits on a lane and is not in these hands, the longest due first.
+    /// Waiting deliveries of a lane that these hands do not hold, by due time.
     fn free(&self, hands: &Hands, lane: LaneId) -> Vec<DeliveryId> {
         let queue = self.queue(lane).into_iter().map(DeliveryId);
         queue.filter(|delivery| !hands.has(lane, *delivery)).collect()
@@ -268,9 +267,7 @@ impl Model {
         Reply::Done
     }
 
-    // Emitting.
-
-    /// Whether anybody whom an event concerns has changed since it was matched.
+    /// Whether a subscriber that the event concerns has changed since it was matched.
     fn is_outdated(&self, emit: &Emit) -> bool {
         let changed = self.lanes.iter().filter(|(_, lane)| lane.version > emit.roster);
         let mut living = changed.filter(|(_, lane)| lane.state != LaneState::Removed);
@@ -299,7 +296,7 @@ impl Model {
             return Err(Refusal::Full(full));
         }
         let in_part = emit.withheld || !full.is_empty() || self.was_taken_in_part(&emit.id);
-        // What is replaced leaves its time behind.
+        // The new delivery takes over the due time of the replaced one.
         let mut times = BTreeMap::new();
         for older in routes.iter().filter_map(|route| route.ok().flatten()) {
             times.insert(older, self.deliveries[&older].at);
@@ -353,7 +350,7 @@ impl Model {
         found.first().map(|(_, id)| *id).filter(|id| !hands.has(target.lane, *id))
     }
 
-    /// The lanes that refuse, of those that would rather: as if only these got something, and nobody who refuses.
+    /// Finds the refusing lanes that are full. It counts as if only those lanes got the event.
     fn full(&self, emit: &Emit, routes: &mut [Result<Option<DeliveryId>, Placed>]) -> Vec<FullLane> {
         let mut full = Vec::new();
         let (mut total_rows, mut total_bytes) = (self.number(None, Where::Waiting), self.bytes(None));
@@ -426,7 +423,7 @@ impl Model {
         Placed::Overflowed { delivery }
     }
 
-    /// Whether a delivery has room where nothing else waits.
+    /// Whether an empty lane could hold the delivery.
     fn could_fit(&self, lane: LaneId, size: u64) -> bool {
         let Lane { bounds, .. } = self.lanes[&lane];
         size <= bounds.bytes_max && bounds.rows_max > 0 && size <= self.limits.waiting_bytes_max
@@ -463,7 +460,6 @@ impl Model {
         }
     }
 
-    /// A delivery stops waiting, and is where it is since now.
     fn settle_as(&mut self, delivery: DeliveryId, place: Where) {
         let now = self.now;
         let delivery = self.deliveries.get_mut(&delivery).unwrap();
@@ -481,8 +477,6 @@ impl Model {
             }
         }
     }
-
-    // Delivering.
 
     fn claim(&mut self, hands: &mut Hands, claim: &Claim) -> Result<Claimed, Refusal> {
         let (id, term) = (claim.lane, claim.term);
@@ -565,8 +559,6 @@ impl Model {
         }
     }
 
-    // Owning.
-
     fn acquire(&mut self, hands: &mut Hands, acquire: &Acquire) -> Vec<TakenLane> {
         let me = acquire.owner;
         let expired = |owner: &OwnerId| self.owners.get(owner).is_none_or(|until| *until <= self.now);
@@ -641,8 +633,6 @@ impl Model {
         Reply::Done
     }
 
-    // Burying and digging up.
-
     fn shed(&mut self, hands: &Hands, lane: LaneId, max: u32) -> Reply {
         let victims = self.free(hands, lane);
         let rows = u64::try_from(victims.len()).unwrap().min(u64::from(max));
@@ -680,7 +670,6 @@ impl Model {
         Swept { expired, gone, corrected: 0, more }
     }
 
-    /// Dead letters, the oldest first.
     fn letters(&self, which: &Dead, max: u32) -> Vec<DeliveryId> {
         let lane = match which {
             Dead::All => None,
@@ -729,7 +718,7 @@ impl Model {
 }
 
 impl Lane {
-    /// What nobody can read may be anything.
+    /// An unreadable pattern matches every type.
     fn wants(&self, kind: &str) -> bool {
         let patterns: Result<Vec<String>, _> = serde_json::from_str(&self.patterns);
         let matches = |pattern: &String| {

@@ -1,4 +1,4 @@
-//! Random commands: made from wishes, which the state of the model turns into commands that mean something.
+//! Random commands, made from wishes: the model's state turns each wish into a meaningful command.
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
@@ -17,36 +17,32 @@ use crate::world::{body, later, subscribe};
 const LANES: u64 = 4;
 const LEASE: Nanos = Nanos::from_secs(10);
 
-/// One step of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Time passes.
     Pass(Nanos),
-    /// A process carries out some commands in one commit.
+    /// A process runs some commands in one commit.
     Commit { process: usize, wishes: Vec<Wish> },
-    /// A process dies, and another begins.
+    /// A process dies, and another starts.
     Die { process: usize },
-    /// All do.
+    /// All processes die.
     PowerCut,
 }
 
-/// The types of events.
 const KINDS: [&str; 2] = ["k", "video.new"];
-/// What subscribers may want of them.
 const WANTED: [&str; 5] =
     [r#"["*"]"#, r#"["k"]"#, r#"["x", "video.*"]"#, r#"["video", "kk"]"#, "no patterns"];
 
-/// In which way an event is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     atomic: bool,
     withheld: bool,
     kind: &'static str,
-    /// So many changes of subscribers its emitter knows nothing of.
+    /// How many changes of subscribers the emitter has missed.
     behind: u64,
 }
 
-/// What a command should be like.
+/// A command before the state is known.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     Emit { lanes: Vec<u64>, bytes: usize, alike: Option<u8>, again: Option<u64>, times: (u64, u64), how: How },
@@ -76,7 +72,7 @@ pub(crate) fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-/// Two lanes of each kind, narrow.
+/// Two lanes with tight bounds for each behaviour when full.
 pub(crate) fn subscribers() -> Vec<Command> {
     (0..LANES)
         .map(|number| {
@@ -97,7 +93,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     ]
     .prop_map(|step| vec![step]);
     let step = prop_oneof![8 => step, 2 => everyday()];
-    // To begin with, each process owns two lanes.
+    // At the start, each process owns two lanes.
     let begin = |process| Step::Commit { process, wishes: vec![Wish::Acquire { which: 1, max: 2 }] };
     vec(step, 1..50).prop_map(move |steps| {
         let mut steps: Vec<Step> = steps.into_iter().flatten().collect();
@@ -106,7 +102,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// What a process does all day: it has handed out all of a lane that is due, and goes on from there, one thing at a time.
+/// A process's daily work: it has claimed every due delivery of a lane, and continues one step at a time.
 fn everyday() -> impl Strategy<Value = Vec<Step>> {
     let emit = (0..20_usize, weighted(0.1, 0..2_u8), (0..2_u64, 5..60_u64), how());
     let emit = emit.prop_map(|(bytes, alike, times, how)| Wish::Emit {
@@ -127,10 +123,10 @@ fn everyday() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..80_u64).prop_map(|millis| Everyday::Pass(Nanos::from_millis(millis))),
     ];
     (0..2_usize, 1..3_u64, vec(one, 3..15)).prop_map(|(process, lane, ones)| {
-        // One that was its own to begin with.
         let lane = lane + if process == 0 { 0 } else { 2 };
         let all = Everyday::Claim { max: 100, bytes_max: u64::MAX };
-        // A commit first, after which it is known what others have written; the first claim of a lane may be another.
+        // Begins with a commit, so that the process knows of others' writes. The first claim of a lane may need a
+        // second commit.
         [Everyday::Wishes(vec![Wish::Renew]), all.clone(), all]
             .into_iter()
             .chain(ones)
@@ -139,7 +135,6 @@ fn everyday() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// One of these things.
 #[derive(Clone, Debug)]
 enum Everyday {
     Wishes(Vec<Wish>),
@@ -147,7 +142,7 @@ enum Everyday {
         max: u32,
         bytes_max: u64,
     },
-    /// The other process does something.
+    /// A command of the other process.
     Other(Wish),
     Pass(Nanos),
 }
@@ -240,7 +235,7 @@ impl Wish {
         let term = |lane: LaneId, late: bool| match (hands.term(lane), late) {
             (Some(term), false) => term,
             (Some(term), true) => Term(term.0 - 1),
-            // What one does not own, one knows at most from earlier.
+            // Without ownership, a process knows an older term at most.
             (None, _) => Term(model.term(lane).0.saturating_sub(1)),
         };
         match self {
@@ -322,7 +317,7 @@ fn emit(
                 body: place % 2,
                 due,
                 expires,
-                // Each lane has a window of its own, and one has none.
+                // Each lane has its own window, and one has none.
                 dedupe: Nanos::from_secs(5 * (lane % 4)),
                 coalesce: alike
                     .map(|key| Coalesce { key: key.to_string().into(), window: Nanos::from_secs(7) }),
@@ -335,7 +330,7 @@ fn emit(
     }
 }
 
-/// Of anything that there is, though rather of what is held.
+/// Mostly of claimed deliveries, sometimes of any.
 fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate, bool)]) -> Vec<Settlement> {
     let held = hands.all();
     picks
@@ -351,7 +346,7 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
             let attempts = model.attempts(delivery) + 1;
             let outcome = if *fate == Fate::Delivered { Outcome::Delivered } else { Outcome::Silent };
             let attempt = (*fate != Fate::Released).then(|| Attempt {
-                // Told apart by its delivery, and by how many were told before.
+                // Unique by the delivery, and the number of earlier settlements.
                 at: StoreTime(model.now.0 + model.told()),
                 latency: Nanos::from_millis(3),
                 outcome,
