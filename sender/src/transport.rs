@@ -1,27 +1,27 @@
-//! Makes one attempt: a request over HTTP, and what became of it.
+//! Makes one attempt: a request over HTTP and its result.
 //!
-//! What holds here:
+//! Invariants:
 //!
-//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that not one byte of the request was handed to a connection. In
-//!   doubt it is [`AttemptResult::Silent`].
-//! - **One attempt is one request.** No redirect is followed, nothing is tried again. A kept connection that turns out
-//!   to be dead *before* anything was written is replaced by a new one; that is not a second request.
-//! - **What was given up does not arrive later**, as far as that is ours: a connection whose request was not answered
-//!   is reset, so that what still waits in this machine is thrown away. Over HTTP/2 others may share it: then it is reset with the
-//!   last of them, or when the lane takes it that nothing given up arrives any more, whichever comes first. Those that are cut
-//!   off by that are in doubt, and nothing is held against the endpoint.
-//! - **The guard judges the address that is connected to**, after DNS, for each connection; there is no second lookup
-//!   between the two.
-//! - **Lanes share nothing** but the bounds on all sockets and on all look-ups of names together. Each has its own connections, at most
-//!   `connections_max` of them, idle ones included. At the bound an attempt waits for one of its own lane until its
-//!   deadline, then it is unsent. Where all lanes together are at theirs, see `sockets`.
-//! - **Nothing leaves after its time**: the first write of a request looks at the attempt's deadline, the lane's consent and
-//!   the end of the lane's lease together, on a clock that also counts a suspended machine ([`SendPermit`]). Later bytes of a
-//!   request look at the lease again.
-//! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read, and one on what a lane's
-//!   endpoint sends beside its answers, in requests and between them (`traffic`). Timers run for a
-//!   second at most, so that an attempt ends about then after the machine was suspended past its time.
-//! - The environment has no say: no proxies, no list of roots, and no compression.
+//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that no byte of the request was handed to a
+//!   connection. In doubt, the result is [`AttemptResult::Silent`].
+//! - **One attempt is one request.** No redirect is followed, and nothing is retried. A kept connection that
+//!   turns out to be dead *before* anything was written is replaced.
+//! - **A request that was given up does not arrive later**, as far as this machine decides it. A connection
+//!   whose request was not answered is reset, which drops its unsent bytes. A shared HTTP/2 connection is
+//!   reset with its last request, or at the end of the lane's late period, whichever comes first. Requests
+//!   that this cuts off are in doubt, and do not count against the endpoint.
+//! - **The guard judges the address that is connected to**, after DNS, for each connection. No second lookup
+//!   happens in between.
+//! - **Lanes share nothing** except the bounds on all sockets and on all name lookups. Each lane has at most
+//!   `connections_max` connections, idle ones included. At that bound, an attempt waits until its deadline,
+//!   and is then unsent. For the bound on all lanes, see `sockets`.
+//! - **Nothing leaves after its time.** The first write of a request checks the attempt's deadline, the
+//!   lane's consent and its lease, on a clock that counts suspended time ([`SendPermit`]). Later writes check
+//!   the deadline and the lease.
+//! - **Everything ends.** Limits apply to the whole attempt, to connecting, to the bytes of an answer, and to
+//!   the traffic beside answers (`traffic`). Timers run for a second at most, so that a suspended machine
+//!   ends late attempts soon after it wakes.
+//! - The environment is ignored: no proxies, no system root list, no compression.
 
 mod answer_reader;
 mod attempt;
@@ -80,19 +80,19 @@ pub struct Transport {
     tending: JoinHandle<()>,
 }
 
-/// What is the same for all attempts.
+/// Settings shared by all attempts.
 #[derive(Clone)]
 pub struct Settings {
-    /// For how long a connection is kept without a request. Shorter than the keep-alive of common servers (5 s, some
-    /// 2 s), so that it is mostly this end that closes: a request that meets the endpoint's closing is lost.
+    /// How long a connection is kept idle. Shorter than the keep-alive of common servers (5 s, some 2 s), so
+    /// that mostly this end closes: a request that meets the endpoint's close is lost.
     pub idle_max: Duration,
-    /// Whom to trust.
+    /// The trusted certificate roots.
     pub roots: Roots,
-    /// Knows the addresses of names.
+    /// Resolves names.
     pub resolver: Arc<dyn Resolve>,
-    /// The most connections of all lanes together. If nothing is said, what the process's limit on open files leaves.
+    /// The most connections of all lanes together. Default: the share that the limit on open files leaves.
     pub connections_max: Option<NonZeroU32>,
-    /// By which deadlines and leases are judged.
+    /// The clock that judges deadlines and leases.
     pub clock: BootClock,
 }
 
@@ -109,7 +109,7 @@ impl Default for Settings {
 }
 
 impl Transport {
-    /// A transport without connections.
+    /// Starts without connections.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -128,7 +128,8 @@ impl Transport {
         Ok(Self { shared, tending })
     }
 
-    /// Makes one attempt. Ends by its deadline. Whoever drops the future must take the attempt for silent.
+    /// Makes one attempt. Ends by its deadline. A caller that drops the future must count the attempt as
+    /// silent.
     pub async fn attempt(&self, request: &Request<'_>) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(&request.target.url) {
@@ -137,7 +138,7 @@ impl Transport {
         }
     }
 
-    /// Closes a lane's idle connections, when it is given up. Attempts under way go on.
+    /// Closes the idle connections of a lane that was given up. Attempts under way go on.
     pub fn close(&self, lane: LaneId) {
         self.shared.lanes.close(lane);
     }
@@ -155,7 +156,7 @@ impl Drop for Transport {
     }
 }
 
-/// Closes connections that have been idle for too long, at most half as long again after that.
+/// Closes connections that exceed `idle_max`, by half of it at most.
 async fn tend(shared: Weak<Shared>, idle_max: Duration) {
     let mut ticks = interval((idle_max / 2).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

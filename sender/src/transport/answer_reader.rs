@@ -1,7 +1,5 @@
-//! Reads one answer over HTTP/1, out of bytes as they come (RFC 9112).
-//!
-//! Of an answer only the status and two headers are wanted. Its body is read to its end, because the next answer begins
-//! there, and thrown away.
+//! Incremental parser for one HTTP/1 answer (RFC 9112). It keeps only the status and two headers. It reads
+//! the body to its end, because the next answer begins there, and drops it.
 
 use std::mem::MaybeUninit;
 
@@ -11,21 +9,19 @@ use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
 use super::chunks::Chunks;
 use super::failure::{Cause, Failure};
 
-/// The most headers that are read.
 const HEADERS_MAX: usize = 100;
 
-/// The most bytes of a body beside its data: lengths of chunks, and whatever else stands between them.
+/// The most bytes of a body beside its data, such as the lengths of chunks.
 const FRAMING_BYTES_MAX: usize = 64 * 1024;
 
-/// One answer, as far as it has come.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     part: Part,
-    /// The beginning of a head that is not whole.
+    /// The beginning of an incomplete head.
     held: Vec<u8>,
-    /// How long that was when it was looked at last.
+    /// The length of `held` at the last parse.
     looked_at: usize,
-    /// Bytes of heads before it: those of interim answers.
+    /// Bytes of the interim heads before it.
     interim: usize,
     body: usize,
     framing: usize,
@@ -39,7 +35,7 @@ enum Part {
     Whole,
 }
 
-/// How the end of a body is known.
+/// How to find the end of a body.
 #[derive(Debug)]
 enum Length {
     Left(u64),
@@ -47,13 +43,11 @@ enum Length {
     UntilClose,
 }
 
-/// An answer that is over.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) answered: Answered,
-    /// Whether the connection may take another request.
     pub(super) persists: bool,
-    /// Whether more came than was asked for.
+    /// Whether bytes followed the answer.
     pub(super) has_surplus: bool,
 }
 
@@ -70,7 +64,7 @@ impl AnswerReader {
         }
     }
 
-    /// Takes the next bytes; comes back with the answer when it is whole, or longer than is read.
+    /// Takes the next bytes. Returns the answer once it is complete or exceeds the limit.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Read>, Failure> {
         if !matches!(self.part, Part::Head) {
             return self.take_body(bytes);
@@ -80,7 +74,8 @@ impl AnswerReader {
             return self.after_heads(&bytes[used..]);
         }
         self.held.extend_from_slice(bytes);
-        // So seldom that an endpoint which sends single bytes costs no more than one that does not.
+        // Parses only when a head may be complete or its length has doubled. Otherwise an endpoint that sends
+        // single bytes would cost quadratic time.
         let from = self.held.len().saturating_sub(bytes.len() + 3);
         if !ends_a_head(&self.held[from..])
             && self.held.len() < 2 * self.looked_at
@@ -93,12 +88,10 @@ impl AnswerReader {
         self.after_heads(&held[used..])
     }
 
-    /// How much of the body has come.
     pub(super) const fn body_bytes(&self) -> usize {
         self.body
     }
 
-    /// The connection has ended.
     pub(super) fn end(&mut self) -> Result<Read, Failure> {
         match std::mem::replace(&mut self.part, Part::Whole) {
             Part::Body(answered, Length::UntilClose) => {
@@ -107,7 +100,7 @@ impl AnswerReader {
             Part::Body(..) => Err(Failure::Half("the connection ended in its body".into())),
             Part::Whole => Err(Failure::Closed),
             Part::Head => {
-                // What no head begins with is told from one that broke off.
+                // Tells a broken-off head from bytes that begin no head.
                 self.part = Part::Head;
                 let held = std::mem::take(&mut self.held);
                 self.take_heads(&held).and(Err(Failure::Closed))
@@ -115,7 +108,6 @@ impl AnswerReader {
         }
     }
 
-    /// The connection broke.
     pub(super) fn fail(&self, error: &std::io::Error) -> Failure {
         match self.part {
             Part::Body(..) => Failure::Half(Cause::of(error)),
@@ -125,7 +117,7 @@ impl AnswerReader {
 
     fn after_heads(&mut self, rest: &[u8]) -> Result<Option<Read>, Failure> {
         if matches!(self.part, Part::Head) {
-            // They count as part of a head, and are not looked at again.
+            // Blank lines count as part of a head, and are not parsed again.
             let blank = blank_lines(rest);
             self.interim += blank;
             let rest = &rest[blank..];
@@ -136,7 +128,7 @@ impl AnswerReader {
         self.take_body(rest)
     }
 
-    /// Reads heads up to that of the final answer. How much of the bytes they were.
+    /// Parses heads up to the final one. Returns the bytes used.
     fn take_heads(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
         let mut used = 0;
         while matches!(self.part, Part::Head) {
@@ -160,7 +152,6 @@ impl AnswerReader {
         Ok(used)
     }
 
-    /// A head is whole.
     fn begin(&mut self, head: &Response<'_, '_>) -> Result<(), Failure> {
         let status = head.code.filter(|code| *code >= 100);
         let status = status.ok_or(Failure::NotHttp("its status is below 100".into()))?;
@@ -200,7 +191,7 @@ impl AnswerReader {
         if !is_over && !answered.cut {
             return Ok(None);
         }
-        // Whatever follows was not asked for, and must not pass for the next answer.
+        // Later bytes belong to no request, and must not pass for the next answer.
         let has_surplus = used < bytes.len();
         let persists = self.persists && is_over && !answered.cut && !has_surplus;
         let read = Read { answered: answered.clone(), persists, has_surplus };
@@ -209,7 +200,7 @@ impl AnswerReader {
     }
 }
 
-/// How many bytes of blank lines stand before whatever comes.
+/// The bytes of leading blank lines.
 fn blank_lines(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some(next) = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n")) {
@@ -218,12 +209,11 @@ fn blank_lines(bytes: &[u8]) -> usize {
     bytes.len() - rest.len()
 }
 
-/// Whether a blank line stands in it.
 fn ends_a_head(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// How the end of a body is known (RFC 9112, section 6.3).
+/// How the body ends (RFC 9112, section 6.3).
 fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, Failure> {
     if matches!(status, 101 | 204 | 304) {
         return Ok(Length::Left(0));
@@ -244,14 +234,14 @@ fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, F
     Ok(known.map_or(Length::UntilClose, Length::Left))
 }
 
-/// Whether others may read from a head that its body ends elsewhere, or its endpoint have meant that.
+/// Whether other parsers might find another end of the body.
 fn is_ambiguous(status: u16, headers: &[Header<'_>]) -> bool {
     let is_coded = values(headers, "transfer-encoding").next().is_some();
     let mut lengths = values(headers, "content-length");
     match status {
-        // It has no body, but may be written as if it had.
+        // It has no body, but may be sent as if it had one.
         204 => is_coded || lengths.any(|length| number(length.trim_ascii()) != Some(0)),
-        // It may say how long another answer would be.
+        // Its length may be that of another answer.
         304 => is_coded,
         _ => is_coded && lengths.next().is_some(),
     }
@@ -280,7 +270,7 @@ mod tests {
     use super::*;
     use crate::fuzzing::{Random, Target};
 
-    /// Reads an answer that comes in these pieces, and then ends.
+    /// Reads an answer from pieces, and then the end of the connection.
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, Failure> {
         let mut reader = AnswerReader::new();
         for piece in pieces {
@@ -318,7 +308,7 @@ mod tests {
     fn an_answer_ends_where_its_head_says() {
         check("HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n", 204, true);
         check("HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\n\r\n", 304, true);
-        // It may have a body after all, which comes later.
+        // A body may follow after all.
         for (status, header) in [
             (204, "content-length: 7"),
             (204, "transfer-encoding: chunked"),
@@ -340,7 +330,7 @@ mod tests {
         );
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n";
         check(&format!("{chunked}\r\n2 ;x\r\nok\r\n00\r\na: b\r\n\r\n"), 200, true);
-        // Others may take the other length for the body's, and the rest for an answer.
+        // Other parsers may use the other length, and read the rest as an answer.
         check(&format!("{chunked}content-length: 9\r\n\r\n0\r\n\r\n"), 200, false);
         check("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 200, false);
     }
@@ -383,11 +373,12 @@ mod tests {
         assert!(read.answered.cut && !read.persists);
     }
 
-    /// It makes no difference in which pieces an answer comes.
+    /// How the pieces are cut makes no difference.
     fn outcome(answer: &[u8], random: &mut Random) -> String {
         let whole = read([answer]);
         for other in [read(random.pieces(answer)), read(answer.chunks(1))] {
-            // What follows an answer may come too late to be seen with it; then it is seen before the next request.
+            // Surplus bytes may arrive too late to be seen with the answer. The check before the next request
+            // finds them.
             let same = match (&whole, &other) {
                 (Ok(whole), Ok(other)) => {
                     whole.answered == other.answered && (!whole.persists || other.persists)

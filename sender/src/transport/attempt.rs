@@ -28,7 +28,6 @@ use crate::boot_clock::BootClock;
 const AGENT: &str = concat!("Hookproof/", env!("CARGO_PKG_VERSION"));
 const JSON: &str = "application/json";
 
-/// What all attempts use.
 pub(super) struct Shared {
     pub(super) lanes: Lanes,
     pub(super) connector: Connector,
@@ -37,14 +36,14 @@ pub(super) struct Shared {
     pub(super) clock: BootClock,
 }
 
-/// Makes one attempt.
 pub(super) async fn make(
     shared: &Shared,
     lane: &Lane,
     route: &Route,
     request: &Request<'_>,
 ) -> AttemptResult {
-    // In this order, so that the timers' clock finds an attempt over before the other does, unless the machine was suspended.
+    // Read in this order, so that the timers' clock reaches the deadline before the boot clock does, unless
+    // the machine was suspended.
     let now = now();
     let moment = shared.clock.now();
     let (remaining, leased) = (request.permit.remaining(moment), request.permit.lease.remaining(moment));
@@ -55,8 +54,8 @@ pub(super) async fn make(
         Ended::Over(result) => return result,
         Ended::Stale(failure) => failure,
     };
-    // Not a second request: of the first, nothing was written. A connection that turned out to be dead is not found again, and the
-    // lane has no more of them than this.
+    // Still one request: nothing was written. Each dead connection is dropped, so `connections_max` tries are
+    // enough.
     for _ in 0..request.connections_max.get() {
         match Box::pin(attempt.over(Want::New)).await {
             Ended::Over(result) => return result,
@@ -72,17 +71,16 @@ struct Attempt<'a> {
     route: &'a Route,
     request: &'a Request<'a>,
     deadline: Instant,
-    /// When to look for the first time whether the attempt's time or the lane's lease is over.
+    /// When to check first whether the deadline or the lease is over.
     first_look: Instant,
 }
 
 enum Ended {
     Over(AttemptResult),
-    /// The connection was kept from before, and was dead before anything was written.
+    /// A kept connection was dead before anything was written.
     Stale(Failure),
 }
 
-/// Something to send over.
 enum Connection {
     Http1(Box<Http1>),
     Http2(Place),
@@ -95,12 +93,12 @@ impl Attempt<'_> {
         let found = match at_hand {
             Some(connection) => Ok((connection, false)),
             None if is_hostile => Err(Failure::Hostile),
-            // On the heap: an attempt is as large as its largest part, and most of them find a connection at hand.
+            // Boxed, because most attempts do not need it and a future is as large as its largest part.
             None => Box::pin(self.search(want)).await,
         };
         let (connection, is_new) = match found {
             Ok(found) => found,
-            // What a stopped process found out too late is not the endpoint's fault.
+            // A stopped process noticed too late; this does not count against the endpoint.
             Err(_) if self.is_revoked() => {
                 return Ended::Over(AttemptResult::Unsent(Failure::Withdrawn));
             }
@@ -115,16 +113,17 @@ impl Attempt<'_> {
                 self.lane.limit.account.earn(ANSWER_BYTES);
                 Ended::Over(AttemptResult::Answered(answered))
             }
-            // Whatever ended it, a process that stood still may have found out too late.
+            // A stopped process may have noticed too late.
             Err(_) if wrote && self.lease_is_over() => Ended::Over(AttemptResult::Silent(Failure::LeaseOver)),
-            // A later byte may meet the deadline before the timer does.
+            // A later write may meet the deadline before the timer does.
             Err(_) if wrote && self.is_too_late() => {
                 let within = self.request.deadline;
                 Ended::Over(AttemptResult::Silent(Failure::Deadline { within }))
             }
             Err(failure) if wrote => Ended::Over(AttemptResult::Silent(failure)),
             Err(_) if self.is_revoked() => Ended::Over(AttemptResult::Unsent(Failure::Withdrawn)),
-            // The timer fired: this process was there, and the endpoint took nothing in all that time.
+            // The timer fired, so this process was running, and the endpoint accepted nothing in all that
+            // time.
             Err(failure @ Failure::Deadline { .. }) => Ended::Over(AttemptResult::Unsent(failure)),
             Err(_) if self.request.permit.check(self.shared.clock.now()).is_err() => {
                 Ended::Over(AttemptResult::Unsent(Failure::Withdrawn))
@@ -134,7 +133,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Why it failed: whatever a connection says that ended because its endpoint is hostile.
+    /// The cause. A connection that ended because its endpoint is hostile reports other errors.
     fn cause(&self, failure: Failure) -> Failure {
         let is_its_end = matches!(
             failure,
@@ -155,21 +154,21 @@ impl Attempt<'_> {
         self.request.permit.lease.is_over(self.shared.clock.now())
     }
 
-    /// When to look again whether the lane's lease is over: when it would be by what is known now, and after [`TIMER_MAX`] at the
-    /// latest, since the timers' clock knows nothing of a suspended machine.
+    /// When to check the lease again: at its known end, but within [`TIMER_MAX`], since timers do not count
+    /// suspended time.
     fn next_look(&self) -> Instant {
         after(self.request.permit.lease.remaining(self.shared.clock.now()).min(TIMER_MAX))
     }
 
-    /// Waits until the lane's lease is over, however often it is renewed until then, or until the attempt's time turns out to be
-    /// over although the timers' clock has not come to it.
+    /// Waits until the lease is over, renewals included, or the deadline passed while the machine was
+    /// suspended.
     async fn out_of_time(&self) {
         while !self.lease_is_over() && !self.slept_too_long() {
             reached(self.next_look()).await;
         }
     }
 
-    /// Whether the attempt's time ran out while the machine was suspended.
+    /// Whether the deadline passed while the machine was suspended.
     fn slept_too_long(&self) -> bool {
         self.is_too_late() && now() < self.deadline
     }
@@ -178,7 +177,7 @@ impl Attempt<'_> {
         self.request.permit.is_revoked(self.shared.clock.now())
     }
 
-    /// A connection that is there already, and asks for no closer look.
+    /// A kept connection that needs no closer check.
     fn at_hand(&self, want: Want) -> Option<Connection> {
         if want == Want::New {
             return None;
@@ -199,10 +198,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// A connection, and whether it is new, as long as the attempt may be made.
+    /// A connection, and whether it is new. Ends when the attempt may no longer be made.
     async fn search(&self, want: Want) -> Result<(Connection, bool), Failure> {
         tokio::select! {
-            // A connection that is there already costs no look at what may be cancelled.
+            // A ready connection saves polling the cancellation.
             biased;
             found = self.connection(want) => found,
             () = self.request.permit.cancelled.cancelled() => Err(Failure::Withdrawn),
@@ -210,7 +209,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// A connection, and whether it is new. Nothing of the request is written here.
+    /// A connection, and whether it is new. Writes nothing of the request.
     async fn connection(&self, want: Want) -> Result<(Connection, bool), Failure> {
         let Request { connections_max, deadline: within, .. } = *self.request;
         let connections_max = connections_max.get();
@@ -240,7 +239,7 @@ impl Attempt<'_> {
         timeout_at(self.deadline, connection.outlives_unread()).await == Ok(true)
     }
 
-    /// Whether a connection can take another request, as far as has been seen.
+    /// Whether a connection can take another request, by the bytes seen so far.
     fn is_ready(&self, connection: &mut Http1) -> bool {
         let is_ready = connection.is_ready();
         if connection.has_surplus() {
@@ -249,7 +248,6 @@ impl Attempt<'_> {
         is_ready
     }
 
-    /// A new connection, in the place that was found for it.
     async fn connect(&self, permit: SocketPermit) -> Result<(Connection, bool), Failure> {
         let within = self.request.connect_deadline;
         let until = after(within).min(self.deadline);
@@ -290,7 +288,6 @@ impl Attempt<'_> {
         (result, wrote)
     }
 
-    /// The same over HTTP/2.
     async fn over_http2(&self, place: Place) -> (Result<Answered, Failure>, bool) {
         let request = match self.http2_request() {
             Ok(request) => request,
@@ -300,7 +297,7 @@ impl Attempt<'_> {
         let body = Bytes::from_owner(Arc::clone(self.request.body));
         let exchange = pin!(place.exchange(request, body, Arc::clone(&tracker)));
         let result = self.in_time(exchange).await;
-        // Before the exchange is dropped: what it has not written by now, it never writes.
+        // `give_up` comes before the exchange is dropped: then nothing is written afterwards.
         (result, tracker.give_up())
     }
 
@@ -308,9 +305,9 @@ impl Attempt<'_> {
         WriteTracker::new(self.request.permit.clone(), self.shared.clock, self.request.target.late_max)
     }
 
-    /// What comes of an exchange within the attempt's time and the lane's lease. One timer does for both, and most attempts end
-    /// before it fires: whether the lease was renewed, and whether the machine was suspended, is looked at then. The caller pins
-    /// the exchange, because a future that is handed on by value takes its room twice.
+    /// Runs an exchange within the deadline and the lease. One timer serves both; when it fires, this checks
+    /// for renewals and suspended time. The caller pins the exchange, because passing a future by value
+    /// doubles its memory.
     async fn in_time(
         &self,
         mut exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,
@@ -333,7 +330,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// The request's head over HTTP/1.
     fn write_head(&self, head: &mut Vec<u8>) -> Result<(), Failure> {
         head.extend_from_slice(&self.route.head);
         write_header(head, "content-type", JSON)?;
@@ -345,7 +341,6 @@ impl Attempt<'_> {
         write!(head, "content-length: {length}\r\n\r\n").map_err(|error| Failure::Request(Cause::of(&error)))
     }
 
-    /// The same over HTTP/2.
     fn http2_request(&self) -> Result<http::Request<()>, Failure> {
         let mut headers = HeaderMap::with_capacity(12);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -364,7 +359,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Adds a line to a head. A value that could end its line, or is no text, makes no request.
+/// Appends a header line. Refuses values with control characters, which could end the line.
 fn write_header(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Failure> {
     if !value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f)) {
         return Err(Failure::Request("the value of a header has a control character".into()));

@@ -3,10 +3,10 @@
 use super::failure::Failure;
 use crate::engine::{Answer, Outcome, StoreTime};
 
-/// The longest answer's body that is read, in bytes. Of a longer one the status counts, and the rest is not wanted.
+/// The longest answer body that is read, in bytes. Of a longer one only the status counts.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest answer's head that is read, in bytes.
+/// The longest answer head that is read, in bytes.
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// How one attempt ended.
@@ -15,14 +15,14 @@ pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 pub enum AttemptResult {
     /// An answer came.
     Answered(Answered),
-    /// Surely not one byte of the request left.
+    /// No byte of the request left.
     Unsent(Failure),
     /// No answer, or half of one. The request may still reach the endpoint.
     Silent(Failure),
 }
 
 impl AttemptResult {
-    /// The same as the engine wants to hear it. The time is that at which the attempt ended.
+    /// The outcome for the engine. `at` is when the attempt ended.
     #[must_use]
     pub fn outcome(self, at: StoreTime) -> Outcome {
         match self {
@@ -46,21 +46,21 @@ impl AttemptResult {
     }
 }
 
-/// What is kept of an answer.
+/// The kept parts of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// The HTTP status.
     pub status: u16,
-    /// The value of `Retry-After`, as it came.
+    /// The raw value of `Retry-After`.
     pub retry_after: Option<Box<[u8]>>,
-    /// The value of `Date`, as it came.
+    /// The raw value of `Date`.
     pub date: Option<Box<[u8]>>,
-    /// The body was longer than is read.
+    /// The body exceeded the limit.
     pub cut: bool,
 }
 
 impl Answered {
-    /// The longest value that is kept; a date has 29 bytes, and what is longer is neither date nor seconds.
+    /// The longest kept value. A date has 29 bytes; a longer value is neither a date nor seconds.
     const VALUE_BYTES_MAX: usize = 64;
 
     pub(super) fn of(status: u16, retry_after: Option<&[u8]>, date: Option<&[u8]>) -> Self {

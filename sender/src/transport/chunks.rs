@@ -1,6 +1,5 @@
-//! Finds the end of a body that comes in chunks (RFC 9112, section 7.1).
+//! Finds the end of a chunked body (RFC 9112, section 7.1).
 
-/// A chunked body, as far as it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
     at: At,
@@ -8,21 +7,21 @@ pub(super) struct Chunks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// In a chunk's length, of which so much was read; nothing before its first digit.
+    /// In a chunk's length; `None` before its first digit.
     Length(Option<u64>),
-    /// Behind a length: in blanks, or in an extension.
+    /// After a length: in blanks, or in an extension.
     Blank(u64),
     Extension(u64),
-    /// At the end of the line that holds a length.
+    /// At the line feed after a length.
     LengthEnd(u64),
     Data(u64),
-    /// Behind a chunk's data.
+    /// After a chunk's data.
     DataReturn,
     DataEnd,
-    /// At the beginning of a line behind the last chunk, or within one.
+    /// At the start of a line after the last chunk, or within it.
     TrailerBegin,
     Trailer,
-    /// At the last byte of all.
+    /// At the final line feed.
     LastEnd,
     Over,
 }
@@ -36,7 +35,7 @@ impl Chunks {
         self.at == At::Over
     }
 
-    /// Takes bytes up to the end of the body: how many, and how many of these are data.
+    /// Takes bytes up to the end of the body. Returns how many, and how many of these are data.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, usize), &'static str> {
         let (mut used, mut data) = (0, 0);
         while let Some(byte) = bytes.get(used).copied().filter(|_| !self.are_over()) {
@@ -57,7 +56,7 @@ impl Chunks {
 }
 
 impl At {
-    /// Where one is behind a byte that is no data.
+    /// The state after a byte that is not data.
     fn after(self, byte: u8) -> Result<Self, &'static str> {
         match (self, byte) {
             (Self::Length(length), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -84,7 +83,7 @@ impl At {
             (Self::TrailerBegin | Self::Trailer, _) => Ok(Self::Trailer),
             (Self::LastEnd, b'\n') => Ok(Self::Over),
             (Self::LastEnd, _) => Err("its end is broken"),
-            // Neither has a next byte: data is taken by its length, and nothing once all is over.
+            // Unreachable: data is taken by its length, and nothing is taken once the body is over.
             (Self::Data(_) | Self::Over, _) => Ok(self),
         }
     }
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
     use crate::fuzzing::{Random, Target};
 
-    /// How many bytes of a body are taken, how many of these are data, and whether it is over then.
+    /// Bytes taken, how many of these are data, and whether the body is over.
     type Taken = Result<(usize, usize, bool), &'static str>;
 
     fn take(pieces: &[&[u8]]) -> Taken {
@@ -109,7 +108,7 @@ mod tests {
         Ok((used, data, chunks.are_over()))
     }
 
-    /// It makes no difference in which pieces a body comes; and any data is found again behind its framing.
+    /// How the pieces are cut makes no difference, and framed data is found again.
     fn outcome(input: &[u8], random: &mut Random) -> String {
         let whole = take(&[input]);
         assert_eq!(take(&random.pieces(input)), whole);

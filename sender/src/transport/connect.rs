@@ -1,4 +1,4 @@
-//! Opens connections, to addresses that the guard has seen and to no others.
+//! Opens connections, only to addresses that the guard has checked.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,21 +24,21 @@ use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
-/// How long an address may take before the next is tried beside it (RFC 8305).
+/// How long to wait for an address before the next is tried beside it (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// How long the tries under way have at most, where there is no place for another beside them.
+/// The longest that running tries may take when no place for another is free.
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Connector {
     pub(super) guard: Guard,
     pub(super) asker: Arc<Asker>,
     pub(super) tls: TlsConnector,
-    /// All that there are.
+    /// The sockets of all lanes.
     pub(super) sockets: Arc<Sockets>,
 }
 
-/// A new connection, by what the two ends agreed to speak.
+/// A new connection, by its negotiated protocol.
 pub(super) enum Opened {
     Http1(Box<Http1>),
     Http2(Arc<Http2>),
@@ -74,8 +74,8 @@ impl Connector {
         })
     }
 
-    /// Where to connect to: never empty, nothing that the guard refuses. What is returned is what is connected to; the
-    /// name is not asked for again.
+    /// The addresses to connect to: never empty, and none that the guard refuses. The caller connects to
+    /// exactly these, without a second lookup.
     async fn addresses(&self, origin: &Origin, lookups: &Lookups) -> Result<Vec<SocketAddr>, Failure> {
         let found: Vec<IpAddr> = match &origin.host {
             Host::Ipv4(v4) => vec![IpAddr::V4(*v4)],
@@ -110,13 +110,13 @@ impl Connector {
     }
 }
 
-/// Whether a name is this machine's by definition (RFC 6761 §6.3), so that nobody need be asked.
+/// Whether a name means this machine by definition (RFC 6761 §6.3), so that no lookup is needed.
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The addresses in their order, but families by turns, so that one that is broken costs one try.
+/// Alternates the address families, so that a broken family costs one try.
 fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return addresses };
     let of_first = first.is_ipv4();
@@ -126,16 +126,17 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// How long the tries under way have before they are given up for the next, if so much time is left and so many addresses wait: an
-/// equal part, or a stagger if that is more and leaves one for the next.
+/// How long running tries have before the next one: an equal share of the time left, or at least a stagger if
+/// that leaves time for the next.
 fn patience(left: Duration, waiting: usize) -> Duration {
     let parts = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
     (left / parts).max(STAGGER.min(left / 2)).min(ALONE_MAX)
 }
 
-/// A connection to the address that answers first. The next one is tried when one has failed, or takes long. The first has the
-/// place of the connection to come. Each beside it takes another, of the lane and among all sockets; where there is none, it
-/// waits a little longer, and then replaces those before it. Each has its turn before the deadline, if there is time.
+/// Connects to the address that answers first. Tries the next one after a failure or a stagger. The first try
+/// uses the connection's own place; each parallel try takes another place of the lane and among all sockets.
+/// Without a free place, the next try waits a little longer and then replaces the running ones. Every address
+/// gets its turn before the deadline, if time permits.
 async fn first_connected<T, F, P>(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
@@ -150,7 +151,7 @@ where
     let mut waiting = addresses.into_iter();
     let mut trying = JoinSet::new();
     let mut failure = Failure::Request("there is no address to connect to".into());
-    // Not before then those under way are given up for the next.
+    // The running tries are not replaced before then.
     let mut alone_until = now();
     loop {
         let is_beside = waiting.len() > 0 && !trying.is_empty();
@@ -175,13 +176,13 @@ where
         };
         match tried {
             Some(Ok((Ok(connected), beside))) => {
-                // Only one is left before the place of this one is free.
+                // The other tries must end before this place is freed.
                 trying.shutdown().await;
                 drop(beside);
                 return Ok(connected);
             }
             Some(Ok((Err(failed), _))) => failure = failed,
-            // A task that panicked, which is as good as an address that failed.
+            // A panicked task counts as a failed address.
             Some(Err(_)) => {}
             None => return Err(failure),
         }
@@ -197,7 +198,7 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
         }
     };
     let tcp = TcpStream::connect(address).await.map_err(failed)?;
-    // A request is written whole; waiting for more to put into its packet would only delay it.
+    // A request is written in one go, so waiting for more bytes would only delay it.
     tcp.set_nodelay(true).map_err(failed)?;
     Ok(tcp)
 }
@@ -208,8 +209,8 @@ mod tests {
 
     use super::*;
 
-    /// Tries so many addresses that never answer, and one at last that does. Comes out: what that said, how many were tried at
-    /// once at most, and how many sockets are open in the end.
+    /// Tries `hanging` addresses that never answer, then one that does. Returns its result, the most parallel
+    /// tries, and the sockets open at the end.
     async fn tried(hanging: u8, sockets_max: u32) -> (Result<u16, Failure>, usize, u32) {
         let sockets = Sockets::new(sockets_max);
         let first = sockets.enter().unwrap();
@@ -256,7 +257,7 @@ mod tests {
         };
         let deadline = after(Duration::from_millis(900));
         assert_eq!(first_connected(addresses, deadline, no_place, connect).await, Ok(1));
-        // One look after a stagger, and one when half of the time is over. A fourth would come too late.
+        // One check after a stagger, one at half of the time. A fourth would come too late.
         assert!(looks.load(Ordering::SeqCst) <= 2, "{looks:?}");
     }
 

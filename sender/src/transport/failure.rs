@@ -1,4 +1,4 @@
-//! Why an attempt got no answer, in words that may be shown and stored: short, on one line, without the URL.
+//! Why an attempt got no answer: short text for logs and the store, on one line, without the URL.
 
 use std::error::Error;
 use std::fmt;
@@ -11,56 +11,53 @@ use crate::guard::Refused;
 /// Why no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The URL or a header is valid to us and not to HTTP.
+    /// The URL or a header is not valid in HTTP.
     #[error("cannot make a request: {0}")]
     Request(Cause),
-    /// All connections that the lane may have were in use until the deadline.
+    /// All connections of the lane were in use until the deadline.
     #[error(
         "no connection became free within {within:?}: all {connections_max} of this subscriber are in use"
     )]
     Full {
         /// The total deadline.
         within: Duration,
-        /// How many the lane may have.
+        /// The lane's bound.
         connections_max: u32,
     },
-    /// All lanes together have as many connections as they may, or the process as many files as it may. The fault is
-    /// ours, and nothing is to be held against the endpoint.
+    /// The sender is at its bound on sockets, or the process at its limit on files. Not the endpoint's fault.
     #[error(
         "no connection became free: all {max} that the sender may have are in use, or its files are; raise the limit on \
          open files, or --connections-max"
     )]
     NoSocket {
-        /// How many there may be.
+        /// The bound.
         max: u32,
     },
-    /// So many look-ups of names wait for an answer that there was no room for this one. The fault is ours, and nothing is to
-    /// be held against the endpoint.
+    /// Too many name lookups wait already. Not the endpoint's fault.
     #[error(
         "the name of the endpoint could not be looked up: too many others wait for name servers that do not answer"
     )]
     NoLookup,
-    /// The lane withdrew its consent, since it was paused, changed or lost; or its lease or the attempt's time was over before
-    /// the first byte, since this process stood still. The fault is ours.
+    /// The lane was paused, changed or lost, or its lease or deadline ended before the first byte because
+    /// this process stood still. Not the endpoint's fault.
     #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
     Withdrawn,
-    /// The lease of the lane was over before an answer came: another process may serve it by now, and counts on it that this
-    /// one has nothing open. The fault is ours.
+    /// The lane's lease ended before an answer came. Another process may serve the lane, and relies on this
+    /// one having nothing open. Not the endpoint's fault.
     #[error("the attempt was broken off: its lane may be served by another process by now")]
     LeaseOver,
-    /// This end broke its connection off, since another request over it was not to be sent, or not to arrive so late. The fault is
-    /// ours.
+    /// This end closed the shared connection to hold back another request. Not the endpoint's fault.
     #[error("the attempt was broken off: another request over its connection had to be held back")]
     CutOff,
-    /// DNS does not know the name, or gave no answer.
+    /// DNS does not know the name, or did not answer.
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
         /// The name.
         host: Excerpt,
-        /// What the resolver says.
+        /// The resolver's error.
         cause: Cause,
     },
-    /// No address of the endpoint may be connected to. Of several, the first.
+    /// The guard refuses all addresses of the endpoint. Names the first one.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// No connection within its deadline.
@@ -69,20 +66,20 @@ pub enum Failure {
         /// The deadline.
         within: Duration,
     },
-    /// No connection. Of several addresses, the last that failed.
+    /// No connection. Names the last failed address.
     #[error("cannot connect to {address}: {cause}")]
     Connect {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         cause: Cause,
     },
-    /// TLS came to nothing: a wrong certificate, for instance.
+    /// The TLS handshake failed, for example because of a wrong certificate.
     #[error("cannot agree on TLS with {host}: {cause}")]
     Tls {
         /// The name in the URL.
         host: Excerpt,
-        /// What went wrong.
+        /// The error.
         cause: Cause,
     },
     /// No whole answer within the total deadline.
@@ -111,7 +108,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the fault is ours: nothing may be held against the endpoint.
+    /// Whether the failure is the sender's own, so that it does not count against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
         matches!(
@@ -120,7 +117,7 @@ impl Failure {
         )
     }
 
-    /// The same for machines.
+    /// The code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -146,15 +143,15 @@ impl Failure {
     }
 }
 
-/// What caused a failure, in the words of the library or the system. Strangers have a say in these (a certificate's names,
-/// an HTTP/2 error's data), so they are cut, and cannot forge a line of a log.
+/// The error text of a library or the system. Endpoints influence it (names in certificates, data of HTTP/2
+/// errors), so it is cut, and control characters are escaped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause(Box<str>);
 
 impl Cause {
     const BYTES_MAX: usize = 160;
 
-    /// An error with everything beneath it.
+    /// An error with its sources.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
         let mut text = error.to_string();
         let mut beneath = error.source();
@@ -162,7 +159,7 @@ impl Cause {
             && text.len() < Self::BYTES_MAX
         {
             let says = source.to_string();
-            // Many errors already say what lies beneath them.
+            // Many errors already include their source.
             if !text.ends_with(&says) {
                 text.push_str(": ");
                 text.push_str(&says);

@@ -1,19 +1,18 @@
-//! Finds where requests begin among the bytes of an HTTP/2 connection (RFC 9113 §4.1). That is the one way to know which
-//! requests have left: the library takes a request long before it writes it.
+//! Finds the starts of requests in the bytes of an HTTP/2 connection (RFC 9113 §4.1). Only the written bytes
+//! show which requests have left, since the library accepts a request long before it writes it.
 
-/// What a client sends first.
+/// The client's connection preface.
 const PREFACE_BYTES: u64 = 24;
 const HEAD_BYTES: usize = 9;
-/// The type of the frame that begins a request. This client sends no trailers, so each is the beginning of one.
+/// The type of a frame that starts a request. This client sends no trailers, so each such frame starts one.
 const HEADERS: u8 = 1;
 
-/// Where a client's bytes stand.
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
     /// Bytes until the next frame's head.
     skip: u64,
     head: [u8; HEAD_BYTES],
-    /// How much of the head there is.
+    /// How much of `head` is filled.
     filled: usize,
 }
 
@@ -24,7 +23,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Moves over the bytes, and says each stream on which they begin a request. Ends at the first error.
+    /// Calls `begins` with each stream on which the bytes start a request. Stops at the first error.
     pub(super) fn advance<E>(
         &mut self,
         mut bytes: &[u8],
@@ -60,12 +59,12 @@ mod tests {
         let length = u32::try_from(payload).unwrap().to_be_bytes();
         let mut frame = vec![length[1], length[2], length[3], kind, 0];
         frame.extend(stream.to_be_bytes());
-        // A payload may look like anything, the head of a request among others.
+        // A payload may look like the head of a request.
         frame.extend(std::iter::repeat_n(HEADERS, payload));
         frame
     }
 
-    /// The streams of the requests among all of a connection's bytes.
+    /// The streams of all requests in a connection's bytes.
     fn requests(mut frames: &[u8]) -> Vec<u32> {
         let mut found = Vec::new();
         while let Some((&[a, b, c, kind, _, d, e, f, g], rest)) = frames.split_first_chunk() {
@@ -78,7 +77,7 @@ mod tests {
         found
     }
 
-    /// Requests are found however their bytes are cut.
+    /// How the bytes are cut makes no difference.
     fn outcome(bytes: &[u8], random: &mut Random) -> String {
         let (mut place, mut found) = (Frames::default(), Vec::new());
         for piece in random.pieces(bytes) {

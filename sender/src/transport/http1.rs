@@ -1,8 +1,5 @@
-//! One connection that speaks HTTP/1.1.
-//!
-//! Nothing runs beside an attempt: the task that makes a request writes it and reads its answer too. So a connection does
-//! nothing between attempts, ends with the attempt that is given up, and a request costs no detour over another task. A
-//! request is a head and a body that go out in one write where the socket takes them.
+//! One HTTP/1.1 connection. The attempt's own task writes the request and reads the answer, so the connection
+//! ends with an attempt that is given up. Head and body go out in one write where the socket accepts them.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -19,18 +16,17 @@ use super::failure::{Cause, Failure};
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
-/// How much of an answer is read at once: all of most.
+/// Bytes read at once: enough for most answers.
 const READ_BYTES: usize = 2048;
-/// How long most heads are at most.
+/// Enough for most request heads.
 const HEAD_BYTES: usize = 512;
 
-/// A connection, idle or serving one request.
 pub(super) struct Http1 {
     wire: Wire,
     socket: Arc<SocketState>,
     /// Whether another request may follow.
     is_open: bool,
-    /// Whether the endpoint said more than was asked, as far as that has been seen.
+    /// Whether unrequested bytes have been seen.
     has_surplus: bool,
 }
 
@@ -40,36 +36,37 @@ impl Http1 {
         Self { wire, socket, is_open: true, has_surplus: false }
     }
 
-    /// Whether it is worth keeping: neither has the endpoint ended it, nor said more than was asked, as far as that has been seen.
+    /// Whether to keep it: the endpoint has neither closed it nor sent unrequested bytes, as far as has been
+    /// seen.
     pub(super) fn is_ready(&mut self) -> bool {
-        // Nobody is to be woken by an idle connection. It would keep the memory of the task that looked at it last.
+        // A real waker would keep the last task's memory alive while the connection is idle.
         let mut nobody = Context::from_waker(Waker::noop());
         let mut byte = [0];
         let mut read = ReadBuf::new(&mut byte);
-        // Nothing is to be read between two requests: neither an end, nor a byte that nobody asked for.
+        // Between two requests, neither the end nor a byte may arrive.
         self.is_open =
             self.is_open && Pin::new(&mut self.wire).poll_read(&mut nobody, &mut read).is_pending();
         self.has_surplus |= !read.filled().is_empty();
         self.is_open
     }
 
-    /// Whether it said more than was asked. Then [`Self::is_ready`] is false.
     pub(super) fn has_surplus(&self) -> bool {
         self.has_surplus
     }
 
-    /// Whether anything has come since its last answer, its end included: in a flood the runtime may not have seen it yet.
+    /// Asks the system whether bytes or the end have arrived since the last answer. In a flood the runtime
+    /// may not have seen them yet.
     pub(super) fn has_unread(&self) -> bool {
         self.wire.has_unread()
     }
 
-    /// Whether it can take a request in spite of what has come.
+    /// Whether it can take a request despite unread bytes.
     pub(super) async fn outlives_unread(&mut self) -> bool {
         poll_fn(|cx| self.wire.poll_outlives_unread(cx)).await
     }
 
-    /// Sends a request, whose head is written by `write`, and reads its answer. Afterwards [`Self::is_ready`] says whether there
-    /// can be another.
+    /// Sends a request, whose head `write` appends, and reads its answer. Afterwards [`Self::is_ready`] says
+    /// whether another may follow.
     pub(super) async fn exchange(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
@@ -93,13 +90,10 @@ impl Http1 {
     }
 }
 
-/// What is still to be written of a request.
 struct Outgoing<'a> {
     head: &'a [u8],
     body: &'a [u8],
-    /// Whether a byte was taken.
     wrote: bool,
-    /// Whether all of it is out.
     is_flushed: bool,
 }
 
@@ -129,7 +123,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// Writes what can be written and reads what is there, since an endpoint may answer before it has heard all.
+/// Writes and reads by turns, since an endpoint may answer before it has the whole request.
 fn exchange(
     wire: &mut Wire,
     cx: &mut Context<'_>,
@@ -141,10 +135,10 @@ fn exchange(
         Poll::Ready(Ok(())) | Poll::Pending => None,
     };
     if !request.wrote {
-        // Whatever could be read answers nothing of ours.
+        // Nothing read now can answer this request.
         return broken.map_or(Poll::Pending, |error| Poll::Ready(Err(Failure::Broken(Cause::of(&error)))));
     }
-    // Not filled with zeros first: most of it is never used.
+    // Uninitialized, because most of it is never used.
     let mut room = [MaybeUninit::uninit(); READ_BYTES];
     loop {
         let mut bytes = ReadBuf::uninit(&mut room);
@@ -157,7 +151,7 @@ fn exchange(
                 read
             }
             (Poll::Ready(Err(error)), _) => Err(answer.fail(&error)),
-            // What could be read has been: nothing more is to be hoped for.
+            // All bytes have been read, and no more can come.
             (Poll::Pending, Some(error)) => Err(answer.fail(error)),
             (Poll::Pending, None) => return Poll::Pending,
         };

@@ -1,9 +1,9 @@
-//! One connection that speaks HTTP/2, shared by the attempts of a lane.
+//! One HTTP/2 connection, shared by the attempts of a lane.
 //!
-//! A request that was given up after it was written may lie in a buffer of the system's, and leave as soon as the endpoint reads on.
-//! Only the end of the connection prevents that. So a connection on which that has happened ends with the last request on it, and
-//! at the latest when its lane takes it that nothing given up arrives any more. What is under way on it then is cut off. A request
-//! that the endpoint gave up itself ends nothing else.
+//! A request given up after it was written may lie in a system buffer, and leave once the endpoint reads on.
+//! Only the end of the connection prevents that. So such a connection ends with its last request, and at the
+//! latest at the end of the lane's late period; requests under way are then cut off. A request that the
+//! endpoint itself reset ends nothing else.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -31,20 +31,19 @@ use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 use crate::boot_clock::{BootClock, BootTime};
 
-/// The most requests at once on one connection, however many the endpoint would take.
+/// The most requests at once on one connection, whatever the endpoint allows.
 const REQUESTS_MAX: u32 = 100;
 
-/// What the endpoint may send of one answer, and of all together, before it is read: what a connection may cost in
-/// memory.
+/// Bytes that the endpoint may send before they are read, of one answer and of all. This bounds the memory of
+/// a connection.
 const WINDOW_BYTES: u32 = 64 * 1024;
 const WINDOW_BYTES_ALL: u32 = 256 * 1024;
 
-/// The most pieces of answers of under so many bytes that a connection may hold before they are read: an answer in pieces of 16
-/// bytes. Each takes about 150 bytes of memory. An endpoint that sends more loses its connection.
+/// The most unread pieces of answers below `PIECE_BYTES`, each of which takes about 150 bytes of memory. An
+/// endpoint that exceeds it loses its connection.
 const UNREAD_PIECES_MAX: usize = 4096;
 const PIECE_BYTES: usize = 256;
 
-/// The most interim answers to a request.
 const INTERIM_MAX: u32 = 100;
 
 /// A connection, driven by a task that ends with it.
@@ -52,20 +51,20 @@ pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     driver: JoinHandle<()>,
     socket: Arc<SocketState>,
-    /// Those of all lanes, which are told when this connection becomes idle.
+    /// The sockets of all lanes, notified when this connection becomes idle.
     sockets: Arc<Sockets>,
-    /// Held while a request is handed over: until its stream is known, it is the only one without.
+    /// Held while a request is handed over, so that only one request lacks a stream id.
     handing_over: Mutex<()>,
-    /// Requests under way. Changed by [`Place`] alone.
+    /// Requests under way. Only [`Place`] changes it.
     requests: AtomicU32,
-    /// Takes no further request: one was not answered, so perhaps none will be.
+    /// Accepts no further request: one was not answered, so others may not be either.
     retired: AtomicBool,
-    /// When it ends at the latest, since a request that was given up may leave until then.
+    /// The latest end, because a request that was given up may leave until then.
     ends: Mutex<Option<BootTime>>,
     idle_since: Mutex<Instant>,
 }
 
-/// What writes and reads for a connection until it ends. Its requests hear of an error; without one it needs no words.
+/// Drives the connection until it ends. The requests receive its error.
 struct Driver {
     connection: Connection<Wire, Bytes>,
     socket: Arc<SocketState>,
@@ -112,7 +111,7 @@ impl Http2 {
         }))
     }
 
-    /// A place for one more request; nothing if it is full or takes none.
+    /// A place for one more request; `None` if it is full or retired.
     pub(super) fn enter(self: &Arc<Self>, limit: &Arc<SocketLimit>) -> Option<Place> {
         if self.is_over() {
             return None;
@@ -125,7 +124,7 @@ impl Http2 {
         Some(Place { connection, limit, request: None, answered: false })
     }
 
-    /// Hands a request to the connection's task, which writes it when it can. The tracker is asked in that moment.
+    /// Hands a request to the connection's task, which writes it later and then checks the tracker.
     fn hand_over(
         &self,
         sender: &mut SendRequest<Bytes>,
@@ -140,26 +139,26 @@ impl Http2 {
         sent.map_err(|error| failure(&error))
     }
 
-    /// Whether it will never take a request again.
+    /// Whether it will never accept a request again.
     pub(super) fn is_over(&self) -> bool {
         self.retired.load(Ordering::Acquire) || self.driver.is_finished()
     }
 
-    /// Since when nothing is under way; nothing if something is.
+    /// Since when it is idle, if it is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (self.requests.load(Ordering::SeqCst) == 0).then(|| *lock(&self.idle_since))
     }
 
-    /// Ends the connection. What is under way on it is cut off.
+    /// Ends the connection and cuts off its requests.
     fn cut(&self) {
-        // Of what has ended by itself, the requests hear the true reason.
+        // If it ended by itself, its requests receive the true reason.
         if !self.driver.is_finished() {
             self.socket.cut();
             self.driver.abort();
         }
     }
 
-    /// Ends the connection at that moment at the latest, with whatever is under way on it then.
+    /// Ends the connection at `end` at the latest, and cuts off its requests.
     fn cut_at(self: &Arc<Self>, end: BootTime, clock: BootClock) {
         let mut ends = lock(&self.ends);
         if ends.is_some_and(|sooner| sooner <= end) {
@@ -170,13 +169,13 @@ impl Http2 {
             Ok(runtime) if clock.now() < end => {
                 runtime.spawn(cut_later(Arc::downgrade(self), end, clock));
             }
-            // Without a runtime nobody waits for an answer either.
+            // Without a runtime no task waits for an answer either.
             Ok(_) | Err(_) => self.cut(),
         }
     }
 }
 
-/// Waits for the moment at which a connection has to end, or for its own end before that.
+/// Waits for `end`, or for the connection's own end before that.
 async fn cut_later(connection: Weak<Http2>, end: BootTime, clock: BootClock) {
     let is_there = || connection.upgrade().is_some_and(|connection| !connection.driver.is_finished());
     loop {
@@ -197,18 +196,17 @@ impl Drop for Http2 {
     }
 }
 
-/// The place of one request on a connection.
 pub(super) struct Place {
     connection: Arc<Http2>,
     limit: Arc<SocketLimit>,
-    /// Once it is handed to the connection, for as long as it may arrive.
+    /// Set from the hand-over for as long as the request may arrive.
     request: Option<Arc<WriteTracker>>,
     answered: bool,
 }
 
 impl Place {
-    /// Sends a request and reads its answer. A request that waits for the connection to take more when its lane withdraws its
-    /// consent is taken back, and the connection goes on with the others. See [`super::permit`] for what is handed over already.
+    /// Sends a request and reads its answer. A request that still waits when its lane withdraws consent is
+    /// taken back, and the connection goes on. For requests handed over already, see [`super::permit`].
     pub(super) async fn exchange(
         mut self,
         request: http::Request<()>,
@@ -221,7 +219,7 @@ impl Place {
             () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
             answered = self.make(request, body, tracker) => answered,
         };
-        // Asked while the place is held: giving it back may end the connection too.
+        // Checked while the place is held: dropping it may also end the connection.
         answered.map_err(|failure| match failure {
             Failure::Broken(_) | Failure::Half(_) if self.connection.socket.is_cut() => Failure::CutOff,
             failure => failure,
@@ -254,7 +252,7 @@ impl Place {
         Ok(answered)
     }
 
-    /// The answer after the interim ones.
+    /// Skips interim answers.
     async fn final_answer(
         &mut self,
         mut answer: ResponseFuture,
@@ -291,8 +289,8 @@ impl Place {
         Failure::Half(Cause::of(self.ended_by(error)))
     }
 
-    /// Notes what ended the request. Of a stream that the endpoint has reset nothing arrives any more, so that its connection need
-    /// not end for it.
+    /// Records the end of the request. Nothing arrives on a stream that the endpoint has reset, so its
+    /// connection may stay.
     fn ended_by<'a>(&mut self, error: &'a h2::Error) -> &'a h2::Error {
         if error.is_reset() && error.is_remote() {
             self.request = None;
@@ -311,7 +309,7 @@ impl Drop for Place {
         *lock(&connection.idle_since) = now();
         let is_last = connection.requests.fetch_sub(1, Ordering::SeqCst) == 1;
         match request.as_ref().filter(|_| !*answered) {
-            // Nothing is lost with it, and whatever was given up can't leave any more.
+            // No request is lost, and none that was given up can leave any more.
             _ if is_last && connection.retired.load(Ordering::Acquire) => connection.cut(),
             Some(request) => {
                 if let Some(end) = request.late_until() {
@@ -325,12 +323,12 @@ impl Drop for Place {
     }
 }
 
-/// A request's body on its way. What of it has not left when the attempt ends does not leave.
+/// A request's body. The part not sent when the attempt ends is never sent.
 struct Upload(SendStream<Bytes>);
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // Does nothing where both ends have said all they had to say.
+        // Has no effect if both ends have finished.
         self.0.send_reset(Reason::CANCEL);
     }
 }

@@ -1,4 +1,4 @@
-//! The connections of each lane: how many there may be, which are idle, and who waits for one.
+//! The connections of each lane: their bound, the idle ones, and the attempts that wait.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,20 +21,20 @@ use super::timer::now;
 use crate::engine::LaneId;
 use crate::guard::Target;
 
-/// All lanes that have or had a connection lately.
+/// All lanes that recently had a connection.
 pub(super) struct Lanes {
     by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
     sockets: Arc<Sockets>,
-    /// Where the last search for idle connections stopped: lanes lose theirs by turns.
+    /// Where the last search for idle connections stopped, so that lanes lose theirs by turns.
     searched: Mutex<LaneId>,
 }
 
-/// One lane's connections. Nothing in here is shared with another lane, but the count of all sockets.
+/// One lane's connections. Lanes share only the count of all sockets.
 pub(super) struct Lane {
     sockets: Arc<Sockets>,
     pub(super) limit: Arc<SocketLimit>,
     pub(super) lookups: Lookups,
-    /// Before so many more requests it is asked for what the runtime may not have seen of their connections.
+    /// Requests left for which kept connections get a closer check.
     wary: AtomicU32,
     kept: Mutex<Kept>,
 }
@@ -42,40 +42,36 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct Kept {
     route: Option<Arc<Route>>,
-    /// The one used last comes last, and is used next: the others may then grow old and go.
+    /// Last in, first out, so that unused ones age and close.
     idle: Vec<Idle>,
     shared: Vec<Arc<Http2>>,
 }
 
 struct Idle {
-    /// On the heap: it is moved from hand to hand, and is part of each attempt.
+    /// Boxed, since it moves often and is part of each attempt.
     connection: Box<Http1>,
     since: Instant,
 }
 
-/// For so many requests a lane looks closer at its connections, once it has reason to: that costs a call of the system each.
+/// How many requests get the closer check once a lane has reason for it. Each costs a system call.
 const WARY_FOR: u32 = 1_000;
-/// Lanes that a search for idle connections takes from the map at once. Everybody needs the map.
+/// Lanes that a search reads under the lock of the map, which all lanes need.
 const LANES_AT_ONCE: usize = 256;
 
-/// What an attempt may use.
 pub(super) enum Found {
     AtHand(AtHand),
-    /// Room for another connection.
     Room(SocketPermit),
 }
 
-/// A connection that is there already.
 pub(super) enum AtHand {
     Idle(Box<Http1>),
     Shared(Place),
 }
 
-/// Which connections will do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     Any,
-    /// A kept one has just turned out to be dead.
+    /// A kept connection turned out to be dead.
     New,
 }
 
@@ -89,7 +85,7 @@ impl Lanes {
         Arc::clone(lock(&self.by_id).entry(id).or_insert_with(new))
     }
 
-    /// Closes up to `max` idle connections, at most one of each lane. How many those were.
+    /// Closes up to `max` idle connections, at most one of each lane. Returns how many.
     pub(super) fn close_some_idle(&self, max: usize) -> usize {
         let mut searched = lock(&self.searched);
         let from = *searched;
@@ -113,16 +109,15 @@ impl Lanes {
         closed
     }
 
-    /// The first lanes between these.
     fn some_between(&self, begin: Bound<LaneId>, end: Bound<LaneId>) -> Vec<(LaneId, Arc<Lane>)> {
         let by_id = lock(&self.by_id);
         by_id.range((begin, end)).take(LANES_AT_ONCE).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
     }
 
-    /// Closes what has been idle since before `oldest`, and forgets lanes that have nothing left.
+    /// Closes connections idle since before `oldest`, and forgets unused lanes.
     pub(super) fn close_idle(&self, oldest: Instant) {
         let lanes: Vec<_> = lock(&self.by_id).values().cloned().collect();
-        // Closing takes its time, and nobody else's.
+        // Without the lock of the map, since closing takes time.
         for lane in lanes {
             lane.close_idle(oldest);
         }
@@ -132,7 +127,7 @@ impl Lanes {
         lock(&self.by_id).retain(|_, lane| is_used(lane));
     }
 
-    /// Closes a lane's idle connections now; those in use end with their attempts.
+    /// Closes a lane's idle connections. Those in use end with their attempts.
     pub(super) fn close(&self, id: LaneId) {
         let lane = lock(&self.by_id).remove(&id);
         if let Some(lane) = lane {
@@ -151,19 +146,17 @@ impl Lane {
         Self { sockets, limit, lookups, wary, kept }
     }
 
-    /// Looks closer at kept connections from here on. A request was written, and its connection ended without an answer: perhaps
-    /// its end lay there already. Or the endpoint said more than it was asked for: next time that may lie there unseen, and pass
-    /// for an answer.
+    /// Checks kept connections more closely from here on. Either a connection ended without an answer, so its
+    /// end may have been unread before; or unrequested bytes came, which could pass for the next answer.
     pub(super) fn be_wary(&self) {
         self.wary.store(WARY_FOR, Ordering::Relaxed);
     }
 
-    /// Whether it looks closer at kept connections.
     pub(super) fn is_wary(&self) -> bool {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether to look closer at a kept connection, of which one more is about to be used.
+    /// Whether to check closely a kept connection that is about to be used. Counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self
@@ -172,7 +165,7 @@ impl Lane {
                 .is_ok()
     }
 
-    /// Closes the connection that has been idle for longest. How many that was.
+    /// Closes the longest idle connection. Returns how many it closed.
     fn close_one_idle(&self) -> usize {
         let mut kept = lock(&self.kept);
         if !kept.idle.is_empty() {
@@ -186,7 +179,7 @@ impl Lane {
         })
     }
 
-    /// What is known of the target. Connections to where the lane's target was before are of no more use.
+    /// The route to the target. Drops connections to the lane's former origin.
     pub(super) fn route(&self, target: &Target) -> Result<Arc<Route>, Failure> {
         let mut kept = lock(&self.kept);
         if let Some(route) = kept.route.as_ref().filter(|route| route.leads_to(target)) {
@@ -201,7 +194,7 @@ impl Lane {
         Ok(route)
     }
 
-    /// Something to send over. At the bound this waits until a connection of the lane is free.
+    /// A connection or room for one. At the bound, waits until a connection of the lane is free.
     pub(super) async fn find(
         &self,
         want: Want,
@@ -212,7 +205,7 @@ impl Lane {
         self.limit.set_max(connections_max);
         loop {
             let mut freed = pin!(self.limit.freed.notified());
-            // From here on nothing that becomes free is missed.
+            // Registers first, so that no freed connection is missed.
             freed.as_mut().enable();
             if let Some(found) = self.take(want, idle_max) {
                 return Some(found);
@@ -221,13 +214,13 @@ impl Lane {
         }
     }
 
-    /// A connection that is there already.
+    /// A kept connection.
     pub(super) fn at_hand(&self, connections_max: u32, idle_max: Duration) -> Option<AtHand> {
         self.limit.set_max(connections_max);
         self.kept(Want::Any, idle_max)
     }
 
-    /// The same, if it needs no closer look.
+    /// A shared connection, which needs no closer check.
     pub(super) fn shared(&self, connections_max: u32) -> Option<Place> {
         self.limit.set_max(connections_max);
         lock(&self.kept).enter(&self.limit)
@@ -252,17 +245,17 @@ impl Lane {
             if now().duration_since(since) <= idle_max {
                 return Some(AtHand::Idle(connection));
             }
-            // The others are older still.
+            // The others are even older.
             kept.idle.clear();
         }
         None
     }
 
-    /// Keeps a connection for the next attempt, if it is still of use.
+    /// Keeps a connection for the next attempt, if it is still useful.
     pub(super) fn keep(&self, connection: Box<Http1>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {
-            // A list begins with room for four, and a lane may never have more than one.
+            // A `Vec` starts with room for four, and a lane may never have more than one.
             kept.idle.reserve_exact(1);
             kept.idle.push(Idle { connection, since: now() });
             self.sockets.note_idle();
@@ -296,7 +289,6 @@ impl Lane {
 }
 
 impl Kept {
-    /// A place on a shared connection.
     fn enter(&mut self, limit: &Arc<SocketLimit>) -> Option<Place> {
         self.shared.retain(|shared| !shared.is_over());
         self.shared.iter().find_map(|shared| shared.enter(limit))

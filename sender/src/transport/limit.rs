@@ -1,4 +1,4 @@
-//! How many connections one lane may have.
+//! The bound on one lane's connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,27 +8,26 @@ use tokio::sync::Notify;
 use super::sockets::{Socket, Sockets};
 use super::traffic::Account;
 
-/// Counts the sockets of a lane.
 #[derive(Debug, Default)]
 pub(super) struct SocketLimit {
     open: AtomicU32,
-    /// As the latest attempt had it.
+    /// Set by the latest attempt.
     max: AtomicU32,
     pub(super) freed: Notify,
-    /// What the endpoint may still send beside its answers, over all sockets of the lane.
+    /// Bytes that the endpoint may send beside its answers, over all sockets of the lane.
     pub(super) account: Arc<Account>,
 }
 
-/// The right of a lane to one socket. Dropping it gives the right back.
+/// A lane's right to one socket, released on drop.
 #[derive(Debug)]
 pub(super) struct SocketPermit {
     limit: Arc<SocketLimit>,
-    /// The same among the sockets of all lanes, once there is one.
+    /// The place among the sockets of all lanes.
     socket: Option<Socket>,
 }
 
 impl SocketLimit {
-    /// Lowering it closes nothing by itself: see [`Self::excess`].
+    /// A lower bound closes nothing by itself: see [`Self::excess`].
     pub(super) fn set_max(&self, max: u32) {
         self.max.store(max, Ordering::Release);
     }
@@ -44,7 +43,7 @@ impl SocketLimit {
         self.open.load(Ordering::Acquire)
     }
 
-    /// How many more there are than the lane may have, since it was allowed fewer.
+    /// How many connections exceed a lowered bound.
     pub(super) fn excess(&self) -> usize {
         let excess = self.open().saturating_sub(self.max.load(Ordering::Acquire));
         usize::try_from(excess).unwrap_or(usize::MAX)
@@ -56,13 +55,12 @@ impl SocketPermit {
         &self.limit
     }
 
-    /// The same with a place among all sockets.
     pub(super) fn with(mut self, socket: Socket) -> Self {
         self.socket = Some(socket);
         self
     }
 
-    /// Another place of the same lane, with one among all sockets. Nothing if the lane or all lanes together have no more.
+    /// Another place of the same lane and among all sockets; `None` if either is at its bound.
     pub(super) fn beside(&self, sockets: &Arc<Sockets>) -> Option<Self> {
         let beside = self.limit.enter()?;
         Some(beside.with(sockets.enter()?))

@@ -1,10 +1,10 @@
-//! Look-ups of names: at most one at a time for each lane, and so many for all lanes together that their sockets leave room
-//! for deliveries.
+//! Name lookups: at most one at a time for each lane, with a bound for all lanes so that their sockets leave
+//! room for deliveries.
 //!
-//! The bound is divided, so that names that nobody answers for cannot use it up. A look-up begins in one of two parts: one for
-//! names that were answered last time, one for all others. What has no answer after [`PROMPT`] moves to a third part, or ends
-//! where that is full. Names that were answered are remembered beside the lanes, which come and go with their connections.
-//! Who gets no turn, and who ends since the third part is full, was never asked about for long: that is our own affair.
+//! The bound has three parts, so that unanswered names cannot use it up. A lookup starts in the part for
+//! names that were answered last time, or in the part for all others. After [`PROMPT`] without an answer it
+//! moves to the third part, or ends if that is full. Known names outlive the lanes, which are forgotten
+//! without connections. A lookup that got no turn or had to end early is not the endpoint's fault.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,26 +21,26 @@ use super::resolve::{Addresses, Resolve};
 use super::sync::lock;
 use super::timer::{after, now};
 
-/// The longest that an answer is gone by, whatever it says itself.
+/// The longest that an answer is valid, whatever its own lifetime.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(300);
 /// How long a failure is remembered.
 pub(super) const FAILED_FOR: Duration = Duration::from_secs(2);
-/// The longest that a look-up takes. An attempt waits for it no longer than for its connection.
+/// The longest lookup. An attempt's wait also ends with its connect deadline.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
-/// Answers that take longer than this are slow.
+/// Slower answers move to the third part.
 const PROMPT: Duration = Duration::from_millis(250);
-/// The most addresses of a name that are looked at.
+/// The most addresses used of a name.
 const ADDRESSES_MAX: usize = 16;
 
-/// Names that are remembered as answered.
+/// Names remembered as answered.
 const KNOWN_MAX: usize = 16_384;
 
-/// A look-up came to nothing.
+/// Why a lookup failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotFound {
-    /// There was no room for it among the look-ups of others.
+    /// Other lookups left no room.
     NoRoom,
-    /// The resolver says so.
+    /// The resolver failed.
     Because(Cause),
 }
 
@@ -50,20 +50,21 @@ impl From<&str> for NotFound {
     }
 }
 
-/// Asks a resolver for all lanes.
+/// The resolver shared by all lanes.
 pub(super) struct Asker {
     resolver: Arc<dyn Resolve>,
     answered: Mutex<Answered>,
-    /// Names that were answered last time.
+    /// Lookups of names that were answered last time.
     known: Semaphore,
-    /// Names that were not, and new ones.
+    /// Lookups of all other names.
     unknown: Semaphore,
-    /// What has had no answer for a while.
+    /// Lookups without an answer for a while.
     slow: Semaphore,
 }
 
 impl Asker {
-    /// `sockets_max` is how many sockets deliveries may have. Look-ups get few beside them: each may need two.
+    /// `sockets_max` is the bound on sockets for deliveries. Lookups get a small share, and each may need
+    /// two.
     pub(super) fn new(resolver: Arc<dyn Resolve>, sockets_max: u32) -> Arc<Self> {
         let quarter = usize::try_from(sockets_max / 32).unwrap_or(usize::MAX).clamp(2, 64);
         let [known, unknown, slow] = [quarter, quarter, 2 * quarter].map(Semaphore::new);
@@ -79,7 +80,7 @@ impl Asker {
     async fn ask_in_turn(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
         let is_known = lock(&self.answered).has(name);
         let part = if is_known { &self.known } else { &self.unknown };
-        // In the order in which they came; each lane has one in it at most.
+        // First come, first served; each lane has at most one.
         let turn = part.acquire().await.map_err(|closed| NotFound::Because(Cause::of(&closed)))?;
         has_turn.store(true, Ordering::Release);
         let mut asking = self.resolver.resolve(name);
@@ -100,11 +101,10 @@ impl Asker {
     }
 }
 
-/// The names that were answered when they were asked for last. At most [`KNOWN_MAX`]: of more, those that were answered
-/// longest ago are forgotten.
+/// The names answered at their last lookup. Beyond [`KNOWN_MAX`], the oldest answer is forgotten.
 #[derive(Default)]
 struct Answered {
-    /// Each name, and the number of its answer.
+    /// Each name with the number of its answer.
     names: BTreeMap<Arc<str>, u64>,
     in_order: BTreeMap<u64, Arc<str>>,
     answers: u64,
@@ -134,7 +134,7 @@ impl Answered {
     }
 }
 
-/// The answer to a look-up, for all who wait for it.
+/// The answer to a lookup, shared by all its waiters.
 #[derive(Clone, Debug)]
 struct Answer {
     found: Result<Arc<[IpAddr]>, NotFound>,
@@ -149,7 +149,7 @@ impl Answer {
     }
 }
 
-/// One lane's look-ups: the latest, which may be under way. A lane has one name, so this remembers one.
+/// One lane's latest lookup, which may be under way. A lane has one name at a time.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     latest: Mutex<Option<Latest>>,
@@ -164,13 +164,13 @@ struct Latest {
 }
 
 impl Lookups {
-    /// The addresses of a name, by an answer that still counts or that is under way, or by a new one.
+    /// The addresses of a name: from a valid answer, the lookup under way, or a new one.
     pub(super) async fn find(&self, asker: &Arc<Asker>, name: &str) -> Result<Arc<[IpAddr]>, NotFound> {
         let mut answer = self.join_or_begin(asker, name);
         let found = answer.wait_for(Option::is_some).await;
         match found.as_deref() {
             Ok(Some(answer)) => answer.found.clone(),
-            // The resolver panicked, or the lane asks for another name now.
+            // The resolver panicked, or the lane now needs another name.
             Ok(None) | Err(_) => Err("the look-up ended without an answer".into()),
         }
     }
@@ -193,7 +193,7 @@ impl Lookups {
         answer
     }
 
-    /// Whether a look-up waits for its turn among those of others: nobody has been asked yet.
+    /// Whether a lookup waits for its turn, so that no server was asked yet.
     pub(super) fn is_in_line(&self) -> bool {
         lock(&self.latest).as_ref().is_some_and(|latest| {
             latest.answer.borrow().is_none() && !latest.has_turn.load(Ordering::Acquire)
@@ -202,7 +202,7 @@ impl Lookups {
 }
 
 impl Latest {
-    /// Whether it is under way, or its answer still counts.
+    /// Whether it is under way, or its answer is still valid.
     fn is_of_use(&self) -> bool {
         match self.answer.borrow().as_ref() {
             Some(answer) => now() < answer.until,
@@ -212,7 +212,7 @@ impl Latest {
 }
 
 impl Drop for Latest {
-    /// Nobody waits for it any more, or for another name.
+    /// No waiter is left, or the lane needs another name.
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -227,7 +227,7 @@ mod tests {
     use super::super::resolve::Resolving;
     use super::*;
 
-    /// Knows one name, and never answers for another.
+    /// Knows one name, and never answers for others.
     struct OneName;
 
     impl Resolve for OneName {
@@ -257,7 +257,7 @@ mod tests {
             found = lookups.find(&asker, "healthy") => assert!(found.is_ok()),
             first = hanging.join_next() => panic!("a name that hangs came first: {first:?}"),
         }
-        // What finds no room among those that hang is told so, and is not said to have no address.
+        // It reports missing room, not a missing address.
         assert_eq!(hanging.join_next().await.unwrap().unwrap(), Err(NotFound::NoRoom));
         let new = Lookups::default();
         tokio::select! {

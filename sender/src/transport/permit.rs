@@ -1,10 +1,9 @@
-//! The right to send a request. It is looked at before the first byte is written, because that is the last moment at which
-//! the request can still be held back; and once the lane's lease is over, which ends what is under way.
+//! The right to send a request. It is checked before the first byte is written, the last moment at which the
+//! request can be held back, and again when the lane's lease ends.
 //!
-//! Over HTTP/2 many requests share a connection. One that waits to be written when its lane withdraws its consent is taken back
-//! from the connection. If the connection is about to write it in that very moment, nothing but ending the connection holds
-//! it back, and that also cuts off the others on it: they are in doubt, and nothing is held against the endpoint. All of them are
-//! of one lane.
+//! Over HTTP/2, a request that waits when its lane withdraws consent is taken back. If the connection is just
+//! about to write it, only ending the connection stops it. That also cuts off the lane's other requests on
+//! it: they are in doubt, and do not count against the endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 use super::failure::Failure;
 use crate::boot_clock::BootTime;
 
-/// What has to hold when the first byte of a request is written, whatever the request waited for until then.
+/// The conditions for the first byte of a request, however long the request waited.
 #[derive(Clone, Debug)]
 pub struct SendPermit {
-    /// When the attempt is over. It counts from when the attempt was decided on, because the next owner of the lane counts
-    /// from there too.
+    /// The end of the attempt, counted from the decision to make it. The next owner of the lane counts from
+    /// there too.
     pub deadline: BootTime,
-    /// The lane's lease. Once it is over, another process may be sending, and takes it that nothing of this one is open.
+    /// The lane's lease. After its end another process may send, and relies on this one having nothing open.
     pub lease: Lease,
-    /// Cancelled when the lane is paused, changed, lost or given back.
+    /// Cancelled when the lane is paused, changed, lost or released.
     pub cancelled: CancellationToken,
 }
 
@@ -36,35 +35,33 @@ impl SendPermit {
         if self.is_revoked(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
 
-    /// Whether the lane may send nothing at all any more, apart from the attempt's own deadline.
+    /// Whether the lane may send nothing more, whatever the attempt's own deadline.
     pub(super) fn is_revoked(&self, now: BootTime) -> bool {
         self.lease.is_over(now) || self.cancelled.is_cancelled()
     }
 
-    /// Whether later bytes of a request that has begun may be written. Consent is not asked for again: a pause does not cut
-    /// what is under way.
+    /// Whether later bytes may be written. Consent is not checked: a pause does not cut requests under way.
     pub(super) fn check_rest(&self, now: BootTime) -> Result<(), Failure> {
         if self.lease.is_over(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
 
-    /// How long until the deadline.
     pub(super) const fn remaining(&self, now: BootTime) -> Duration {
         Duration::from_nanos(self.deadline.since(now).0)
     }
 }
 
-/// Until when a lane is this process's. Clones are of the same lease, so a renewal reaches attempts under way.
+/// The end of this process's lease of a lane. Clones share it, so a renewal reaches attempts under way.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<AtomicU64>);
 
 impl Lease {
-    /// A lease that holds until then, that moment excluded.
+    /// A lease that ends at `end`, exclusive.
     #[must_use]
     pub fn until(end: BootTime) -> Self {
         Self(Arc::new(AtomicU64::new(end.0)))
     }
 
-    /// The lease was renewed. It never becomes shorter.
+    /// Renews the lease. It never becomes shorter.
     pub fn extend(&self, end: BootTime) {
         self.0.fetch_max(end.0, Ordering::AcqRel);
     }
@@ -75,13 +72,12 @@ impl Lease {
         self.end() <= now
     }
 
-    /// Until when it holds, as far as is known now.
+    /// Its end, as far as known now.
     #[must_use]
     pub fn end(&self) -> BootTime {
         BootTime(self.0.load(Ordering::Acquire))
     }
 
-    /// For how much longer it holds, unless it is renewed.
     pub(super) fn remaining(&self, now: BootTime) -> Duration {
         Duration::from_nanos(self.end().since(now).0)
     }

@@ -1,4 +1,4 @@
-//! What an attempt is asked to do.
+//! The input of an attempt.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,31 +9,32 @@ use crate::engine::{LaneId, Nanos};
 use crate::guard::Target;
 use crate::sign::Headers;
 
-/// Where a subscriber's attempts go, and what its limit takes for granted on the way there.
+/// The target of a subscriber's attempts.
 #[derive(Clone, Debug)]
 pub struct Destination {
     /// The URL.
     pub url: Target,
-    /// For how long a request may still leave this machine after it was given up.
+    /// How long a request may still leave this machine after it was given up. The lane's limit relies on it.
     pub late_max: Nanos,
 }
 
 /// One attempt.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// Whose connections to use.
+    /// The lane whose connections to use.
     pub lane: LaneId,
-    /// Where to.
+    /// The destination.
     pub target: &'a Destination,
-    /// The signature and what goes with it.
+    /// The signature and its headers.
     pub headers: &'a Headers,
-    /// The body, as it is.
+    /// The body.
     pub body: &'a Arc<[u8]>,
-    /// For everything: waiting for a connection, name lookup, connecting, TLS, sending, and the whole answer.
+    /// The limit for everything: a free connection, name lookup, connecting, TLS, sending, and the whole
+    /// answer.
     pub deadline: Duration,
-    /// Until when the attempt may be sent. The deadline in it is the moment at which `deadline` is over.
+    /// The right to send. Its deadline is the moment at which `deadline` is over.
     pub permit: SendPermit,
-    /// For a new connection: name lookup, connecting and TLS.
+    /// The limit for a new connection: name lookup, connecting and TLS.
     pub connect_deadline: Duration,
     /// The most connections that the lane may have now.
     pub connections_max: NonZeroU32,

@@ -1,4 +1,4 @@
-//! Names to addresses, without a thread: a name server that does not answer costs a socket and a little memory.
+//! Resolves names without threads: an unresponsive name server costs a socket and a little memory.
 
 use std::fs;
 use std::io;
@@ -21,45 +21,46 @@ use super::timer::now;
 /// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// The best first. There may be none.
+    /// The best first. May be empty.
     pub all: Vec<IpAddr>,
-    /// For how long they may be gone by.
+    /// How long they are valid.
     pub valid_for: Duration,
 }
 
-/// What a look-up comes to.
+/// The result of a lookup.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Send + 'a>>;
 
-/// Knows the addresses of names. It need not bound its time, nor how many look-ups run: the transport does.
+/// Resolves names. The transport bounds the time and the number of lookups.
 pub trait Resolve: Send + Sync {
-    /// All addresses of a name. Fails when the name has none, or nobody could be asked. Dropped when it is given up.
+    /// All addresses of a name. Fails when the name has none, or no server answered. The transport drops the
+    /// future to give up.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-/// Asks name servers: those of `/etc/resolv.conf`, after a look into `/etc/hosts`, or one that is given. Both files are read
-/// again when they have changed. Of what else a system may know (nsswitch.conf, mDNS) it knows nothing.
+/// Resolves through `/etc/hosts` and the name servers of `/etc/resolv.conf`, or one given server. Reads both
+/// files again when they change. Does not support other sources such as nsswitch.conf and mDNS.
 pub struct DnsResolver {
     server: Option<SocketAddr>,
     built: Mutex<Option<(Stamps, Arc<TokioResolver>)>>,
 }
 
-/// When the system's files were changed last.
+/// The modification times of the system's files.
 type Stamps = [Option<SystemTime>; 2];
 
 impl DnsResolver {
-    /// The system's hosts and name servers.
+    /// Uses the system's hosts and name servers.
     #[must_use]
     pub const fn system() -> Self {
         Self { server: None, built: Mutex::new(None) }
     }
 
-    /// The system's hosts, and this name server alone, over UDP and TCP.
+    /// Uses the system's hosts and only this name server, over UDP and TCP.
     #[must_use]
     pub const fn asking(server: SocketAddr) -> Self {
         Self { server: Some(server), built: Mutex::new(None) }
     }
 
-    /// What asks, made anew when the system's configuration has changed.
+    /// The resolver, rebuilt when the system's configuration has changed.
     fn asks(&self) -> io::Result<Arc<TokioResolver>> {
         let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
         let stamps = ["/etc/resolv.conf", "/etc/hosts"].map(changed);
@@ -76,7 +77,7 @@ impl DnsResolver {
         let (config, options) = match self.server {
             Some(server) => (only(server), ResolverOpts::default()),
             None => read_system_conf().unwrap_or_else(|error| {
-                // As the C library does.
+                // The C library does the same.
                 let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
                 warn!(%error, server = %local, "/etc/resolv.conf names no name server that can be asked; using the usual one");
                 (only(local), ResolverOpts::default())
@@ -97,13 +98,13 @@ fn only(server: SocketAddr) -> ResolverConfig {
     ResolverConfig::from_name_servers(vec![server])
 }
 
-/// The same with the sender's own bounds.
+/// Applies the sender's own bounds.
 fn bounded(mut options: ResolverOpts) -> ResolverOpts {
-    /// A second name server has to get its turn within a look-up's time.
+    /// Leaves time for a second name server within one lookup.
     const TIMEOUT_MAX: Duration = Duration::from_millis(1_500);
-    /// Answers that are kept for all lanes.
+    /// Answers cached for all lanes.
     const ANSWERS_MAX: u64 = 1_024;
-    /// More look-ups are never under way (see `lookups`), each with a question for IPv4 and one for IPv6.
+    /// More lookups never run (see `lookups`). Each asks for IPv4 and for IPv6.
     const QUESTIONS_MAX: usize = 1_024;
     options.timeout = options.timeout.min(TIMEOUT_MAX);
     options.attempts = options.attempts.clamp(1, 2);

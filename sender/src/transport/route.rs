@@ -1,4 +1,4 @@
-//! What is worked out once for a target rather than for each attempt.
+//! Computed once for a target rather than for each attempt.
 
 use http::Uri;
 use http::uri::Scheme;
@@ -9,24 +9,22 @@ use super::failure::{Cause, Failure};
 use crate::excerpt::Excerpt;
 use crate::guard::{Parts, Target};
 
-/// A target, ready for requests.
 #[derive(Debug)]
 pub(super) struct Route {
     target: Target,
-    /// Whom to connect to. Connections may be shared by what has the same.
+    /// The peer. Requests with the same one may share connections.
     pub(super) origin: Origin,
-    /// What every request over HTTP/1 begins with.
+    /// The start of every HTTP/1 request.
     pub(super) head: Box<[u8]>,
-    /// The request's target over HTTP/2: the whole URL.
+    /// The request's target over HTTP/2.
     pub(super) whole: Uri,
 }
 
-/// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) host: Host<String>,
     pub(super) port: u16,
-    /// Whom the endpoint's certificate must name; nothing without TLS.
+    /// The name that the certificate must have; `None` without TLS.
     pub(super) tls: Option<ServerName<'static>>,
 }
 
@@ -37,7 +35,7 @@ impl Route {
         let host = url.host().ok_or(Failure::Request("the URL has no host".into()))?.to_owned();
         let port = url.port_or_known_default().ok_or(Failure::Request("the URL has no port".into()))?;
         let Parts { authority, path, server } = target.parts().map_err(|error| malformed(&error))?;
-        // What is in it has been read as a path and as an authority, so that no byte of it ends a line.
+        // Both parts were parsed, so no byte in them ends the line.
         let head = format!("POST {path} HTTP/1.1\r\nhost: {authority}\r\n");
         let whole = Uri::builder()
             .scheme(if server.is_some() { Scheme::HTTPS } else { Scheme::HTTP })
@@ -58,7 +56,6 @@ impl Route {
 }
 
 impl Origin {
-    /// The host, fit for a message.
     pub(super) fn shown(&self) -> Excerpt {
         Excerpt::of(&self.host.to_string())
     }

@@ -1,9 +1,9 @@
-//! How many sockets all lanes together may have open. Every lane has its own bound; without this one, enough lanes
-//! would use up the files that the process may open, the database's among them.
+//! The bound on the open sockets of all lanes. Without it, many lanes could use up the process's files,
+//! including those of the database.
 //!
-//! At the bound, idle connections of any lane make room. If there is none, an attempt waits a while, and is
-//! then unsent for a reason that is ours ([`super::failure::Failure::NoSocket`]), never the endpoint's. However many wait, one
-//! of them looks for idle connections, and only if there may be any.
+//! At the bound, idle connections of any lane are closed. If there are none, an attempt waits, and is then
+//! unsent without counting against the endpoint ([`super::failure::Failure::NoSocket`]). Only one waiter at a
+//! time searches for idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,14 +17,13 @@ use tokio::time::Instant;
 
 use super::timer::{after, now, reached};
 
-/// Idle connections that one search closes: as many as are waited for, but a few at least for those who come next, and not so
-/// many that it holds up its thread for long.
+/// Idle connections that one search closes: as many as are needed, a few for later callers, and few enough
+/// not to block its thread.
 const CLOSED_AT_ONCE_MIN: u32 = 32;
 const CLOSED_AT_ONCE_MAX: u32 = 256;
-/// From one search to the next. Each may look at all lanes.
+/// The interval between searches. Each may scan all lanes.
 const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
-/// The count, and the bound.
 #[derive(Debug)]
 pub(super) struct Sockets {
     open: AtomicU32,
@@ -33,15 +32,14 @@ pub(super) struct Sockets {
     freed: Notify,
     /// Whether a connection may have become idle since the last search.
     may_be_idle: AtomicBool,
-    /// Held by the one that searches for all who wait. Not before this moment.
+    /// Held by the waiter that searches. No search starts before this moment.
     searching: Mutex<Option<Instant>>,
 }
 
-/// One socket's place in the count.
 #[derive(Debug)]
 pub(super) struct Socket(Arc<Sockets>);
 
-/// Somebody waits for a socket, as long as this lives.
+/// Counts one waiter while it lives.
 struct Waiting<'a>(&'a Sockets);
 
 impl Sockets {
@@ -59,7 +57,7 @@ impl Sockets {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Whether somebody would rather have a socket than see it kept idle.
+    /// Whether attempts wait for sockets, so that idle connections should close.
     pub(super) fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
@@ -71,17 +69,17 @@ impl Sockets {
         Some(Socket(Arc::clone(self)))
     }
 
-    /// A connection has become idle, which may be closed from here on. Said under the lock under which a search looks at it, or in
-    /// sequence with what the search looks at.
+    /// Records that a connection became idle and may be closed. Call it under the lock that the search takes,
+    /// or sequentially consistent with the data that the search reads.
     pub(super) fn note_idle(&self) {
-        // Read far more often than it changes, so that lanes do not wait for each other's cache lines.
+        // Written only on change, so that lanes do not contend for its cache line.
         if !self.may_be_idle.load(Ordering::SeqCst) {
             self.may_be_idle.store(true, Ordering::SeqCst);
         }
     }
 
-    /// A place for one more socket, if there is one by the deadline. `close_idle` closes up to so many idle connections, and
-    /// returns how many it closed.
+    /// A place for one more socket, by the deadline. `close_idle` closes up to that many idle connections,
+    /// and returns how many it closed.
     pub(super) async fn room(
         self: &Arc<Self>,
         close_idle: impl Fn(usize) -> usize,
@@ -93,7 +91,7 @@ impl Sockets {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _waiting = Waiting(self);
         tokio::select! {
-            // First the one that notes what becomes free, so that nothing of what the search frees is missed.
+            // Polled first, so that it registers before the search frees a place.
             biased;
             socket = self.next_free() => Some(socket),
             never = self.search(close_idle) => match never {},
@@ -101,11 +99,10 @@ impl Sockets {
         }
     }
 
-    /// The next place that becomes free for the one who waits here.
     async fn next_free(self: &Arc<Self>) -> Socket {
         loop {
             let mut freed = pin!(self.freed.notified());
-            // From here on nothing that becomes free is missed.
+            // Registers first, so that no free place is missed.
             freed.as_mut().enable();
             if let Some(socket) = self.enter() {
                 return socket;
@@ -114,7 +111,7 @@ impl Sockets {
         }
     }
 
-    /// Closes idle connections for all who wait, for as long as this is polled. The others wait for their turn to do so.
+    /// Closes idle connections for all waiters while polled. The other waiters queue for the lock.
     async fn search(&self, close_idle: impl Fn(usize) -> usize) -> Infallible {
         let mut not_before = self.searching.lock().await;
         loop {
@@ -124,7 +121,7 @@ impl Sockets {
             *not_before = Some(after(SEARCH_EVERY));
             let wanted = self.waiting.load(Ordering::Acquire);
             let wanted = wanted.clamp(CLOSED_AT_ONCE_MIN, CLOSED_AT_ONCE_MAX);
-            // Whatever becomes idle from here on is noted again.
+            // Connections that become idle from here on set it again.
             if self.may_be_idle.swap(false, Ordering::SeqCst)
                 && close_idle(usize::try_from(wanted).unwrap_or(usize::MAX)) > 0
             {
@@ -145,23 +142,22 @@ impl Drop for Socket {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::AcqRel);
-        // What told this one of a free socket tells the next, if this one leaves without it.
+        // Passes the notification on, in case this waiter leaves without using it.
         self.0.freed.notify_one();
     }
 }
 
-/// Whether the system, or the process's limit, has no more sockets to give.
+/// Whether the process or the system is out of file descriptors.
 pub(super) fn are_used_up(error: &io::Error) -> bool {
-    /// "Too many open files", in the process and on the machine, on every Unix.
+    /// The same on every Unix.
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-/// As many sockets as the process's limit on open files leaves, once the database, the API's own connections and the
-/// rest have theirs.
+/// The sockets that the limit on open files leaves after the database, the API and the rest.
 pub(super) fn max_by_limit() -> u32 {
-    // Where the system does not tell, the commonest limit.
+    // The commonest limit, if the system does not tell.
     const COMMON: u32 = 1_024;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     share_of(soft_limit(&limits).unwrap_or(COMMON))
@@ -173,7 +169,7 @@ fn soft_limit(limits: &str) -> Option<u32> {
     if soft == "unlimited" { Some(u32::MAX) } else { soft.parse().ok() }
 }
 
-/// Half of few, and all but two thousand of many: the API may have a thousand connections.
+/// Half of a small limit, or all but 2,048 of a large one, because the API may have a thousand connections.
 const fn share_of(files: u32) -> u32 {
     const OTHERS: u32 = 2_048;
     const MAX: u32 = 1_000_000;
@@ -194,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// How often idle connections are looked for in half a second in which 1,000 attempts wait, if each search finds so many.
+    /// How often half a second with 1,000 waiters searches, if each search closes `found` connections.
     async fn searches_for_1_000(found: usize) -> u32 {
         let sockets = Sockets::new(1);
         let held = sockets.enter().unwrap();
@@ -215,7 +211,7 @@ mod tests {
         assert!(first.is_err(), "nobody gets the socket that is held");
         let searches = searches.load(Ordering::SeqCst);
         drop(held);
-        // Each gets it from the one before.
+        // Each waiter gets the socket from the one before.
         assert_eq!(waiting.join_all().await.len(), 1_000);
         searches
     }

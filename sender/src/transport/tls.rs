@@ -1,4 +1,4 @@
-//! Whom to trust, and how.
+//! Trusted roots and the TLS configuration.
 
 use std::io;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-/// What an endpoint may choose from over TLS, the best first.
+/// The protocols offered over TLS, in order of preference.
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// The roots that browsers trust, compiled in, so that no machine's own list decides; and some more on demand.
+/// The roots that browsers trust, compiled in, so that machines do not differ; with optional extra roots.
 #[derive(Clone, Debug)]
 pub struct Roots(RootCertStore);
 
@@ -23,10 +23,10 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// These and the certificates of a PEM file: the root of a company's own authority, for instance.
+    /// Adds the certificates of a PEM file, such as a company's own root.
     ///
     /// # Errors
-    /// When the text holds no certificate, or one that cannot be read.
+    /// When the text holds no certificate, or an unreadable one.
     pub fn with_pem(mut self, text: &[u8]) -> Result<Self, RootsError> {
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(text) {
@@ -41,7 +41,6 @@ impl Roots {
         if count == 0 { Err(RootsError::None) } else { Ok(self) }
     }
 
-    /// How a client speaks TLS that trusts these.
     pub(crate) fn config(self) -> io::Result<ClientConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider)
@@ -51,18 +50,18 @@ impl Roots {
     }
 }
 
-/// A text without the roots that it should hold.
+/// The text with extra roots is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootsError {
-    /// No certificate at all.
+    /// It holds no certificate.
     #[error("found no certificate among the extra roots; expected PEM with -----BEGIN CERTIFICATE-----")]
     None,
-    /// Not a certificate.
+    /// A certificate is unreadable.
     #[error("cannot use certificate {number} of the extra roots: {problem}")]
     Unfit {
         /// Its place in the text, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
 }

@@ -1,9 +1,10 @@
-//! How much an endpoint may send beside its answers. All that a lane's sockets read and write, below TLS, is charged to one account:
-//! so frames, records and interim answers that mean nothing are bounded in one place, whatever they are called.
+//! Bounds the bytes that an endpoint sends beside its answers. Each lane has one account, charged with all
+//! bytes below TLS that its sockets read and write. So one rule bounds empty frames, records and interim
+//! answers.
 //!
-//! An answer earns more than an honest one costs, and time earns enough for keep-alives. An endpoint that overdraws its lane's
-//! account is hostile: all connections of the lane end, and it gets no other before the account has recovered. So however often it
-//! is connected to, its floods are 2 MiB at once and 64 KiB a second in the long run.
+//! An answer earns more than an honest one costs, and time earns enough for keep-alives. An endpoint that
+//! overdraws the account is hostile: the lane's connections end, and it gets no new one before the account
+//! recovers. So its floods are limited to 2 MiB at once and 64 KiB a second in the long run.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,30 +19,30 @@ use super::failure::Failure;
 use super::sync::lock;
 use super::timer::now;
 
-/// The most that an account holds, in bytes: a body of 64 KiB that comes in pieces of 16 bytes, each in a packet of its own, takes
-/// half of it.
+/// The largest balance, in bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half
+/// of it.
 const BALANCE_MAX: i64 = 2 * 1024 * 1024;
-/// After it was overdrawn, this much is needed for a connection: 16 s of time.
+/// The balance needed for a connection after an overdraft: 16 s of time.
 const BALANCE_TO_RECOVER: i64 = BALANCE_MAX / 2;
-/// Earned by time: 64 KiB a second, for 120 connections with a PING a second each.
+/// Earned by time: 64 KiB a second, enough for 120 connections with a PING a second each.
 const BYTES_A_MILLISECOND: i64 = 64;
-/// The cost of a read, beside its bytes, and of a write that is shorter: about what the system takes for it, in frames.
+/// The cost of a read beside its bytes, and the least cost of a write: about the system's own cost.
 const CALL_BYTES: usize = 256;
-/// Earned by an answer, and by a connection: a head twice as long as common proxies let through, or a chain of certificates.
+/// Earned by each answer and each connection: covers a head twice as long as common proxies allow, or a
+/// certificate chain.
 pub(super) const ANSWER_BYTES: usize = 16 * 1024;
-/// A byte of an answer's body pays for itself and for as much of what frames it.
+/// Each byte of an answer's body earns its own cost and as much framing.
 const BODY_EARNS: usize = 2;
-/// Of a request so many bytes pay for one that lets the next leave: of a WINDOW_UPDATE, for instance.
+/// Bytes of a request that pay for one byte of flow control, such as WINDOW_UPDATE.
 const WRITTEN_EARN: usize = 16;
 
-/// What a lane's endpoint may still send.
 #[derive(Debug)]
 pub(super) struct Account(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     balance: i64,
-    /// Up to when time has been paid for.
+    /// Time earned up to here.
     paid: Instant,
     is_hostile: bool,
 }
@@ -53,12 +54,10 @@ impl Default for Account {
 }
 
 impl Account {
-    /// The endpoint has earned so many bytes.
     pub(super) fn earn(&self, bytes: usize) {
         lock(&self.0).earn(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// It has sent a part of a body.
     pub(super) fn earn_body(&self, bytes: usize) {
         self.earn(bytes.saturating_mul(BODY_EARNS));
     }
@@ -68,13 +67,13 @@ impl Account {
         if is_hostile { Err(io::Error::other(Failure::Hostile)) } else { Ok(()) }
     }
 
-    /// Whether the lane's connections end, and it gets no other.
+    /// Whether the lane's connections must end, and no new one may start.
     pub(super) fn is_hostile(&self) -> bool {
         let mut state = lock(&self.0);
         state.is_hostile && state.is_still_hostile(now())
     }
 
-    /// Whether nothing has to be remembered of it.
+    /// Whether the account holds no information, so that it may be dropped.
     pub(super) fn is_full(&self) -> bool {
         let mut state = lock(&self.0);
         let moment = now();
@@ -95,7 +94,8 @@ impl State {
         }
     }
 
-    /// Whether the endpoint is hostile. Of a hostile one nothing is read, so that it owes nothing.
+    /// Charges the account, and returns whether the endpoint is hostile. A hostile one is not read, so it is
+    /// not charged.
     fn charge(&mut self, bytes: i64, moment: Instant) -> bool {
         if !self.is_still_hostile(moment) {
             self.balance = self.balance.saturating_sub(bytes);
@@ -112,7 +112,6 @@ impl State {
     }
 }
 
-/// A connection to an endpoint, all of whose traffic is charged.
 pub(super) struct Charged {
     tcp: TcpStream,
     account: Arc<Account>,
@@ -135,7 +134,7 @@ impl Charged {
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let count = ready!(written)?;
         self.account().earn(count / WRITTEN_EARN);
-        // What is in the system's hands can't be taken back: the next read fails.
+        // The write cannot be undone, so the next read fails instead.
         let _ = self.account().charge(CALL_BYTES.saturating_sub(count));
         Poll::Ready(Ok(count))
     }
@@ -188,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Charges so much so often, with so much time in between, and says how often until the endpoint is hostile.
+    /// Charges `bytes` at each interval. Returns the number of charges until the endpoint is hostile.
     fn until_hostile(bytes: usize, every: Duration, times: usize) -> Option<usize> {
         let mut moment = now();
         let mut state = State { balance: BALANCE_MAX, paid: moment, is_hostile: false };
@@ -200,7 +199,7 @@ mod tests {
 
     #[test]
     fn keep_alives_go_on_forever_and_floods_do_not() {
-        // A PING in a record of TLS, and its answer.
+        // A PING in a TLS record, and its answer.
         let ping = 2 * CALL_BYTES + 17 + 22;
         let (second, week) = (Duration::from_secs(1), 7 * 86_400);
         assert_eq!(until_hostile(ping, second, week), None);

@@ -1,4 +1,4 @@
-//! A connection's socket. Before it writes, it asks whether the request that the bytes belong to may still be sent.
+//! A connection's socket. Before each write it checks whether the request may still be sent.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -17,12 +17,11 @@ use super::limit::SocketPermit;
 use super::traffic::Charged;
 use super::write_tracker::SocketState;
 
-/// A socket, and the place that it takes among its lane's connections.
 pub(super) struct Wire {
     stream: Stream,
     speaks: Speaks,
     state: Arc<SocketState>,
-    /// After the socket: it is closed before its place is free.
+    /// Declared after the socket, so that the socket closes before its place is free.
     _permit: SocketPermit,
 }
 
@@ -31,7 +30,7 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<Charged>>),
 }
 
-/// What is spoken, and with it how requests are told apart.
+/// The protocol, which decides how requests are told apart.
 pub(super) enum Speaks {
     /// One request after the other.
     Http1,
@@ -50,7 +49,6 @@ impl Wire {
         Self { stream, speaks, state: Arc::default(), _permit: permit }
     }
 
-    /// For the connection that will own this socket.
     pub(super) fn state(&self) -> Arc<SocketState> {
         Arc::clone(&self.state)
     }
@@ -66,20 +64,19 @@ impl Wire {
         self.charged().tcp()
     }
 
-    /// A part of an answer's body has come.
     pub(super) fn earn_body(&self, bytes: usize) {
         self.charged().account().earn_body(bytes);
     }
 
-    /// Whether anything has come that was not read: bytes, the end, or a failure. It is the system that is asked, since what the
-    /// runtime knows of a socket is from its last look.
+    /// Whether bytes, the end or an error are unread. Asks the system, since the runtime only knows the
+    /// socket's state at its last poll.
     pub(super) fn has_unread(&self) -> bool {
         let looked = recv(self.tcp(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(looked, Err(Errno::AGAIN))
     }
 
-    /// Whether a connection on which something has come between two requests can go on: if it was for TLS alone, which has read it
-    /// then.
+    /// Whether the connection can go on despite unread bytes: only if they were TLS records without data,
+    /// which this reads.
     pub(super) fn poll_outlives_unread(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if let Stream::Plain(_) = self.stream {
             return Poll::Ready(false);
@@ -91,8 +88,8 @@ impl Wire {
         if self.has_unread() { Poll::Pending } else { Poll::Ready(true) }
     }
 
-    /// Asks for everything that is about to be written. What may leave is noted before it does: how much of it the system
-    /// took cannot be known under TLS.
+    /// Checks all bytes about to be written, and records beforehand that they may leave: under TLS it is
+    /// unknown how many the system accepted.
     fn before_write(&self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         match &self.speaks {
             Speaks::Http1 => self.state.before_write(),
@@ -104,7 +101,6 @@ impl Wire {
         }
     }
 
-    /// So many bytes of these were taken.
     fn wrote(&mut self, pieces: &[IoSlice<'_>], mut count: usize) {
         let Speaks::Http2(frames) = &mut self.speaks else { return };
         for piece in pieces {
@@ -123,11 +119,11 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// An attempt that was given up must not arrive later: what still waits in the kernel is thrown away, and the
-    /// endpoint is told by a reset.
+    /// A request that was given up must not arrive later. The reset drops unsent bytes in the kernel, and
+    /// tells the endpoint.
     fn drop(&mut self) {
         if self.state.discards_unsent() {
-            // It fails where the connection is gone already, which is as good.
+            // Fails only if the connection is gone already.
             let _ = self.tcp().set_zero_linger();
         }
     }
@@ -142,8 +138,8 @@ impl AsyncRead for Wire {
         match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls(tls) => match Pin::new(&mut **tls).poll_read(cx, buf) {
-                // Many endpoints close without a farewell. HTTP knows by itself where an answer ends, but for one that
-                // ends with its connection; and there the body is not looked at.
+                // Many endpoints close without `close_notify`. HTTP knows where an answer ends, except for
+                // bodies that end with the connection, and bodies are not used.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Poll::Ready(Ok(()))
                 }
@@ -187,7 +183,7 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Under TLS bytes that were written may still be here.
+        // Under TLS, accepted bytes may still be in this process.
         self.state.check_lease()?;
         let flushed = self.writer().poll_flush(cx);
         self.state.backpressure.note(flushed.is_pending());

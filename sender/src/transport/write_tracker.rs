@@ -1,4 +1,4 @@
-//! What is known of the bytes of each request: whether the first has left, and whether it still may.
+//! Tracks for each request whether its first byte has left, and whether it still may.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,12 +12,11 @@ use super::sync::lock;
 use crate::boot_clock::{BootClock, BootTime};
 use crate::engine::Nanos;
 
-/// One request on its way to a socket.
 #[derive(Debug)]
 pub(super) struct WriteTracker {
     permit: SendPermit,
     clock: BootClock,
-    /// For how long it may still leave once it is given up.
+    /// How long it may still leave once it is given up.
     late_max: Nanos,
     state: Mutex<State>,
 }
@@ -41,12 +40,11 @@ impl WriteTracker {
         self.clock
     }
 
-    /// Whether the first byte could be written now.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.permit.check(self.clock.now())
     }
 
-    /// Called before bytes of the request are written, and notes that they may have left.
+    /// Checks the permit before bytes are written, and records that they may have left.
     pub(super) fn before_write(&self) -> Result<(), Failure> {
         let mut state = lock(&self.state);
         match *state {
@@ -58,7 +56,7 @@ impl WriteTracker {
         Ok(())
     }
 
-    /// Whether a byte may have left. If none has, none will from here on.
+    /// Whether a byte may have left. If none has, none will.
     pub(super) fn give_up(&self) -> bool {
         let mut state = lock(&self.state);
         if *state == State::Wrote {
@@ -68,13 +66,13 @@ impl WriteTracker {
         false
     }
 
-    /// Gives it up, and says until when bytes of it may still leave; nothing if none has left.
+    /// Gives the request up. Returns until when its bytes may still leave; `None` if none has left.
     pub(super) fn late_until(&self) -> Option<BootTime> {
         self.give_up().then(|| self.clock.now().after(self.late_max))
     }
 
-    /// Waits until the lane withdraws its consent while nothing is written. Then nothing will be. Never ends for a request
-    /// that has begun by then.
+    /// Waits until the lane withdraws consent while nothing is written; then nothing will be. Never returns
+    /// for a request that has begun.
     pub(super) async fn withdrawn(&self) {
         self.permit.cancelled.cancelled().await;
         if self.give_up() {
@@ -82,17 +80,17 @@ impl WriteTracker {
         }
     }
 
-    /// Whether a request that has begun must not go on, since the lane may be somebody else's.
+    /// Whether the request has begun and another process may own the lane.
     fn has_lost_its_lane(&self) -> bool {
         self.permit.lease.is_over(self.clock.now()) && *lock(&self.state) == State::Wrote
     }
 }
 
-/// What requests and their socket know of each other, whoever owns the socket.
+/// State shared by a socket and its requests.
 #[derive(Debug, Default)]
 pub(super) struct SocketState {
     discard: AtomicBool,
-    /// Whether this end broke the connection off.
+    /// Whether this end closed the connection early.
     is_cut: AtomicBool,
     pub(super) backpressure: Backpressure,
     requests: Mutex<Requests>,
@@ -100,32 +98,32 @@ pub(super) struct SocketState {
 
 #[derive(Debug, Default)]
 struct Requests {
-    /// Over HTTP/1 the one under way. Over HTTP/2 the one that is being handed over: its stream is not known yet.
+    /// HTTP/1: the request under way. HTTP/2: the one being handed over, without a stream id yet.
     current: Option<Arc<WriteTracker>>,
-    /// Over HTTP/2 those under way, by their streams. At most as many as a connection takes requests.
+    /// HTTP/2: the requests under way, by stream. Bounded by the connection's limit on requests.
     streams: BTreeMap<u32, Arc<WriteTracker>>,
 }
 
 impl SocketState {
-    /// All that is written from here on belongs to this request. Until [`Self::answered`], closing the socket discards
-    /// unsent bytes.
+    /// Assigns all later bytes to this request. Until [`Self::answered`], closing the socket discards unsent
+    /// bytes.
     pub(super) fn begin(&self, request: Arc<WriteTracker>) {
         self.discard_unsent();
         lock(&self.requests).current = Some(request);
     }
 
-    /// The request over HTTP/1 is sent and answered: the socket may be closed in order.
+    /// The HTTP/1 request is answered, so the socket may close normally.
     pub(super) fn answered(&self) {
         lock(&self.requests).current = None;
         self.discard.store(false, Ordering::Relaxed);
     }
 
-    /// A request is about to be handed to an HTTP/2 connection. One at a time.
+    /// A request is about to be handed to the HTTP/2 library. Only one at a time.
     pub(super) fn hand_over(&self, request: Arc<WriteTracker>) {
         lock(&self.requests).current = Some(request);
     }
 
-    /// It has this stream; none if the connection refused it.
+    /// The request's stream; `None` if the library refused it.
     pub(super) fn handed_over(&self, stream: Option<u32>) {
         let mut requests = lock(&self.requests);
         if let (Some(request), Some(stream)) = (requests.current.take(), stream) {
@@ -133,12 +131,11 @@ impl SocketState {
         }
     }
 
-    /// The request on this stream was answered.
     pub(super) fn stream_answered(&self, stream: u32) {
         lock(&self.requests).streams.remove(&stream);
     }
 
-    /// Closing the socket from here on discards unsent bytes.
+    /// Makes a later close discard unsent bytes.
     pub(super) fn discard_unsent(&self) {
         self.discard.store(true, Ordering::Relaxed);
     }
@@ -147,7 +144,7 @@ impl SocketState {
         self.discard.load(Ordering::Relaxed)
     }
 
-    /// This end breaks the connection off. What is under way on it does not fail by the endpoint's fault.
+    /// This end closes the connection, so its requests do not fail by the endpoint's fault.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
     }
@@ -162,7 +159,7 @@ impl SocketState {
         io::Error::other(failure)
     }
 
-    /// Asks for HTTP/1's next bytes.
+    /// Checks the next bytes of an HTTP/1 request.
     pub(super) fn before_write(&self) -> io::Result<()> {
         match &lock(&self.requests).current {
             Some(request) => request.before_write().map_err(io::Error::other),
@@ -170,7 +167,7 @@ impl SocketState {
         }
     }
 
-    /// Asks for the beginning of a request over HTTP/2. A stream that nobody stands for is not begun.
+    /// Checks the start of an HTTP/2 request. Refuses a stream without a known request.
     pub(super) fn before_stream(&self, stream: u32) -> io::Result<()> {
         let requests = lock(&self.requests);
         let request = requests.streams.get(&stream).or(requests.current.as_ref());
@@ -178,7 +175,7 @@ impl SocketState {
         asked.map_err(|failure| self.refuse(failure))
     }
 
-    /// Refuses to write anything, if a request under way is of a lane that may be somebody else's by now. All requests of a
+    /// Refuses all writes if another process may own the lane of a request under way. All requests of a
     /// connection are of one lane.
     pub(super) fn check_lease(&self) -> io::Result<()> {
         let requests = lock(&self.requests);
