@@ -1,5 +1,5 @@
-//! The bytes of bodies that a process holds in memory, over all of its lanes: a dispatcher before a store that is a few queues, and
-//! answers when it is told to.
+//! The process-wide budget for bodies in memory. The dispatcher runs against a model of the store, which answers on
+//! request.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use crate::world::{BEGIN, World, announcement};
 
 const MIB: u64 = 1 << 20;
-/// Such that lanes may hold as much as the engine lets any hold.
+/// Lanes may hold the engine's maximum.
 const WIDE: &str = r#"{"limit":{"rate":"1000/s","burst":300,"in_flight":300}}"#;
 
 #[test]
@@ -42,7 +42,6 @@ fn lanes_with_large_bodies_hold_no_more_than_the_budget_and_each_gets_its_turn()
     assert_eq!(served.len(), lanes.len());
 }
 
-/// One delivery as the store has it.
 #[derive(Clone)]
 struct Waiting {
     delivery: DeliveryId,
@@ -52,7 +51,7 @@ struct Waiting {
 
 #[derive(Default)]
 struct Queue {
-    /// Nothing, while nobody has owned it.
+    /// 0 until the lane has its first owner.
     term: u64,
     is_owned: bool,
     waiting: VecDeque<Waiting>,
@@ -63,7 +62,7 @@ struct Model {
     dispatcher: Dispatcher,
     now: Instant,
     queues: BTreeMap<LaneId, Queue>,
-    /// One of each length.
+    /// One body of each length.
     bodies: BTreeMap<u64, Arc<[u8]>>,
     deliveries: u64,
     asked: Vec<(Order, Command)>,
@@ -71,14 +70,14 @@ struct Model {
     sends: Vec<NewAttempt>,
     /// Bodies that the dispatcher holds and has not sent.
     kept: BTreeMap<(DeliveryId, Term), (LaneId, u64)>,
-    /// What claims brought: how many were asked for, and how many came.
+    /// For each claim, the number requested and the number received.
     claims: Vec<(u32, usize)>,
     lost: Vec<(LaneId, Term)>,
     said: Option<Node>,
 }
 
 impl Model {
-    /// Whose lanes hold bodies of these lengths.
+    /// Each lane holds bodies of these lengths.
     fn with(roster: Arc<Roster>, lanes: &[Vec<u64>]) -> Self {
         let settings = Settings {
             owner: OwnerId(1),
@@ -111,7 +110,6 @@ impl Model {
         model
     }
 
-    /// Deliveries with bodies of these lengths wait on a lane.
     fn add(&mut self, lane: LaneId, lengths: &[u64]) {
         for length in lengths {
             let long = || vec![b'x'; usize::try_from(*length).unwrap()].into();
@@ -122,8 +120,7 @@ impl Model {
         }
     }
 
-    /// The bytes of all bodies in the process: of answers that the dispatcher has not heard, what it keeps, and what is under
-    /// way.
+    /// The bytes of all bodies in the process: in answers not yet handled, kept by the dispatcher, and in flight.
     fn held(&self) -> u64 {
         let answered = self.answered.iter().filter_map(|answered| match &answered.reply {
             Ok(Reply::Claimed(claimed)) => Some(&claimed.rows),
@@ -167,7 +164,7 @@ impl Model {
         }
     }
 
-    /// The store answers one of the commands that it was asked. No claim is answered before settlements that came before it.
+    /// Answers one command. A claim is not answered before an earlier settlement.
     fn answer(&mut self, which: usize) {
         if self.asked.is_empty() {
             return;
@@ -186,7 +183,6 @@ impl Model {
         self.answered.push(Answered { order, reply, moment: None });
     }
 
-    /// The dispatcher hears one of the answers.
     fn hear_answer(&mut self, which: usize) {
         if self.answered.is_empty() {
             return;
@@ -195,7 +191,7 @@ impl Model {
         if let (Order::Claim { lane, term, .. }, Ok(Reply::Claimed(claimed))) =
             (answered.order, &answered.reply)
         {
-            // What comes for an ownership that has ended is dropped.
+            // The dispatcher drops rows of a lost term.
             if self.dispatcher.views().iter().any(|view| (view.lane, view.term) == (lane, term)) {
                 self.kept.extend(claimed.rows.iter().map(|row| ((row.delivery, term), (lane, length(row)))));
             }
@@ -203,7 +199,6 @@ impl Model {
         self.hear(Event::Answered(answered));
     }
 
-    /// An attempt under way ends.
     fn end(&mut self, which: usize, outcome: Outcome) {
         if self.sends.is_empty() {
             return;
@@ -284,7 +279,7 @@ impl Model {
         Reply::Acquired(taken.take(1_000).collect())
     }
 
-    /// Another process takes a lane, and lets it go again.
+    /// Another process takes a lane, and releases it.
     fn lose(&mut self, lane: u64) {
         let (lane, queue) = (LaneId(lane), self.queues.get_mut(&LaneId(lane)).unwrap());
         if std::mem::take(&mut queue.is_owned) {
@@ -292,7 +287,7 @@ impl Model {
         }
     }
 
-    /// An endpoint refuses one attempt, and wants to be left alone for so long that its lane gives back all that it has not sent.
+    /// An endpoint refuses one attempt, and asks for so long a pause that its lane releases all unsent deliveries.
     fn release(&mut self, lane: u64) {
         if let Some(which) = self.sends.iter().position(|sent| sent.lane == LaneId(lane)) {
             let retry_after = Some(b"60".to_vec().into());
@@ -301,7 +296,7 @@ impl Model {
         }
     }
 
-    /// Time passes to the next moment at which the dispatcher wants to be called.
+    /// Advances time to the dispatcher's next wake-up.
     fn wait(&mut self) {
         let wake = self.dispatcher.next_wake();
         if wake != Instant::NEVER {
@@ -310,7 +305,7 @@ impl Model {
         self.hear(Event::Tick);
     }
 
-    /// The store answers all, and whatever follows from that.
+    /// Answers every command, and all that follow.
     fn settle_down(&mut self) {
         while !self.asked.is_empty() || !self.answered.is_empty() {
             self.answer(0);
@@ -383,7 +378,7 @@ fn lengths() -> impl Strategy<Value = Vec<Vec<u64>>> {
     prop::collection::vec(prop::collection::vec(length, 0..6), LANES)
 }
 
-/// Lanes that have rarely more than one under way, and so hold what they have claimed for a while.
+/// Lanes that rarely have more than one attempt in flight, so they hold their claims for a while.
 static NARROW: LazyLock<Arc<Roster>> = LazyLock::new(|| {
     let narrow = r#"{"limit":{"rate":"1000/s","burst":300,"in_flight":2}}"#;
     World::with_settings(LANES as u64, narrow).roster()
@@ -413,7 +408,7 @@ proptest! {
             }
             prop_assert!(model.held() <= BODY_BYTES_MAX, "{} bytes are held", model.held());
         }
-        // From now on all goes well, and nothing is forgotten.
+        // From now on every attempt succeeds, and every delivery must be made.
         let mut rounds = 0;
         while model.waiting() > 0 {
             model.settle_down();
@@ -426,7 +421,7 @@ proptest! {
             rounds += 1;
             prop_assert!(rounds < 5_000, "{} deliveries are never made", model.waiting());
         }
-        // Nothing counts any more that is not there: as much is held again as may be.
+        // The budget counts nothing that is gone: it can be filled again.
         let work: Vec<_> = model.queues.keys().map(|lane| (*lane, StoreTime(model.now.0))).collect();
         work.iter().for_each(|(lane, _)| model.add(*lane, &[MIB]));
         model.hear(Event::Work(work));
@@ -434,19 +429,19 @@ proptest! {
             model.settle_down();
             model.wait();
         }
-        // Whoever is next may want as much as a claim may bring.
+        // The next lane may want a whole claim's worth.
         let at_least = BODY_BYTES_MAX / 8 * 7 - 4 * MIB;
         prop_assert!(model.held() > at_least, "no more than {} bytes are held", model.held());
     }
 }
 
-/// However many lanes claim before the first of them is answered.
+/// Even if every lane claims before the first answer.
 #[test]
 fn ten_thousand_lanes_of_short_bodies_claim_what_they_would_without_a_budget() {
     let lanes = 10_000;
     let roster = World::with_settings(lanes, WIDE).roster();
     let mut model = Model::with(roster, &vec![vec![300; 40]; usize::try_from(lanes).unwrap()]);
-    // All are theirs, and no claim is answered before all that follows from that has been heard.
+    // The lanes are all taken. Claims are answered last.
     loop {
         let is_claim = |(_, command): &(Order, Command)| matches!(command, Command::Claim(_));
         if let Some(which) = model.asked.iter().position(|asked| !is_claim(asked)) {
@@ -465,7 +460,7 @@ fn ten_thousand_lanes_of_short_bodies_claim_what_they_would_without_a_budget() {
     }
 }
 
-/// Endpoints that take nothing hold long bodies, as many as may be; others are to be sent short ones.
+/// Hung endpoints hold long bodies up to the limit, while other lanes send short ones.
 #[test]
 fn long_bodies_that_nobody_takes_keep_no_short_ones_waiting() {
     let (long, short) = (vec![vec![MIB; 8]; 1_200], vec![vec![300; 8]; 100]);
@@ -478,7 +473,6 @@ fn long_bodies_that_nobody_takes_keep_no_short_ones_waiting() {
     assert_eq!(to_short, 100 * 8);
 }
 
-/// The one that claims first is not the only one that does.
 #[test]
 fn lanes_get_their_turns_in_the_order_in_which_they_came() {
     let mut model = Model::with(Arc::clone(&ROSTER), &vec![vec![MIB; 40]; LANES]);
@@ -492,6 +486,6 @@ fn lanes_get_their_turns_in_the_order_in_which_they_came() {
         ended += 1;
         served.extend(model.sends.iter().map(|sent| sent.lane));
     }
-    // A turn is four of them at most, and those who have had theirs come after all others.
+    // A turn is at most four deliveries, and a served lane goes to the end of the queue.
     assert!(ended <= 4 * LANES, "{ended} attempts ended before the last lane had its turn");
 }

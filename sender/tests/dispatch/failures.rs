@@ -1,4 +1,5 @@
-//! What the store cannot do for good: tried again while the process owns the lane, told, and no lane waits for another's.
+//! Permanent failures of the store: the dispatcher retries while it owns the lane and reports them, and no other lane
+//! waits.
 
 use hookproof_sender::dispatch::{Event, News, PAUSE_LONGEST};
 use hookproof_sender::engine::{LaneId, Nanos};
@@ -49,7 +50,7 @@ fn a_retry_that_is_written_down_late_is_made_though_a_claim_in_between_did_not_s
     let mut world = World::with(2);
     world.emit(&[1, 2]);
     world.fault = Some(settles_the_first);
-    // Both end in one batch, and the second lane asks for its next delivery before that is written.
+    // Both settlements share a batch, and the second lane claims its next delivery before that batch is durable.
     world.end(500);
     world.emit(&[2]);
     world.answer(204);

@@ -1,5 +1,5 @@
-//! The dispatcher in virtual time, on a real store: what it does when the store fails, when lanes come and go, and when it
-//! is to stop. The tests are its shell.
+//! The dispatcher in virtual time, on a real store: failures of the store, arriving and leaving lanes, and shutdown.
+//! The tests act as its shell.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod budget;

@@ -1,4 +1,4 @@
-//! Several processes share the lanes: who joins, leaves, dies, drains, and who cannot serve a lane.
+//! Several nodes share the lanes: joins, departures, deaths, drains, and lanes that a node cannot serve.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,17 @@ use crate::world::World;
 
 const TICK: Nanos = Nanos::from_millis(10);
 
-/// Processes on one store, which live through the same time.
+/// Nodes on one store, with a common clock.
 struct Cluster(Vec<World>);
 
 impl Cluster {
-    /// One process, with something to do for all of so many lanes.
+    /// A single node, with work for each of its lanes.
     fn of_one(lanes: u64) -> Self {
         let mut first = World::with(lanes);
         first.emit(&(1..=lanes).collect::<Vec<_>>());
         Self(vec![first])
     }
 
-    /// So many processes, each of which has its lanes.
     fn of(nodes: u64, lanes: u64) -> Self {
         let mut cluster = Self::of_one(lanes);
         (1..nodes).for_each(|_| cluster.join());
@@ -39,7 +38,7 @@ impl Cluster {
         self.0.push(new);
     }
 
-    /// Time passes for all that live, and everything that is sent is taken.
+    /// Advances time for all living nodes; every attempt succeeds.
     fn pass(&mut self, length: Nanos) {
         for _ in 0..length.0.div_ceil(TICK.0) {
             for world in &mut self.0 {
@@ -49,18 +48,18 @@ impl Cluster {
         }
     }
 
-    /// Until a process that has joined is settled, and all moves are over.
+    /// Waits until a joined node counts as settled, and all moves are over.
     fn settle(&mut self) {
         self.pass(SETTLED_AFTER + Nanos::SECOND);
     }
 
-    /// Which lane is whose.
+    /// The owner of each lane.
     fn owners(&self) -> BTreeMap<LaneId, Option<OwnerId>> {
         let lanes = self.0[0].reader.lanes(None, 1_000).unwrap().items;
         lanes.into_iter().map(|lane| (lane.lane, lane.owner.map(|(owner, _)| owner))).collect()
     }
 
-    /// Which lane belongs to whom, by the nodes as they are.
+    /// The node that should own each lane, by the current nodes.
     fn homes(&self) -> BTreeMap<LaneId, Option<OwnerId>> {
         let homes = Homes::among(&self.0[0].reader.nodes().unwrap().all, StoreTime(self.0[0].now.0));
         self.owners().into_keys().map(|lane| (lane, homes.home(lane))).collect()
@@ -74,7 +73,7 @@ impl Cluster {
         self.0[0].commit(Command::Drain(Drain { owner: OwnerId(owner), draining }));
     }
 
-    /// Every lane has something to do, and is sent it by its home.
+    /// Every lane must deliver, from its home.
     fn assert_spread(&mut self) {
         self.assert_all_go_on();
         self.assert_at_home();
@@ -86,7 +85,7 @@ impl Cluster {
         assert!(astray.is_empty(), "{astray:?}");
     }
 
-    /// Every lane has something to do. Those that somebody owns are sent it.
+    /// Records an event for each lane. Owned lanes send it.
     fn record_for_all(&mut self) -> Vec<u64> {
         let now = StoreTime(self.0[0].now.0);
         let lanes: Vec<u64> = self.owners().keys().map(|lane| lane.0).collect();
@@ -101,7 +100,7 @@ impl Cluster {
         sent
     }
 
-    /// Every lane gets another event, wherever it is, and each is sent by somebody, once.
+    /// Records an event for each lane. Each must be sent once, by any node.
     fn assert_all_go_on(&mut self) {
         let lanes: Vec<u64> = self.owners().keys().map(|lane| lane.0).collect();
         assert_eq!(self.record_for_all(), lanes);
@@ -136,7 +135,7 @@ fn nothing_is_handed_to_one_that_has_not_lived_for_a_moment() {
     cluster.join();
     cluster.pass(Nanos(SETTLED_AFTER.0 / 2));
     assert_eq!(cluster.share(1), 40);
-    // It dies and is born again, and its moment begins anew.
+    // It restarts, and its settling time begins again.
     cluster.0.pop();
     cluster.0[0].commit(Command::Evict(OwnerId(2)));
     cluster.join();
@@ -152,7 +151,7 @@ fn few_lanes_move_at_a_time_and_all_in_the_end() {
     let mut cluster = Cluster::of_one(lanes);
     cluster.0[0].answer(204);
     let all: Vec<u64> = (1..=lanes).collect();
-    // All of them have an attempt under way, so that what is to move cannot yet.
+    // Each lane has an attempt in flight, so no lane can move yet.
     cluster.0[0].emit(&all);
     let mut second = cluster.0[0].another(2);
     second.pass(TICK);
@@ -176,7 +175,7 @@ fn the_lanes_of_one_that_leaves_go_to_the_others_at_once() {
     cluster.record_for_all();
     leaves.hear(Event::Stop);
     assert!(leaves.dispatcher.is_over(|| false));
-    // Nobody waits for a lease, or for the next search.
+    // No node waits for a lease, or for the next search.
     cluster.pass(TICK);
     cluster.assert_at_home();
     let after = cluster.owners();
@@ -190,7 +189,7 @@ fn the_lanes_of_one_that_leaves_go_to_the_others_at_once() {
 fn the_lanes_of_one_that_is_surely_dead_go_to_their_next_homes_at_once() {
     let mut cluster = Cluster::of(3, 40);
     cluster.0.pop();
-    // Nobody takes a lane that has nothing to do.
+    // Nodes take over only lanes with work.
     cluster.record_for_all();
     cluster.0[0].commit(Command::Evict(OwnerId(3)));
     cluster.pass(TICK);
@@ -210,12 +209,12 @@ fn the_lanes_of_one_that_hangs_go_to_their_next_homes_when_its_lease_is_over() {
     cluster.pass(TICK.times(2));
     assert_eq!(cluster.share(3), 0);
     cluster.assert_at_home();
-    // It comes back, finds out what it has lost, and is handed its lanes in order, after a moment.
+    // The node returns, learns that it lost its lanes, and gets them back in order after its settling time.
     cluster.0.push(hangs);
     let behind = cluster.0[0].now.since(cluster.0[2].now);
     cluster.0[2].pass(behind);
     assert_eq!(cluster.0[2].lanes(), 0);
-    // What the one that hung may have had under way is in doubt for a while, wherever its lanes are.
+    // Its attempts stay in doubt for a while, on any owner.
     cluster.pass(Nanos::MINUTE);
     cluster.assert_spread();
     assert!(cluster.share(3) > 0);
@@ -230,7 +229,7 @@ fn one_that_drains_hands_everything_over_and_takes_nothing_until_it_may() {
     assert_eq!(cluster.share(2), 0);
     cluster.assert_spread();
     cluster.assert_all_go_on();
-    // Also if it is forgotten for a while, as when it hangs.
+    // Even if the store forgets the node for a while, as after a hang.
     let forgotten = Nanos(LEASE_DEFAULT.0 + TICK.0);
     let mut drained = cluster.0.remove(1);
     cluster.pass(forgotten);
@@ -269,7 +268,7 @@ fn a_lane_whose_home_cannot_serve_it_is_served_by_the_next() {
         found.unwrap().0
     };
     let one = lane(&cluster, 2);
-    // A setting that needs the secret of a region, which the first process has and the second has not.
+    // The setting needs a region's secret, which only the first node has.
     cluster.0[0].know_region();
     cluster.0[0].need_region(one);
     cluster.0[1].learn_of_subscribers();
@@ -285,11 +284,11 @@ fn one_with_a_short_lease_lives_no_less_for_one_with_a_long_one() {
     let first = World::with(40);
     let second = first.another_for(2, Nanos::SECOND);
     let mut cluster = Cluster(vec![first, second]);
-    // Nobody has any lane yet, and the first is not to renew its lease for a while.
+    // No node has a lane yet, and the first renews its lease later.
     cluster.pass(Nanos(LEASE_DEFAULT.0 / 6));
     cluster.assert_spread();
     assert!(cluster.share(2) > 0);
-    // Once it hangs, it is not waited for until then either.
+    // When the node hangs, the other node does not wait that long either.
     cluster.0.pop();
     cluster.pass(Nanos::SECOND.times(2));
     cluster.record_for_all();

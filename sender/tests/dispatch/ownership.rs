@@ -1,5 +1,3 @@
-//! Lanes are taken, kept, changed, lost and given back.
-
 use hookproof_sender::dispatch::{Event, LEASE_DEFAULT, News};
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
@@ -8,7 +6,7 @@ use hookproof_sender::store::lane::{LaneState, OwnerId};
 
 use crate::world::World;
 
-/// For how long a lane is served that was asked for: a little less than its lease, so that nothing is open when that is over.
+/// A lane is served for slightly less than its lease, so no attempt is in flight when the lease ends.
 const SERVED: Nanos = Nanos(LEASE_DEFAULT.0 - LEASE_DEFAULT.0 / 50);
 
 #[test]
@@ -46,7 +44,7 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
     other.commit(Command::Evict(OwnerId(1)));
     other.pass(Nanos::from_millis(1));
     assert!(other.news.iter().any(|news| matches!(news, News::Took { .. })), "{:?}", other.news);
-    // It finds out with its next renewal.
+    // The node notices at its next renewal.
     world.pass(Nanos::from_secs(11));
     assert_eq!((&world.told.withdrawn[..], &world.told.forgotten[..]), (&[][..], &[LaneId(1)][..]));
     assert!(world.news.iter().any(|news| matches!(news, News::Lost { .. })));
@@ -66,7 +64,7 @@ fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
     let later = StoreTime(world.now.0 + Nanos::HOUR.0);
     world.record(&[1], later);
     world.hear(Event::Work(vec![(LaneId(1), later)]));
-    // The lane is taken, and the answer says that nothing is due before an hour has passed.
+    // The lane is taken; the answer says that its next delivery is due in an hour.
     world.emit(&[1]);
     world.hear_answers();
     assert_eq!(world.sent_to(), [1]);

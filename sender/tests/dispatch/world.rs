@@ -1,4 +1,4 @@
-//! A dispatcher, a store in a folder of its own, and a clock that is set by hand.
+//! A dispatcher, a store in its own folder, and a manual clock.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 pub(crate) const BEGIN: StoreTime = StoreTime::from_secs(1_700_000_000);
 
-/// Which commands the store cannot carry out.
+/// Selects the commands that the store fails.
 pub(crate) type Fault = fn(&Command) -> bool;
 
 pub(crate) struct World {
@@ -28,9 +28,8 @@ pub(crate) struct World {
     store: SqliteStore,
     pub(crate) now: Instant,
     pub(crate) fault: Option<Fault>,
-    /// What was asked of the store, by name, since somebody last looked.
+    /// Names of the commands sent to the store since the last check.
     pub(crate) asked: Vec<&'static str>,
-    /// Attempts that are under way.
     pub(crate) sends: Vec<NewAttempt>,
     pub(crate) told: Told,
     pub(crate) answers: Answers,
@@ -42,31 +41,29 @@ pub(crate) struct World {
     events: u64,
 }
 
-/// What the shell was told of lanes.
 pub(crate) struct Told {
-    /// Their attempts were withdrawn.
+    /// Lanes with withdrawn attempts.
     pub(crate) withdrawn: Vec<LaneId>,
-    /// Their lease was let end.
+    /// Lanes with an ended lease.
     pub(crate) forgotten: Vec<LaneId>,
-    /// Until when attempts under way may go on.
+    /// The end of the lease for attempts in flight.
     pub(crate) lease_until: Instant,
 }
 
-/// What the store answered and the dispatcher has not heard.
+/// The store's answers that the dispatcher has not handled.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// The store carries out what it is asked, and answers when told to.
+    /// The store executes commands at once, and answers on request.
     pub(crate) are_late: bool,
     waiting: Vec<Answered>,
 }
 
 impl World {
-    /// With so many subscribers, whose lanes are numbered from 1.
+    /// Lanes are numbered from 1.
     pub(crate) fn with(subscribers: u64) -> Self {
         Self::with_settings(subscribers, "{}")
     }
 
-    /// With so many subscribers that all have these settings.
     pub(crate) fn with_settings(subscribers: u64, settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
@@ -81,7 +78,6 @@ impl World {
         self.another_for(owner, LEASE_DEFAULT)
     }
 
-    /// Another process, whose leases are as long as that.
     pub(crate) fn another_for(&self, owner: u64, lease: Nanos) -> Self {
         let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
         let folder = Arc::clone(&self.folder);
@@ -126,42 +122,39 @@ impl World {
         }
     }
 
-    /// The subscribers as the dispatcher knows them.
     pub(crate) fn roster(&self) -> Arc<Roster> {
         Arc::clone(self.keeper.present())
     }
 
-    /// Has an operator do something, and the dispatcher learn of it.
+    /// An operator's command; the dispatcher is notified.
     pub(crate) fn operate(&mut self, command: Command) {
         self.commit(command);
         self.learn_of_subscribers();
     }
 
-    /// The dispatcher learns of subscribers that have changed.
     pub(crate) fn learn_of_subscribers(&mut self) {
         let roster = self.keeper.catch_up(&self.reader, StoreTime(self.now.0)).unwrap();
         let event = Event::Roster(Arc::clone(roster));
         self.hear(event);
     }
 
-    /// From now on it has the secret of the region `eu`.
+    /// Adds the secret of the region `eu`.
     pub(crate) fn know_region(&mut self) {
         let secret = RegionSecret::parse("the-secret-of-a-region").unwrap();
         self.keeper = RosterKeeper::new(RegionSecrets::default().with("eu".parse().unwrap(), secret));
     }
 
-    /// A lane cannot be served without that secret any more.
+    /// From now on the lane needs that secret.
     pub(crate) fn need_region(&mut self, lane: LaneId) {
         let settings = Some(r#"{"shape":{"pseudonymise":["b"],"region":"eu"}}"#.into());
         self.operate(Command::Change(Change { settings, ..Change::of(lane) }));
     }
 
-    /// How many lanes the dispatcher has.
     pub(crate) fn lanes(&self) -> usize {
         self.dispatcher.views().len()
     }
 
-    /// An event is recorded for these lanes, and the dispatcher hears of it.
+    /// Records an event for these lanes, and notifies the dispatcher.
     pub(crate) fn emit(&mut self, lanes: &[u64]) {
         let now = StoreTime(self.now.0);
         self.record(lanes, now);
@@ -169,12 +162,11 @@ impl World {
         self.hear(Event::Work(work));
     }
 
-    /// An event is recorded for these lanes, due at some time.
     pub(crate) fn record(&mut self, lanes: &[u64], due: StoreTime) {
         self.record_body(lanes, due, b"1");
     }
 
-    /// An event with that body is recorded for these lanes, due at some time.
+    /// Records an event, and notifies nobody.
     pub(crate) fn record_body(&mut self, lanes: &[u64], due: StoreTime, body: &[u8]) {
         self.events += 1;
         let now = StoreTime(self.now.0);
@@ -207,13 +199,13 @@ impl World {
         assert!(!matches!(replies[0], Reply::Refused(_)), "{replies:?}");
     }
 
-    /// Something happens, and everything that follows from it at once.
+    /// Handles an event, and all its immediate effects.
     pub(crate) fn hear(&mut self, event: Event) {
         self.dispatcher.handle(self.now, event);
         self.settle_down();
     }
 
-    /// Time passes, and the dispatcher is called whenever it wants to be.
+    /// Advances time, and wakes the dispatcher on request.
     pub(crate) fn pass(&mut self, length: Nanos) {
         let until = self.now + length;
         while self.dispatcher.next_wake() <= until {
@@ -224,13 +216,13 @@ impl World {
         self.hear(Event::Tick);
     }
 
-    /// All attempts under way are answered with that status.
+    /// Answers every attempt in flight with this status.
     pub(crate) fn answer(&mut self, status: u16) {
         self.end(status);
         self.settle_down();
     }
 
-    /// The same, without what follows from it.
+    /// As `answer`, without further effects.
     pub(crate) fn end(&mut self, status: u16) {
         for attempt in std::mem::take(&mut self.sends) {
             let answer = Answer { status, retry_after: None, date: None, at: StoreTime(self.now.0) };
@@ -240,13 +232,12 @@ impl World {
         }
     }
 
-    /// The store answers all that it was asked.
     pub(crate) fn hear_answers(&mut self) {
         self.answers.are_late = false;
         self.settle_down();
     }
 
-    /// In rounds, as the store commits: all that is wanted is carried out, and then all of it is answered.
+    /// In rounds, as the store commits: runs all commands, then answers all.
     fn settle_down(&mut self) {
         loop {
             while let Some(effect) = self.dispatcher.poll() {
@@ -261,7 +252,7 @@ impl World {
         }
     }
 
-    /// Tells the dispatcher of the nodes, if something about them has changed.
+    /// Passes on a change of nodes.
     fn look_at_nodes(&mut self) -> bool {
         let nodes = self.reader.glance().unwrap().nodes;
         let is_new = std::mem::replace(&mut self.nodes_seen, nodes) != nodes;
@@ -304,18 +295,16 @@ impl World {
         Moment::at("virtual", Nanos(self.now.0))
     }
 
-    /// What the store counts for one lane.
     pub(crate) fn counts(&self, lane: u64) -> Counts {
         let lanes = self.reader.lanes(None, 100).unwrap().items;
         lanes.into_iter().find(|status| status.lane == LaneId(lane)).unwrap().counts
     }
 
-    /// The lanes that can't move.
     pub(crate) fn stuck(&self) -> Vec<u64> {
         self.dispatcher.stuck().into_iter().map(|Stuck { lane, .. }| lane.0).collect()
     }
 
-    /// The lanes that something was sent to and not answered.
+    /// Lanes with an attempt in flight.
     pub(crate) fn sent_to(&self) -> Vec<u64> {
         self.sends.iter().map(|attempt| attempt.lane.0).collect()
     }

@@ -1,14 +1,14 @@
-//! What is usual for an endpoint, from its definition: the median of 24 figures, each the 95th percentile of up to 32 evenly
-//! spaced answers of at least an hour.
+//! The definition of an endpoint's baseline: the median of 24 figures. Each figure is the 95th percentile of up to 32
+//! evenly spaced answers over at least an hour.
 
 use hookproof_sender::engine::baseline::Baseline;
 use hookproof_sender::engine::{Instant, Nanos};
 use proptest::prelude::*;
 
-/// So many answers, each so long after the one before, which took so long.
+/// Number of answers, gap between them, and their latencies.
 type Phase = (usize, Nanos, Vec<Nanos>);
 
-/// Keeps everything.
+/// The reference: it keeps every answer.
 #[derive(Default)]
 struct Definition {
     hours: Vec<Nanos>,

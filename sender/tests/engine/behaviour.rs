@@ -1,4 +1,4 @@
-//! The life of deliveries and lanes, from claim to settlement.
+//! Deliveries and lanes, from claim to settlement.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn always(code: u16) -> impl FnMut(&Sent) -> Reply {
     move |_| status(QUICK, code)
 }
 
-/// What became of deliveries for good.
+/// The final outcomes of deliveries.
 fn fates<F>(world: &World<F>) -> Vec<Fate> {
     world.shell.store.fates.iter().map(|settlement| settlement.fate).collect()
 }
@@ -65,7 +65,7 @@ fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_f
     });
     world.lane(1, &settings(per_second(10, 20, 1)), 1);
     world.run(Nanos::from_secs(59));
-    // The whole burst is in doubt for a minute. That is all that holds the lane back.
+    // The whole burst is in doubt for a minute. Only that holds the lane back.
     assert_eq!(world.sent.len(), 20);
     assert!(world.sent.iter().all(|sent| sent.number == 1));
     let view = world.shell.engine.views().remove(0);
@@ -152,7 +152,7 @@ fn a_lowered_limit_holds_at_once() {
     let before = world.sent.len();
     world.handle(Input::Change { lane, settings: settings(per_second(1, 1, 50)) });
     world.run(Nanos::from_secs(10));
-    // The bucket was full of fifty, and drains by one a second.
+    // The bucket held fifty, and drains by one a second.
     assert_eq!(world.sent.len(), before);
     world.run(Nanos::from_secs(50));
     assert!((8..=11).contains(&(world.sent.len() - before)));
@@ -197,7 +197,7 @@ fn each_turn_of_a_breaker_is_told_once() {
         panic!("{told:?}")
     };
     assert!(told.iter().all(|(of, _)| *of == lane));
-    // Ten failures within a few seconds; five minutes, and ten after the first probe.
+    // Ten failures within a few seconds; then five minutes, and ten after the first probe.
     assert!(first > at(300) && first < at(310) && second > first + Nanos::from_secs(600), "{told:?}");
 }
 
@@ -238,7 +238,7 @@ fn work_that_comes_while_a_claim_is_out_is_not_forgotten() {
     world.pump();
     world.handle(Input::Work { lane, due: world.now });
     let claim = world.shell.engine.poll();
-    // The burst, and what the rate lets out in the coming second.
+    // The burst, and the rate's share of the next second.
     assert_eq!(claim, Some(Output::Claim { lane, term: Term(1), max: 15 }));
     world.offer(lane, 1);
     world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: None });

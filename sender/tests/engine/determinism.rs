@@ -1,4 +1,4 @@
-//! Same seed and inputs, same outputs, byte for byte; another seed, others.
+//! Equal seeds and inputs give equal outputs, byte for byte; another seed gives others.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,7 +7,7 @@ use hookproof_sender::engine::{Engine, Input, Limits, Nanos};
 use crate::shell::{Sent, no_breaker, per_second, settings_with};
 use crate::world::{Reply, World, busy, silent, status};
 
-/// An eventful minute of a hundred lanes: all that was put out, as text.
+/// Runs a busy minute of a hundred lanes; returns all outputs as text.
 fn outputs(seed: u64) -> String {
     let mut world = World::with_engine(Engine::new(seed, Limits::default()), eventful);
     world.shell.outputs = Some(vec![]);
@@ -25,7 +25,7 @@ fn outputs(seed: u64) -> String {
     world.shell.outputs.iter().flatten().map(|output| format!("{output:?}\n")).collect()
 }
 
-/// An answer that depends on the request alone.
+/// An answer that depends only on the request.
 fn eventful(sent: &Sent) -> Reply {
     let mut hasher = DefaultHasher::new();
     (sent.lane, sent.delivery, sent.number).hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! A small sender that charges on completion and knows of doubt, to be spoilt from inside. Its process never forgets
-//! anything, whatever happens to it, so that nothing but its rule of doubt is judged.
+//! A small sender that charges attempts on completion, with a rule of doubt to falsify. Its process remembers
+//! everything, so only that rule is judged.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use hookproof_sender::engine::{Instant, Lateness, Nanos, Outcome};
 
 use crate::senders::{HandOver, Sender, Terms};
 
-/// What is wrong with its rule of doubt.
+/// A deliberate fault in the rule of doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DoubtFlaw {
     None,
-    /// What is no longer in doubt is forgotten instead of charged.
+    /// Forgets an attempt after its doubt instead of charging it.
     NotCharged,
-    /// An answer counts for what ended in silence before it, also if its attempt had begun before that end.
+    /// Accepts an answer as proof even if its attempt began before the silent one ended.
     EarlierAnswersCount,
 }
 
-/// Attempts in doubt: when it ended, and when it is over.
+/// An attempt in doubt: when it ended, and when its doubt ends.
 struct Doubt {
     ended: Instant,
     over: Instant,
@@ -29,7 +29,7 @@ pub(crate) struct Doubtful {
     contract: Contract,
     lateness: Lateness,
     flaw: DoubtFlaw,
-    /// When each attempt that still counts was charged.
+    /// Times of the charges that still count.
     charged: Vec<Instant>,
     open: BTreeMap<u64, (Instant, Lateness)>,
     doubts: Vec<Doubt>,
@@ -68,7 +68,7 @@ impl Doubtful {
         self.charged.sort_unstable();
     }
 
-    /// Attempts that the bucket holds, as a count of whole ones: what was charged drains one after another.
+    /// The bucket's level in whole attempts: the charges drain one after another.
     fn level(&self, now: Instant) -> usize {
         let gap = self.contract.bucket().rate().gap();
         let mut empty = Instant::START;
@@ -126,7 +126,7 @@ impl Sender for Doubtful {
         }
     }
 
-    /// Only the first contract is kept: it is for scripts without changes.
+    /// Keeps the first contract: used with scripts without changes.
     fn change(&mut self, _: Instant, _: &Terms) {}
 
     fn set_paused(&mut self, _: Instant, paused: bool) {
@@ -147,7 +147,7 @@ impl Sender for Doubtful {
         }
     }
 
-    /// It looks again and again.
+    /// Polls.
     fn next_wake(&self) -> Option<Instant> {
         (self.waiting > 0 && !self.held).then(|| self.now + Nanos::from_millis(20))
     }

@@ -1,5 +1,3 @@
-//! No lane waits for another.
-
 use hookproof_sender::engine::{Engine, Instant, LaneId, Limits, Nanos};
 
 use crate::shell::{Sent, per_second, settings};
@@ -9,12 +7,12 @@ const HUNG: u64 = 1;
 const QUICK: Nanos = Nanos::from_millis(10);
 const TIMEOUT: Nanos = Nanos::from_secs(8);
 
-/// Lanes up to `hung` never answer; the others do at once.
+/// Lanes up to `hung` never answer; the others answer at once.
 fn some_hang(hung: u64) -> impl FnMut(&Sent) -> Reply {
     move |sent| if sent.lane.0 <= hung { silent(TIMEOUT) } else { status(QUICK, 204) }
 }
 
-/// When one lane sent what it sent, with or without others beside it.
+/// When a lane sent its attempts: alone, and beside `hung` hung lanes.
 fn healthy_alone_and_beside(hung: u64, backlog: u64, limits: Limits) -> [Vec<Instant>; 2] {
     [0, hung].map(|hung| {
         let mut world = World::with_engine(Engine::new(1, limits), some_hang(hung));

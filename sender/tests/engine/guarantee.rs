@@ -1,9 +1,9 @@
-//! The guarantee: whatever happens, the requests that reach an endpoint conform to its contract, over all windows and
-//! wherever each of them arrived: between its start and its end, or, if it was given up without an answer, as late as
-//! the assumption lets it. The assumption: within `doubt` of when it was given up, and within `quarantine` of an answer to
-//! anything that was begun later, as these were when it began.
+//! The guarantee: the requests that reach an endpoint keep its contract over all windows, at every possible arrival
+//! time. A request arrives between its start and its end. An unanswered one may arrive later: within `doubt` of its
+//! end, and within `quarantine` of an answer to any request that began after that end, both as configured when it
+//! began.
 //!
-//! `HOOKPROOF_CASES=1000000 cargo test -p hookproof-sender --release --test engine guarantee` looks longer.
+//! `HOOKPROOF_CASES=1000000 cargo test -p hookproof-sender --release --test engine guarantee` runs more cases.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ fn an_owner_that_keeps_open_what_it_has_when_its_lease_ends_does_not_conform() {
     is_found_out("lease ignored", |script| {
         Play::by(Owner::IgnoresItsLease, script, engine(script, Flaw::None)).judge()
     });
-    // With a cap in flight that binds, and nothing else that does.
+    // Only the cap in flight binds.
     let roomy = |script: &Script| {
         let script = script.clone().with_roomy_limits(2);
         Play::by(Owner::IgnoresItsLease, &script, engine(&script, Flaw::None)).judge()
@@ -117,7 +117,7 @@ pub(crate) fn engine(script: &Script, flaw: Flaw) -> impl Fn(Instant, Terms) -> 
     move |now, terms| EngineSender::new(now, terms, delay, flaw)
 }
 
-/// The same property must find the sender's flaw, with the same scripts and no more of them. Says what was broken.
+/// The same number of the same scripts must reveal the flaw. Returns the broken rule.
 pub(crate) fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> String {
     let result = runner(cases()).run(&scripts(), |script| judge(&script).map_err(TestCaseError::fail));
     match result {
@@ -133,7 +133,7 @@ pub(crate) fn cases() -> u32 {
     }
 }
 
-/// The seed is fixed so that a green run stays green; `HOOKPROOF_SEED` looks elsewhere, and a failure prints its script.
+/// The fixed seed keeps a green run green; `HOOKPROOF_SEED` chooses another. A failure prints its script.
 pub(crate) fn runner(cases: u32) -> TestRunner {
     let seed =
         std::env::var("HOOKPROOF_SEED").map_or(0, |seed| seed.parse().expect("HOOKPROOF_SEED is a number"));
@@ -143,7 +143,6 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// A request that has started and not ended.
 #[derive(Clone, Copy)]
 struct UnderWay<'a> {
     start: Start,
@@ -151,12 +150,12 @@ struct UnderWay<'a> {
     treatment: &'a Treatment,
 }
 
-/// What owners do when their lease ends.
+/// The behaviour of owners at the end of their lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// They give up what they have under way.
+    /// They abort their attempts in flight.
     KeepsItsLease,
-    /// They let it go on.
+    /// They continue.
     IgnoresItsLease,
 }
 
@@ -164,25 +163,24 @@ enum Owner {
 struct Request {
     start: Start,
     end: Instant,
-    /// If it was given up, how much later it may have arrived.
+    /// For an unanswered request, the bounds on its arrival.
     silent: Option<Lateness>,
     arrives: u8,
 }
 
-/// One script played with one sender.
+/// A run of one script with one sender.
 pub(crate) struct Play<'a, S> {
     sender: S,
     owner: Owner,
     now: Instant,
     terms: Terms,
     treatments: std::iter::Cycle<std::slice::Iter<'a, Treatment>>,
-    /// Requests under way: when each ends, and its number.
+    /// Keyed by end and number.
     under_way: BTreeMap<(Instant, u64), UnderWay<'a>>,
     history: History,
     requests: Vec<Request>,
     silent: usize,
     cut_short: usize,
-    /// Requests that were started.
     started: u64,
     waited: bool,
     silence: Silence,
@@ -220,7 +218,7 @@ impl<'a, S: Sender> Play<'a, S> {
         play
     }
 
-    /// Whether it was never silent for too long, neither so far nor if nothing more happens.
+    /// Fails if the lane was silent for too long, or stays silent without further events.
     pub(crate) fn judge_silence(mut self) -> Result<(), String> {
         self.sender.set_paused(self.now, false);
         self.silence.begin(self.now, false);
@@ -287,7 +285,7 @@ impl<'a, S: Sender> Play<'a, S> {
             }
             Event::LoseLease(durable, terms) => {
                 let cut = if self.owner == Owner::KeepsItsLease { self.cut_short() } else { Vec::new() };
-                // What it has given up, its engine hears of before it hears that the lane is lost, or after that.
+                // An engine may learn of its aborted attempts before or after it learns that it lost the lane.
                 let (before, after) = cut.split_at(cut.len() / 2);
                 before.iter().for_each(|request| self.sender.ended(self.now, *request, Outcome::CutOff));
                 self.adopt(terms.as_ref());
@@ -300,7 +298,6 @@ impl<'a, S: Sender> Play<'a, S> {
         self.start_all();
     }
 
-    /// Other terms are in force from now on.
     fn adopt(&mut self, terms: Option<&Terms>) {
         let Some(terms) = terms else { return };
         self.history.change(self.now, terms.contract.clone());
@@ -323,7 +320,7 @@ impl<'a, S: Sender> Play<'a, S> {
         self.look();
     }
 
-    /// Whether it is silent now, once it has started all that it wants to.
+    /// Updates the silence after all possible starts.
     fn look(&mut self) {
         let is_due = self.sender.is_due(self.now);
         self.silence.look(self.now, self.started, is_due, || self.sender.told());
@@ -369,7 +366,7 @@ impl<'a, S: Sender> Play<'a, S> {
         self.sender.ended(self.now, request, outcome);
     }
 
-    /// All that is under way is given up now, by the process or with it: which requests that were.
+    /// Aborts all requests in flight, and returns them.
     fn cut_short(&mut self) -> Vec<u64> {
         let cut = std::mem::take(&mut self.under_way);
         self.cut_short += cut.len();

@@ -1,25 +1,25 @@
-//! What a contract means for the requests that reach an endpoint, written from its definition.
+//! The contract's definition for the requests that reach an endpoint.
 //!
-//! - Bucket: in every closed window `[t, t + w]` no more than σ + ρ·w arrivals.
-//! - Window cap: in every half-open window `[t, t + W)` no more than L.
-//! - In flight: at no moment more requests than the cap that have started and not ended. One in doubt has ended.
+//! - Bucket: every closed window `[t, t + w]` has at most σ + ρ·w arrivals.
+//! - Window cap: every half-open window `[t, t + W)` has at most L arrivals.
+//! - In flight: at no moment have more requests started and not ended than the cap. A request in doubt has ended.
 //!
-//! Where the contract changes, the arrivals of a window are judged by the contract in force when the latest started
-//! of them started, ρ being integrated over its changes; a window cap counts from when a window of that length came.
+//! After a change of contract, the contract of the latest start in a window judges that window. ρ is integrated over
+//! its changes; a window cap counts from when a window of its length came into force.
 //!
-//! Arithmetic is exact: rates are counted in attempts per day.
+//! Arithmetic is exact: rates are in attempts per day.
 
 use hookproof_sender::engine::contract::{Contract, Rate};
 use hookproof_sender::engine::{Instant, Nanos};
 
-/// When a request started, and which of the contracts was in force: several may have been, at one moment.
+/// A start, and the contract in force: several contracts may share one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Start {
     pub(crate) at: Instant,
     contract: usize,
 }
 
-/// A request that was made: it was under way until `end`, and reached the endpoint at some moment from its start to `late`.
+/// A request in flight until `end`. It reached the endpoint between its start and `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) start: Start,
@@ -27,18 +27,17 @@ pub(crate) struct Made {
     pub(crate) late: Instant,
 }
 
-/// A request that reached the endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) start: Start,
     pub(crate) at: Instant,
 }
 
-/// Which contract was in force when.
+/// The contracts, with the start of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     contracts: Vec<(Instant, Contract)>,
-    /// When the lane passed to somebody who may not know of a window that was lifted before.
+    /// When the lane passed to an owner that may not know of a window lifted earlier.
     seizures: Vec<Start>,
 }
 
@@ -51,18 +50,17 @@ impl History {
         self.seizures.push(self.start(now));
     }
 
-    /// A request starts now.
     pub(crate) fn start(&self, now: Instant) -> Start {
         Start { at: now, contract: self.contracts.len() - 1 }
     }
 
-    /// Each contract with the moments between which it was in force.
+    /// Each contract, with its first and last moment.
     fn pieces(&self) -> impl DoubleEndedIterator<Item = (Instant, Instant, &Contract)> {
         let end = |next: usize| self.contracts.get(next).map_or(Instant::NEVER, |(from, _)| *from);
         self.contracts.iter().enumerate().map(move |(n, (begin, contract))| (*begin, end(n + 1), contract))
     }
 
-    /// How many attempts the rate permits between two moments, in parts of 1/`Nanos::DAY`.
+    /// The rate's allowance between two moments, in parts of 1/`Nanos::DAY`.
     fn permitted(&self, from: Instant, to: Instant) -> u128 {
         let permitted = self.pieces().map(|(begin, end, contract)| {
             u128::from(end.min(to).since(from.max(begin)).0) * per_day(contract.bucket().rate())
@@ -70,8 +68,8 @@ impl History {
         permitted.sum()
     }
 
-    /// Whether a window of that length, in force at `now`, knows all that was sent from then on. What was sent at the
-    /// very moment at which it came may have been sent before it came.
+    /// Whether a window of this length, in force at `now`, counts every attempt from `from` on. An attempt at the
+    /// moment the window came into force may precede it.
     fn is_known(&self, from: Instant, length: Nanos, now: Start) -> bool {
         let unknown = |seizure: &&Start| {
             let contract = &self.contracts[seizure.contract].1;
@@ -82,7 +80,7 @@ impl History {
         let pieces: Vec<_> = self.pieces().take(now.contract + 1).collect();
         for (begin, end, contract) in pieces.into_iter().rev() {
             let present = contract.windows().iter().any(|window| window.length() >= length);
-            // What a window left behind when it was lifted, only its owner knew.
+            // Only the owner knows the attempts of a lifted window.
             let is_lost = seized.is_some_and(|seizure| end <= seizure.at);
             if present && known.since(end) < length && !is_lost {
                 known = begin;
@@ -94,7 +92,7 @@ impl History {
     }
 }
 
-/// Judges arrivals pair by pair. Answers the first window that holds too many.
+/// Judges all pairs of arrivals. The error names the first overfull window.
 pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<(), String> {
     let mut arrivals = arrivals.to_vec();
     arrivals.sort_by_key(|arrival| arrival.at);
@@ -111,10 +109,10 @@ pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<
 
 /// Judges every window against every placement of the arrivals at once.
 ///
-/// A placement that fills a window the most moves every request into it that can be there. Take the requests of an
-/// overfull window, of which `j` started last and `i` may be late the least. The window may shrink to
-/// `[late(i), start(j)]` (to one moment, if `i` may be later than `j` starts) without losing one of them, and the
-/// smaller a window is, the less it may hold. So these windows, for all pairs, are enough.
+/// The worst placement moves every request into the window that can be there. In an overfull window, let `j` be the
+/// last to start, and `i` the one with the smallest `late`. The window may shrink to `[late(i), start(j)]` (to one
+/// moment, if `late(i)` is after `start(j)`) without losing a request, and a smaller window allows less. So these
+/// windows, for all pairs, suffice.
 pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(), String> {
     let (mut lates, mut ends): (Vec<Instant>, Vec<Instant>) = Default::default();
     let mut made = made.to_vec();
@@ -202,8 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pair-by-pair judging finds in some placement, judging all placements finds as well, and what the
-        /// latter finds, some placement shows.
+        /// Pairwise judging fails for some placement exactly if judging all placements fails.
         #[test]
         fn both_judges_agree(
             spans in prop::collection::vec((0_u64..30, 0_u64..8), 1..7),
@@ -214,8 +211,8 @@ mod tests {
             let second = |second| Instant(second * Nanos::SECOND.0);
             let made: Vec<_> =
                 spans.iter().map(|&(start, length)| { let late = second(start + length); Made { start: history.start(second(start)), end: late, late } }).collect();
-            // A window that is overfull in some placement is so in the one that moves everything as near as it can to
-            // a moment in it; that moment may be the start or the latest arrival of a request.
+            // A window that is overfull in some placement is overfull in the placement that moves each request as
+            // near as possible to it. Starts and latest arrivals are enough as its bounds.
             let moments = made.iter().flat_map(|made| [made.start.at, made.late]);
             let windows = moments.clone().flat_map(|from| moments.clone().map(move |to| (from, to)));
             let some_placement_fails = windows.filter(|(from, to)| from <= to).any(|(from, to)| {

@@ -1,4 +1,4 @@
-//! The limiter by itself, at its edges.
+//! The limiter alone, at its edges.
 
 use hookproof_sender::engine::contract::{
     BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate, WINDOW_LIMIT_MAX, Window,
@@ -11,12 +11,12 @@ fn contract(rate: Rate, burst: u32, windows: Vec<Window>) -> Contract {
     Contract::new(Some(Bucket::new(rate, burst).unwrap()), windows, IN_FLIGHT_MAX).unwrap()
 }
 
-/// Deadline, quarantine and doubt, in nanoseconds.
+/// In nanoseconds.
 fn late(deadline: u64, quarantine: u64, doubt: u64) -> Lateness {
     Lateness::new(Nanos(deadline), Nanos(quarantine), Nanos(doubt)).unwrap()
 }
 
-/// What must be durable is.
+/// Makes the limiter's snapshot durable.
 fn record(limiter: &mut Limiter, now: Instant) {
     let (revision, _) = limiter.snapshot(false, now);
     limiter.recorded(revision);
@@ -33,7 +33,7 @@ fn change(limiter: &mut Limiter, contract: Contract, now: Instant) {
     record(limiter, now);
 }
 
-/// Starts and ends as many attempts as there is room for at one moment.
+/// Starts and ends as many attempts as possible at one moment.
 fn burst(limiter: &mut Limiter, now: Instant) -> u32 {
     let mut made = 0;
     while limiter.ready(now) == Ready::Now {
@@ -63,7 +63,7 @@ fn does_not_drift_over_a_million_attempts_at_a_rate_that_divides_nothing() {
             _ => made += u64::from(burst(&mut limiter, now)),
         }
     }
-    // The nth attempt after the burst of two is due at n·3/7 seconds, rounded up.
+    // After the burst of two, the nth attempt is due at n·3/7 seconds, rounded up.
     assert_eq!(now, Instant(((made - 2) * 3 * Nanos::SECOND.0).div_ceil(7)));
 }
 
@@ -80,7 +80,7 @@ fn the_extremes_neither_overflow_nor_stall() {
             let Ready::At(next) = limiter.ready(Instant(1)) else { panic!("{to:?}: not ready by time") };
             let wait = to.per().times(u64::from(BURST_MAX));
             assert_eq!(next, Instant(1) + wait);
-            // A million attempts at one a day outlast the scale.
+            // A million attempts at one a day exceed the time scale.
             assert_eq!(burst(&mut limiter, next), u32::from(next != Instant::NEVER));
         }
     }
@@ -104,7 +104,7 @@ fn raising_and_lowering_a_limit_gains_nothing() {
     assert_eq!(limiter.ready(now), Ready::At(now + Nanos::from_secs(91)));
 }
 
-/// A limiter with an attempt that ended in silence at 5, and a slot for another.
+/// A limiter with an attempt that ended in silence at 5, and a free slot.
 fn doubting(deadline: u64, quarantine: u64, doubt: u64) -> Limiter {
     let contract = contract(Rate::per_second(1_000_000).unwrap(), 2, vec![]);
     let mut limiter = Limiter::fresh(contract, late(deadline, quarantine, doubt));
@@ -115,7 +115,7 @@ fn doubting(deadline: u64, quarantine: u64, doubt: u64) -> Limiter {
     limiter
 }
 
-/// Until when the attempt is in doubt, after another that began and was answered then.
+/// The end of the doubt, if a later attempt began and was answered at these times.
 fn in_doubt_until(began: u64, answered: u64) -> u64 {
     let mut limiter = doubting(0, 1_000, 60_000);
     limiter.start(Instant(began));
@@ -288,7 +288,7 @@ proptest! {
         }
     }
 
-    /// A snapshot taken at any moment loses nothing and gains nothing.
+    /// At any moment, a snapshot keeps the exact state.
     #[test]
     fn a_limiter_that_was_stopped_and_resumed_goes_on_as_if_it_had_not(
         steps in prop::collection::vec((0_u64..2_000, any::<bool>()), 1..40),

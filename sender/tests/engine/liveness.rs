@@ -1,16 +1,18 @@
-//! Liveness: a lane with work due, a living owner, a closed breaker, no pause, and room in its contract sends within X, whatever
-//! happened before. A word that the engine waits for and that is lost breaks that, and is found.
+//! Liveness: a lane with due work, a living owner, a closed breaker, no pause, and free capacity in its contract
+//! sends within X, regardless of its history. A lost wake-up breaks this, and the test finds it.
 //!
-//! X, from the last start or from when all of this came to hold, is the longest that these may take one after another:
+//! X counts from the last start, or from when all conditions hold. It is the sum of:
 //!
-//! - what is under way ends and is no longer in doubt: the deadline and the doubt;
-//! - a window cap has room: the longest window;
-//! - the bucket has room: 1/rate for each attempt of the burst, and for each that a new owner counts: at first a burst; each
-//!   seizure adds as many again, up to the cap in flight, since what the owner before counted may have been sent once more;
-//! - a record, and what became of deliveries, are durable: four commits;
-//! - a claim that came back empty is made again: [`EMPTY_CLAIMS`]; what the sender kept back itself is tried again: [`OWN_WAIT`].
+//! - the attempts in flight end and their doubt ends: deadline + doubt;
+//! - a window cap frees: the longest window;
+//! - the bucket drains: 1/rate for each attempt of the burst, and for each attempt that a new owner counts. That
+//!   count starts as a burst. Each seizure doubles it, by at most the cap in flight, because the attempts of the
+//!   previous owner may have been sent again;
+//! - checkpoint and settlements become durable: four commits;
+//! - an empty claim is repeated: [`EMPTY_CLAIMS`]; an attempt that the sender delayed itself is repeated:
+//!   [`OWN_WAIT`].
 //!
-//! Lengths and rates are the worst of all terms so far, since debts of earlier ones may last.
+//! Lengths and rates are the worst of all terms so far, because earlier debts may last.
 
 use hookproof_sender::engine::{Instant, Nanos};
 use proptest::test_runner::TestCaseError;
@@ -20,11 +22,11 @@ use crate::scripts::{Script, scripts};
 use crate::senders::{Flaw, Terms};
 use crate::shell::WakeUp;
 
-/// Between claims that come back empty, at most.
+/// The longest time between empty claims.
 const EMPTY_CLAIMS: Nanos = Nanos::from_millis(1_024);
-/// Until an attempt is made again that the sender kept back or broke off itself.
+/// The delay of an attempt that the sender itself held back or aborted.
 const OWN_WAIT: Nanos = Nanos::from_millis(100);
-/// Commits between two starts, at most.
+/// The most commits between two starts.
 const COMMITS: u64 = 4;
 
 #[test]
@@ -49,7 +51,7 @@ fn each_wake_up_that_is_lost_once_is_found() {
     }
 }
 
-/// For how long a lane has been silent though it may send.
+/// How long a lane has been silent although it may send.
 pub(crate) struct Silence {
     delay: Nanos,
     lateness: Nanos,
@@ -58,10 +60,10 @@ pub(crate) struct Silence {
     /// 1/rate.
     gap: Nanos,
     in_flight: u64,
-    /// What the latest owner counts, in attempts, at most.
+    /// The most attempts that the latest owner counts.
     debt: u64,
     held_back: bool,
-    /// Since when work has been due and nothing started; nothing while none is due.
+    /// Since when work is due and nothing started; `None` while no work is due.
     since: Option<Instant>,
     started: u64,
     broken: Option<String>,
@@ -87,7 +89,6 @@ impl Silence {
         silence
     }
 
-    /// Other terms are in force.
     pub(crate) fn adopt(&mut self, terms: &Terms) {
         let bucket = terms.contract.bucket();
         self.lateness = self.lateness.max(terms.lateness.deadline() + terms.lateness.doubt());
@@ -99,13 +100,13 @@ impl Silence {
         self.gap = self.gap.max(Nanos(bucket.rate().per().0.div_ceil(bucket.rate().count())));
     }
 
-    /// An operator, or a change of owners, holds the lane back, or does no longer.
+    /// An operator, or a change of owners, starts or stops holding the lane back.
     pub(crate) fn begin(&mut self, now: Instant, held_back: bool) {
         self.held_back = held_back;
         self.since = self.since.map(|_| now);
     }
 
-    /// Somebody else has the lane now, who does not know what was sent last.
+    /// The new owner does not know the last attempts.
     pub(crate) fn seize(&mut self, now: Instant) {
         self.debt += self.debt.min(self.in_flight);
         self.begin(now, false);
@@ -117,7 +118,7 @@ impl Silence {
         self.lateness + self.window + self.gap.times(self.burst + self.debt) + waits
     }
 
-    /// Nothing more starts now, so many have started in all, and work is due or not.
+    /// To be called when nothing more starts now; `started` counts all starts so far.
     pub(crate) fn look(&mut self, now: Instant, started: u64, is_due: bool, told: impl FnOnce() -> String) {
         let has_started = std::mem::replace(&mut self.started, started) != started;
         if self.held_back || !is_due {

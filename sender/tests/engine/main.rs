@@ -1,11 +1,11 @@
-//! The engine's guarantees, each stated from its definition and tried in virtual time.
+//! The engine's guarantees, each tested from its definition in virtual time.
 //!
-//! - `shell`: a store in memory, and what a driver does, without a clock.
+//! - `shell`: a store in memory, and a driver without a clock.
 //! - `world`: endpoints, and time that jumps from event to event.
-//! - `judge`: what a contract means for arrivals, all pairs of them.
-//! - `senders`: the engine and some broken senders behind one interface.
-//! - `scripts`: what happens to a sender, at random.
-//! - `doubtful`: a small sender with a rule of doubt to be spoilt.
+//! - `judge`: the contract for all pairs of arrivals.
+//! - `senders`: the engine and broken senders behind one interface.
+//! - `scripts`: random events for a sender.
+//! - `doubtful`: a small sender with a rule of doubt to falsify.
 //! - the others: the tests.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]

@@ -1,4 +1,4 @@
-//! Never early, and as soon after as the contract allows.
+//! Retries start never early, and as soon after as the contract allows.
 
 use hookproof_sender::engine::{Input, Instant, LaneId, Nanos, Origin, Outcome};
 use proptest::prelude::*;
@@ -8,12 +8,12 @@ use crate::world::{Reply, World, answer, busy, status};
 
 const QUICK: Nanos = Nanos::from_millis(10);
 
-/// The first request is answered with `first`, all others at once with 204.
+/// Answers the first request with `first`, and all others at once with 204.
 fn first_then_well(mut first: Option<Reply>) -> impl FnMut(&Sent) -> Reply {
     move |_| first.take().unwrap_or_else(|| status(QUICK, 204))
 }
 
-/// When the requests went out that followed the first one.
+/// When the requests after the first one started.
 fn sent_after(first: Reply, run: Nanos) -> Vec<Instant> {
     let mut world = World::new(first_then_well(Some(first)));
     world.lane(1, &settings(per_second(10, 1, 10)), 50);
@@ -21,7 +21,7 @@ fn sent_after(first: Reply, run: Nanos) -> Vec<Instant> {
     world.sent[1..].iter().map(|sent| sent.at).collect()
 }
 
-/// A world begins at 1 ns, and its first request is answered 10 ms later.
+/// A world begins at 1 ns, and its first answer comes 10 ms later.
 fn answered() -> Instant {
     Instant(1) + QUICK
 }
@@ -32,7 +32,7 @@ fn retry_after_is_kept_to_the_nanosecond() {
         (429, "3", Nanos::from_secs(3)),
         (503, "3", Nanos::from_secs(3)),
         (429, "3600", Nanos::HOUR),
-        // The wall clock of these worlds stands at Fri, 15 Jan 2027 08:00:00.
+        // The wall clock of these worlds starts at Fri, 15 Jan 2027 08:00:00.
         (503, "Fri, 15 Jan 2027 08:00:07 GMT", Nanos::from_secs(7)),
         (429, "Friday, 15-Jan-27 08:00:07 GMT", Nanos::from_secs(7)),
         (429, "Fri Jan 15 08:00:07 2027", Nanos::from_secs(7)),
@@ -90,7 +90,7 @@ fn a_pause_outlives_its_process_in_order_or_not() {
         }
         let record = world.shell.records[&lane].clone();
         assert_eq!(record.is_final(), !kill);
-        // Between record and takeover twenty seconds pass, of which fifteen can be proved.
+        // Twenty seconds pass between checkpoint and takeover; fifteen of them are proved.
         let downtime = Nanos::from_secs(15);
         let origin = if kill {
             Origin::Seized { record: Some(record), downtime, ended: vec![] }
@@ -108,8 +108,8 @@ fn a_pause_outlives_its_process_in_order_or_not() {
 }
 
 proptest! {
-    /// Endpoints that ask for pauses of all lengths, in the middle of other answers: no request goes out while any
-    /// pause that it knew of when it started lasts.
+    /// Among other answers, endpoints ask for pauses of all lengths: no request starts while a pause lasts that the
+    /// sender knew.
     #[test]
     fn no_request_goes_out_during_a_pause(
         answers in prop::collection::vec((1_u64..3_000, prop::option::of(0_u64..90)), 1..40),

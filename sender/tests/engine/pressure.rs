@@ -1,4 +1,4 @@
-//! Pressure by latency: an endpoint that becomes slow for good under its load is sent what it answers within the target.
+//! The throttle by latency: an endpoint that slows down under load gets a load that it answers within the target.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,13 +13,13 @@ use crate::world::{Reply, World, status};
 
 const LANE: LaneId = LaneId(1);
 
-/// An endpoint that works on one request after another.
+/// An endpoint that handles one request at a time.
 #[derive(Clone)]
 struct Queue {
-    /// How long it works on each.
+    /// Its time for each request.
     service: Rc<Cell<Nanos>>,
     free: Rc<Cell<Instant>>,
-    /// How long each answer took, and when it was sent for.
+    /// When each request started, and its latency.
     answers: Rc<RefCell<Vec<(Instant, Nanos)>>>,
 }
 
@@ -35,7 +35,6 @@ impl Queue {
         status(end.since(sent.at), 204)
     }
 
-    /// How long the last answers took on average.
     fn mean_of_last(&self, count: usize) -> Nanos {
         let answers = self.answers.borrow();
         let last = &answers[answers.len().saturating_sub(count)..];
@@ -51,20 +50,20 @@ struct Case {
     slow_ms: u64,
 }
 
-/// What followed the slowdown, in its last minutes.
+/// The last minutes after the slowdown.
 #[derive(Debug)]
 struct Seen {
-    /// Answers, and those of them that took longer than the target, by a quarter at least.
+    /// Answers, and those at least a quarter above the target.
     answers: usize,
     late: usize,
-    /// How many the endpoint could have given in that time.
+    /// The endpoint's capacity in that time.
     possible: usize,
 }
 
 const LOOKED_AT: Nanos = Nanos::from_secs(300);
 const TARGET: Nanos = Nanos::from_millis(500);
 
-/// Quick for `calm`, then slow for an hour. `follow` is the broken variant: what is usual is what the last 64 answers took.
+/// Fast for `calm`, then slow for an hour. `follow` breaks the baseline: it uses the last 64 answers.
 fn play(
     case: &Case,
     calm: Nanos,
@@ -106,29 +105,29 @@ fn play(
 fn case() -> impl Strategy<Value = Case> {
     (20_u64..200, 10_u32..60, 1_u64..4, 40_u64..200)
         .prop_map(|(rate, in_flight, quick_ms, slow_ms)| Case { rate, in_flight, quick_ms, slow_ms })
-        // At the whole contract it is slow by far, and at the least share it is not.
+        // Far above the target at the whole contract, within it at the least share.
         .prop_filter("strained", |case| {
             u64::from(case.in_flight) * case.slow_ms > 1_000
                 && u64::from(case.in_flight / 10).max(1) * case.slow_ms <= 400
         })
 }
 
-/// Whether at the share at which the rate is what the endpoint can do, the cap in flight lets more wait than it answers within
-/// the target, so that only the rate holds the latency there: cap × share × slow > target, where rate × share × slow = 1.
+/// Whether only the rate holds the latency. At the share at which the rate equals the endpoint's capacity, the cap in
+/// flight must allow more than it answers within the target: cap × share × slow > target, where rate × share × slow =
+/// 1.
 fn rate_binds(case: &Case) -> bool {
     Nanos::SECOND.times(case.in_flight.into()) > TARGET.times(case.rate)
 }
 
-/// What the control promises: the endpoint is kept busy, three quarters of the time at least, and answers within the target
-/// or nearly so. The lane looks now and then whether more is possible; where the rate binds, one answer in twenty shows it
-/// at most. Where the cap does, one more in flight may take the latency from within the target to past it, so that there
-/// is nothing between: one in five.
+/// The throttle's promise: the endpoint is busy at least three quarters of the time, and answers near the target. The
+/// lane probes for more. Where the rate binds, at most one answer in twenty is late. Where the cap binds, one more in
+/// flight may cross the target, so the bound is one in five.
 fn holds(case: &Case, seen: &Seen) -> bool {
     let most = if rate_binds(case) { 20 } else { 5 };
     seen.late * most <= seen.answers && seen.answers * 4 >= seen.possible * 3
 }
 
-/// More by `PROPTEST_CASES=4000 cargo test -p hookproof-sender --test engine pressure`.
+/// `PROPTEST_CASES=4000 cargo test -p hookproof-sender --test engine pressure` runs more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(24)
 }
@@ -141,7 +140,7 @@ proptest! {
         let (seen, _) = play(&case, Nanos::from_secs(10), &PressurePolicy::default(), false);
         prop_assert!(holds(&case, &seen), "{seen:?}");
         let (broken, _) = play(&case, Nanos::from_secs(10), &PressurePolicy::default(), true);
-        // Where the whole rate is hardly more than the endpoint can do, nothing has to be held.
+        // Where the whole rate barely exceeds the endpoint's capacity, there is nothing to hold.
         let is_told_apart = case.rate * case.slow_ms > 1_500;
         prop_assert!(!is_told_apart || !holds(&case, &broken), "not caught: {broken:?}");
     }

@@ -1,4 +1,4 @@
-//! What happens to a sender and how its endpoint behaves, at random.
+//! Random events for a sender, and random behaviour of its endpoint.
 
 use hookproof_sender::engine::contract::{Bucket, Contract, Rate, Window};
 use hookproof_sender::engine::{Lateness, Nanos, Outcome};
@@ -10,44 +10,43 @@ use crate::world::answer;
 /// The longest deadline of an attempt in a script.
 pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
 
-/// Something that happens to a sender, so long after what happened before.
+/// Follows the previous event after a given gap.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Offer(u64),
     Change(Terms),
     Pause,
     Resume,
-    /// Stopped in order, started again so long after, of which so many percent can be proved.
+    /// Stopped in order, and restarted after this time, of which this percentage is proved.
     Restart(Nanos, u64),
-    /// Killed; of what it had written so many percent had become durable. Somebody else takes over so long after, of which
-    /// so many percent can be proved, perhaps by other terms.
+    /// Killed after this percentage of its writes became durable. Another owner takes over after the given time,
+    /// partly proved, perhaps under other terms.
     Kill(Nanos, u64, usize, Option<Terms>),
-    /// Its lease runs out, and it lives on; somebody else takes over at once. The same of what it had written.
+    /// Its lease ends, and it lives on; another owner takes over at once. The percentage is that of durable writes.
     LoseLease(usize, Option<Terms>),
 }
 
-/// How an endpoint treats a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Treatment {
-    /// From far below the deadline to far beyond: then the sender gives up at the deadline.
+    /// From far below the deadline to far beyond it; the sender aborts at the deadline.
     pub(crate) takes: Nanos,
     pub(crate) outcome: Outcome,
-    /// Where between start and latest moment the request arrives, in 1/255 of the way.
+    /// The request's arrival between its start and its latest moment, in parts of 1/255.
     pub(crate) arrives: u8,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) terms: Terms,
-    /// How long a write takes to become durable.
+    /// Until a write is durable.
     pub(crate) delay: Nanos,
     pub(crate) events: Vec<(Nanos, Event)>,
-    /// Used in turn, over and over.
+    /// Used in turn, repeatedly.
     pub(crate) treatments: Vec<Treatment>,
 }
 
 impl Script {
-    /// One contract, and no owner that lives on: what the small sender is made for.
+    /// One contract, and no surviving owner: the small sender supports nothing else.
     pub(crate) fn without_changes(mut self) -> Self {
         for (_, event) in &mut self.events {
             match event {
@@ -61,7 +60,7 @@ impl Script {
 }
 
 impl Script {
-    /// No owner stops in order: a sender that waits in vain never would.
+    /// Without orderly stops: a sender that waits in vain would never finish one.
     pub(crate) fn without_restarts(mut self) -> Self {
         for (_, event) in &mut self.events {
             if matches!(event, Event::Restart(..)) {
@@ -71,7 +70,7 @@ impl Script {
         self
     }
 
-    /// One contract with that cap in flight, and room for everything else.
+    /// One contract with this cap in flight, and ample other limits.
     pub(crate) fn with_roomy_limits(mut self, in_flight: u32) -> Self {
         let bucket = Bucket::new(Rate::per_second(1_000).unwrap(), 1_000).unwrap();
         self.terms.contract = Contract::new(Some(bucket), vec![], in_flight).unwrap();

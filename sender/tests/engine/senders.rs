@@ -1,4 +1,4 @@
-//! The engine and some broken senders behind one interface, so that one property judges them all.
+//! The engine and broken senders behind one interface, so that one property judges them all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,43 +13,40 @@ use hookproof_sender::engine::{
 
 use crate::shell::{Shell, WakeUp, Write, no_breaker};
 
-/// What a lane goes by.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) contract: Contract,
     pub(crate) lateness: Lateness,
 }
 
-/// How a lane passes to its next owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandOver {
-    /// The owner gave it back in order; so much time has passed since, and so much of it can be proved.
+    /// The owner handed the lane back in order; `proved` is the proved part of the time since.
     Clean { proved: Nanos },
-    /// The owner was killed; so much time that has passed since can be proved, and of what it had written so many percent
-    /// had become durable.
+    /// The owner was killed; `proved` is the proved part of the time since, and `durable` the percentage of its
+    /// writes that became durable.
     Killed { proved: Nanos, durable: usize },
-    /// The owner lost its lease and is alive: it gives up what it has under way, and may hear of that later.
+    /// The owner lost its lease and lives: it aborts its attempts, and may learn of that later.
     Lost { durable: usize },
 }
 
-/// A sender with one lane and an endless supply of patience.
 pub(crate) trait Sender {
     fn offer(&mut self, now: Instant, count: u64);
-    /// The next request that it makes at `now`, by a number of its own.
+    /// Starts its next request at `now`, and returns the sender's number for it.
     fn start(&mut self, now: Instant) -> Option<u64>;
     fn ended(&mut self, now: Instant, request: u64, outcome: Outcome);
     fn change(&mut self, now: Instant, terms: &Terms);
     fn set_paused(&mut self, now: Instant, paused: bool);
-    /// Asks the sender to stop in order. It may be asked for `next_wake` and told of ends until it has.
+    /// Stops in order. Until it has stopped, `next_wake` and `ended` may be called.
     fn stop(&mut self, now: Instant);
-    /// The next owner begins, by these terms. Nothing is under way any more.
+    /// The next owner begins, under these terms, with no attempt in flight.
     fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<Instant>;
-    /// How it stands, for a test that gives up.
+    /// The sender's state, for a test that fails.
     fn told(&self) -> String {
         String::new()
     }
-    /// Whether work is due that is not under way, and neither breaker nor endpoint hold it back.
+    /// Whether work is due that is not in flight, and neither breaker nor endpoint hold it back.
     fn is_due(&self, _: Instant) -> bool {
         false
     }
@@ -57,37 +54,37 @@ pub(crate) trait Sender {
 
 const LANE: LaneId = LaneId(1);
 
-/// How to spoil the engine from outside.
+/// A fault of the engine's surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// Silent attempts count as over when they end.
+    /// Silent attempts end without doubt.
     NoDoubt,
-    /// Silent attempts count as over as soon as a later one is answered.
+    /// The doubt of silent attempts ends with any later answer.
     NoQuarantine,
-    /// After a crash it begins with an empty bucket.
+    /// After a crash the bucket starts empty.
     ForgetsAtCrash,
-    /// After a crash nothing of the dead owner counts as under way, only as just ended.
+    /// After a crash the dead owner's attempts count as ended, not as in flight.
     NothingUnderWay,
-    /// What the owner before may have had under way is reckoned by the new owner's settings.
+    /// The new owner's settings apply to the previous owner's attempts.
     TakesOverByItsOwnSettings,
-    /// What is not durable counts as if it were.
+    /// Writes count as durable at once.
     DurableTooSoon,
-    /// The store does not tell what ended since the record.
+    /// The store does not report attempts that ended after the checkpoint.
     NotTold,
-    /// After an orderly stop it begins with an empty bucket.
+    /// After an orderly stop the bucket starts empty.
     ForgetsAtStop,
-    /// Each change of contract begins with an empty bucket.
+    /// After a change of contract the bucket starts empty.
     ForgetsAtChange,
-    /// Any number of requests may be in flight.
+    /// No cap in flight.
     NoCapInFlight,
-    /// The first word of this kind does not reach the engine.
+    /// The first input of this kind does not reach the engine.
     Loses(WakeUp),
-    /// The word that a lane is its owner's does not reach the second owner.
+    /// The second owner never learns that it has the lane.
     LosesHandOver,
 }
 
-/// The engine, with settings that keep retries quick and pressure light, so that the limiter is what limits.
+/// The engine, with quick retries and hardly any throttling, so that only the limiter limits.
 pub(crate) struct EngineSender {
     shell: Shell,
     terms: Terms,
@@ -98,7 +95,7 @@ pub(crate) struct EngineSender {
 }
 
 impl EngineSender {
-    /// A lane whose writes take `delay` to become durable.
+    /// Writes become durable after `delay`.
     pub(crate) fn new(now: Instant, terms: Terms, delay: Nanos, flaw: Flaw) -> Self {
         let mut shell = Shell::new(Engine::new(5, Limits::default()));
         shell.delay = delay;
@@ -148,7 +145,7 @@ impl EngineSender {
             HandOver::Killed { proved, .. } => proved,
             HandOver::Lost { .. } => Nanos::ZERO,
         };
-        // Before its first record is durable an owner sends nothing.
+        // An owner sends nothing before its first checkpoint is durable.
         let Some(record) = record.filter(|_| self.flaw != Flaw::ForgetsAtCrash) else { return Origin::Fresh };
         let told = self.shell.ended.get(&LANE).filter(|_| self.flaw != Flaw::NotTold);
         let ended = told.into_iter().flatten().map(|(at, count)| (now.since(*at), *count)).collect();
@@ -171,7 +168,7 @@ impl EngineSender {
         serde_json::from_value(value).unwrap()
     }
 
-    /// So many percent of what was written become durable; whether the owner lives to hear of it is up to it.
+    /// `percent` of the writes become durable, and the engine is notified.
     fn make_durable(&mut self, percent: usize, now: Instant) {
         let written = self.shell.writes.len() * percent / 100;
         let writes: Vec<_> = self.shell.writes.drain(..written).collect();
@@ -238,7 +235,7 @@ impl Sender for EngineSender {
                 self.shell.replace(next);
             }
             HandOver::Lost { durable } => {
-                // Of what it had written the store refuses its records, and takes what became of deliveries.
+                // The store refuses its checkpoints, and accepts its settlements.
                 self.make_durable(durable, now);
                 self.shell.writes.retain(|(_, write)| matches!(write, Write::Settle(..)));
                 self.shell.engine.handle(now, Input::Lose { lane: LANE, term: Term(self.term) });
@@ -268,11 +265,11 @@ impl Sender for EngineSender {
     }
 }
 
-/// The limiter that every known sender has: it charges when it sends, and what is under way is somebody else's affair.
-/// Otherwise beyond reproach: exact, clamped, and it forgets nothing, whatever happens to its process.
+/// The limiter of all known senders: it charges on sending, and ignores attempts in flight. Otherwise it is
+/// faultless: exact, clamped, with a memory that survives its process.
 pub(crate) struct SendCharged {
     contract: Contract,
-    /// Tokens in units of 1/`rate.per`, as they were then.
+    /// In units of 1/`rate.per`, as of `as_of`.
     tokens: u128,
     as_of: Instant,
     starts: VecDeque<Instant>,
@@ -305,7 +302,7 @@ impl SendCharged {
         self.as_of = now;
     }
 
-    /// When the next request may start, as far as time is what it waits for.
+    /// When rate and windows allow the next request.
     fn free_at(&self) -> Instant {
         let rate = self.contract.bucket().rate();
         let missing = u128::from(rate.per().0).saturating_sub(self.tokens);
@@ -348,7 +345,7 @@ impl Sender for SendCharged {
         let contract = &terms.contract;
         self.refill(now);
         let (from, to) = (self.contract.bucket(), contract.bucket());
-        // What was used stays used.
+        // The used part stays used.
         let used = (self.most() - self.tokens) * u128::from(to.rate().per().0);
         let used = used.div_ceil(u128::from(from.rate().per().0));
         self.contract = contract.clone();

@@ -1,4 +1,4 @@
-//! What surrounds the engine in production, cut down to memory: a store, and a driver that carries outputs out.
+//! The engine's surroundings in memory: a store, and a driver that executes outputs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hookproof_sender::engine::{
     Origin, Output, Revision, Settings, Settlement, Shift, Takeover, Term,
 };
 
-/// A request that the engine wants made.
+/// A request that the engine starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) attempt: AttemptId,
@@ -26,42 +26,41 @@ pub(crate) struct Sent {
 pub(crate) struct Shell {
     pub(crate) engine: Engine,
     pub(crate) store: Store,
-    /// What was last persisted of each lane.
+    /// The last checkpoint of each lane.
     pub(crate) records: BTreeMap<LaneId, LaneRecord>,
-    /// All outputs, if anyone wants to compare them.
+    /// All outputs, if a test compares them.
     pub(crate) outputs: Option<Vec<Output>>,
-    /// While set, the store takes settlements and does not answer.
+    /// While set, the store accepts settlements and does not answer.
     pub(crate) store_is_stuck: bool,
     pub(crate) unanswered: Vec<BatchId>,
-    /// How long a write takes to become durable.
+    /// Until a write is durable.
     pub(crate) delay: Nanos,
-    /// What was written is durable for the engine at once, whatever the store says.
+    /// The engine learns at once that its writes are durable.
     pub(crate) says_durable_too_soon: bool,
-    /// Written and not durable: when each will be, the oldest first.
+    /// Writes that are not durable, with the time when they will be, in order.
     pub(crate) writes: VecDeque<(Instant, Write)>,
-    /// Attempts that ended after a lane's durable record was taken, as far as the store knows.
+    /// Attempts that ended after a lane's durable checkpoint, as far as the store knows.
     pub(crate) ended: BTreeMap<LaneId, Vec<(Instant, u32)>>,
-    /// What operators were told.
+    /// Reports of throttling to operators.
     pub(crate) told: Vec<(LaneId, Shift)>,
-    /// How operators were told that breakers stand.
+    /// Reports of breakers to operators.
     pub(crate) turned: Vec<(LaneId, Standing)>,
     /// The next wake-up of this kind is lost.
     pub(crate) loses: Option<WakeUp>,
     under_way: BTreeSet<(LaneId, DeliveryId)>,
 }
 
-/// A word to the engine that a lane may wait for.
+/// An input to the engine that a lane may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeUp {
-    /// That settlements are durable.
+    /// Settlements are durable.
     Settled,
-    /// That a record is durable.
+    /// A checkpoint is durable.
     Persisted,
-    /// The answer to a claim.
     Claimed,
-    /// That there is work.
+    /// Work arrived.
     Work,
-    /// That a lane is its owner's from now on.
+    /// The lane belongs to its owner from now on.
     Take,
 }
 
@@ -78,12 +77,12 @@ impl WakeUp {
     }
 }
 
-/// Something on its way to the disk.
+/// A pending write.
 pub(crate) enum Write {
-    /// Settlements, and those of them that tell of an attempt.
+    /// Settlements, and the ends of their attempts.
     Settle(BatchId, Vec<Settlement>, Vec<(LaneId, Instant)>),
     Persist(LaneId, Term, Revision, Box<LaneRecord>),
-    /// No write, but it waits for those before it.
+    /// No write, but it waits for earlier ones.
     Claim(LaneId, Term, u32),
 }
 
@@ -127,7 +126,7 @@ impl Shell {
         self.hear(now, Input::Take(Box::new(taking)));
     }
 
-    /// Adds deliveries that are due at once and tells the engine.
+    /// Adds due deliveries, and notifies the engine.
     pub(crate) fn offer(&mut self, now: Instant, lane: LaneId, count: u64, ttl: Nanos) {
         for _ in 0..count {
             self.store.add(lane, now, now + ttl);
@@ -135,7 +134,7 @@ impl Shell {
         self.hear(now, Input::Work { lane, due: now });
     }
 
-    /// Tells the engine, unless that is to be lost.
+    /// Passes an input to the engine, unless it is to be lost.
     fn hear(&mut self, now: Instant, input: Input) {
         if self.loses.is_some() && self.loses == WakeUp::of(&input) {
             self.loses = None;
@@ -144,13 +143,13 @@ impl Shell {
         }
     }
 
-    /// Whether a delivery of a lane is due that is not under way, whoever holds it.
+    /// Whether a delivery of a lane is due and not in flight; claimed ones count too.
     pub(crate) fn is_due(&self, lane: LaneId, now: Instant) -> bool {
         let due = self.store.due(lane, now);
         due.into_iter().any(|delivery| !self.under_way.contains(&(lane, delivery)))
     }
 
-    /// Carries out outputs until there is a request to make.
+    /// Executes outputs until the engine starts a request.
     pub(crate) fn next_send(&mut self, now: Instant) -> Option<Sent> {
         while let Some(output) = self.engine.poll() {
             if let Some(outputs) = &mut self.outputs {
@@ -162,7 +161,7 @@ impl Shell {
                     return Some(Sent { attempt, lane, delivery, number, at: now });
                 }
                 Output::Claim { lane, term, max } => {
-                    // Settlements polled before it come first.
+                    // Earlier settlements come first.
                     let after = self.writes.back().map_or(now, |(due, _)| now.max(*due));
                     self.writes.push_back((after, Write::Claim(lane, term, max)));
                     self.commit(now);
@@ -193,7 +192,7 @@ impl Shell {
         self.commit(now);
     }
 
-    /// Makes durable what is by now, and tells the engine.
+    /// Completes the writes that are durable by now, and notifies the engine.
     pub(crate) fn commit(&mut self, now: Instant) {
         while let Some((_, write)) = self.writes.pop_front_if(|(due, _)| *due <= now) {
             let answer = self.make_durable(write, now);
@@ -203,7 +202,7 @@ impl Shell {
         }
     }
 
-    /// Writes something down. Answers what the engine is to hear of it.
+    /// Executes a write, and returns the input for the engine.
     pub(crate) fn make_durable(&mut self, write: Write, now: Instant) -> Option<Input> {
         match write {
             Write::Claim(lane, term, max) => {
@@ -232,23 +231,23 @@ impl Shell {
         }
     }
 
-    /// The process is dead: nothing of it is under way.
+    /// The process is dead: it has nothing in flight.
     pub(crate) fn replace(&mut self, engine: Engine) {
         self.engine = engine;
         self.under_way.clear();
     }
 }
 
-/// Deliveries by lane and due time, as the real store keeps them.
+/// Deliveries by lane and due time, as in the real store.
 #[derive(Default)]
 pub(crate) struct Store {
     lanes: BTreeMap<LaneId, BTreeMap<(Instant, DeliveryId), Row>>,
     due: BTreeMap<DeliveryId, Instant>,
     /// Claimed and not settled.
     held: BTreeSet<(LaneId, DeliveryId)>,
-    /// What became of deliveries for good, in order.
+    /// Final outcomes of deliveries, in order.
     pub(crate) fates: Vec<Settlement>,
-    /// Settlements of deliveries that had their fate already. Only a lane that changed hands may cause any.
+    /// Settlements of already settled deliveries. Only a lane that changed its owner may cause them.
     pub(crate) settled_before: u32,
     next_delivery: u64,
 }
@@ -267,13 +266,13 @@ impl Store {
         delivery
     }
 
-    /// When the first delivery of a lane that nobody holds is due.
+    /// When the first unclaimed delivery of a lane is due.
     pub(crate) fn next(&self, lane: LaneId) -> Option<Instant> {
         let rows = self.lanes.get(&lane)?;
         rows.keys().find(|(_, delivery)| !self.held.contains(&(lane, *delivery))).map(|(due, _)| *due)
     }
 
-    /// The deliveries of a lane that are due, held or not.
+    /// The due deliveries of a lane, claimed or not.
     fn due(&self, lane: LaneId, now: Instant) -> impl IntoIterator<Item = DeliveryId> {
         let rows = self.lanes.get(&lane).into_iter().flat_map(BTreeMap::keys);
         rows.take_while(move |(due, _)| *due <= now).map(|(_, delivery)| *delivery)
@@ -283,7 +282,7 @@ impl Store {
         self.lanes.get(&lane).map_or(0, BTreeMap::len)
     }
 
-    /// The owner of a lane is gone: what it held is due again.
+    /// The lane's owner is gone: its claimed deliveries are due again.
     pub(crate) fn let_go(&mut self, lane: LaneId) {
         self.held.retain(|(holder, _)| *holder != lane);
     }
@@ -328,13 +327,12 @@ impl Store {
     }
 }
 
-/// So many a second, with this burst and this cap in flight.
 pub(crate) fn per_second(rate: u64, burst: u32, in_flight: u32) -> Contract {
     let bucket = Bucket::new(Rate::per_second(rate).unwrap(), burst).unwrap();
     Contract::new(Some(bucket), vec![], in_flight).unwrap()
 }
 
-/// Ordinary settings around a contract: the defaults of breaker and pressure, a second of quarantine.
+/// Default breaker and throttle; a second of quarantine.
 pub(crate) fn settings(contract: Contract) -> Arc<Settings> {
     settings_with(contract, BreakerPolicy::default(), PressurePolicy::default())
 }
@@ -350,7 +348,7 @@ pub(crate) fn settings_with(
     Arc::new(Settings::new(contract, retry, breaker, pressure, lateness))
 }
 
-/// A breaker that does not open before a million failures.
+/// A breaker that needs a million failures to open.
 pub(crate) fn no_breaker() -> BreakerPolicy {
     BreakerPolicy::new(1_000_000, 1_000_000, Nanos::DAY, Nanos::SECOND, Nanos::SECOND).unwrap()
 }

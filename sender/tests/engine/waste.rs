@@ -1,7 +1,7 @@
-//! Nothing wasted: with due work, a lane makes at least 98 % of the attempts that its contract permits.
+//! Full use: with due work, a lane makes at least 98 % of the attempts that its contract permits.
 //!
-//! The contract must leave room for it: an attempt holds its permit for as long as the endpoint takes, R. For a bucket
-//! that is σ ≥ 2 + 2·ρ·R. A window cap permits L per W + R, because each permit is held for R and then for W.
+//! The contract must leave room: an attempt holds its permit for the endpoint's latency R. A bucket needs σ ≥ 2 +
+//! 2·ρ·R. A window cap permits L per W + R, because each permit is held for R and then for W.
 
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::engine::contract::{Bucket, Contract, Rate, Window};
@@ -10,18 +10,18 @@ use proptest::prelude::*;
 use crate::shell::{Sent, settings};
 use crate::world::{World, status};
 
-/// About how many attempts are looked at.
+/// Approximate number of attempts in a measurement.
 const ATTEMPTS: u64 = 1_000;
 
 #[derive(Clone, Debug)]
 struct Case {
     contract: Contract,
     latency: Nanos,
-    /// The answer comes as late as this more, in turn.
+    /// Answers come earlier by these percentages, in turn.
     jitter: Vec<u64>,
-    /// How many attempts the contract permits in how long, in the long run.
+    /// The contract's long-term rate: attempts, and their time.
     permitted: (u64, Nanos),
-    /// How many to look at: whole windows, as a window cap is used up at once.
+    /// Attempts to measure. For a window cap whole windows, because it is used up at once.
     attempts: u64,
 }
 
@@ -46,8 +46,7 @@ fn a_bucket_with_too_little_room_gets_less_which_is_littles_law() {
     assert!(made < permitted / 2, "{made} of {permitted}");
 }
 
-/// Attempts made in the time in which the contract permits `ATTEMPTS`, once the lane has run for a while and its burst
-/// is used up.
+/// Attempts in the time in which the contract permits `case.attempts`, after the burst is used up.
 fn attempts_in_the_long_run(case: &Case) -> (u64, u64) {
     let (per, length) = case.permitted;
     let time_for = |attempts: u64| Nanos(length.0.saturating_mul(attempts) / per);
@@ -61,7 +60,7 @@ fn attempts_in_the_long_run(case: &Case) -> (u64, u64) {
     });
     let lane = world.lane(1, &settings(case.contract.clone()), 0);
     let mut made_in = |run: Nanos| {
-        // Work never runs out, and never piles up.
+        // Enough work at all times, without a growing backlog.
         let needed =
             u64::try_from(u128::from(run.0) * u128::from(per) / u128::from(length.0)).unwrap() + spare;
         world.offer(lane, needed.saturating_sub(world.shell.store.waiting(lane) as u64));

@@ -10,7 +10,6 @@ use hookproof_sender::engine::{
 
 use crate::shell::{Sent, Shell};
 
-/// What an endpoint does with a request.
 pub(crate) struct Reply {
     pub(crate) after: Nanos,
     pub(crate) outcome: Outcome,
@@ -33,14 +32,14 @@ pub(crate) fn answer(status: u16, retry_after: Option<&str>) -> Answer {
     Answer { status, retry_after, date: None, at: StoreTime::from_secs(1_800_000_000) }
 }
 
-/// An engine, its shell, and endpoints that a function plays.
+/// An engine, its shell, and endpoints played by a function.
 pub(crate) struct World<F> {
     pub(crate) shell: Shell,
     pub(crate) now: Instant,
-    /// Every request made, in order.
+    /// Every request, in order.
     pub(crate) sent: Vec<Sent>,
     endpoint: F,
-    /// Attempts under way: when they end, in which order they started, how.
+    /// Attempts in flight: their end, and their index in `outcomes`.
     under_way: BinaryHeap<Reverse<(Instant, usize)>>,
     outcomes: Vec<Option<(AttemptId, Outcome)>>,
 }
@@ -61,7 +60,7 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         }
     }
 
-    /// A lane that was never sent anything, with so much to do.
+    /// A new lane with this backlog.
     pub(crate) fn lane(&mut self, lane: u64, settings: &Arc<Settings>, backlog: u64) -> LaneId {
         let id = LaneId(lane);
         self.shell.take(self.now, id, 1, settings, Origin::Fresh);
@@ -77,7 +76,6 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         self.shell.engine.handle(self.now, input);
     }
 
-    /// Lets everything happen that happens within `length`.
     pub(crate) fn run(&mut self, length: Nanos) {
         let until = self.now + length;
         self.pump();
@@ -96,7 +94,7 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         self.now = until;
     }
 
-    /// Makes all requests that the engine wants made now.
+    /// Makes all requests that the engine starts now.
     pub(crate) fn pump(&mut self) {
         while let Some(sent) = self.shell.next_send(self.now) {
             let Reply { after, outcome } = (self.endpoint)(&sent);
@@ -106,7 +104,7 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         }
     }
 
-    /// A store that was stuck answers for all that it took.
+    /// The stuck store answers all settlements.
     pub(crate) fn answer_settled(&mut self) {
         for batch in std::mem::take(&mut self.shell.unanswered) {
             self.handle(Input::Settled { batch });

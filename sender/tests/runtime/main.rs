@@ -1,4 +1,4 @@
-//! The running sender over real sockets: what is emitted arrives, signed, once, within the contract.
+//! The running sender over real sockets: each emitted event arrives signed, once, within the contract.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

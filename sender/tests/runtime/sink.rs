@@ -1,4 +1,4 @@
-//! An endpoint that records what arrives and answers as it is told.
+//! An endpoint that records requests and gives prepared answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,14 +8,13 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// One request that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: String,
 }
 
-/// Answers the nth request, from 0: the status line and headers without the final blank line.
+/// Answers the nth request, from 0: status line and headers without the final blank line.
 type Answer = Box<dyn Fn(usize) -> String + Send + Sync>;
 
 pub(crate) struct Sink {
@@ -37,7 +36,7 @@ impl Sink {
                 let (answer, recorded, told) =
                     (Arc::clone(&answer), Arc::clone(&recorded), Arc::clone(&told));
                 tokio::spawn(async move {
-                    // A connection that ends is the sender's affair.
+                    // The sender may close its connection.
                     let _ = serve(stream, &answer, &recorded, &told).await;
                 });
             }
@@ -49,7 +48,6 @@ impl Sink {
         format!("http://{}/hook", self.address)
     }
 
-    /// Waits until so many requests have arrived.
     pub(crate) async fn arrived(&self, count: usize) -> Vec<Arrival> {
         self.count.clone().wait_for(|arrived| *arrived >= count).await.unwrap();
         self.arrivals.lock().unwrap().clone()
@@ -89,7 +87,6 @@ async fn serve(
     }
 }
 
-/// An answer without headers.
 pub(crate) fn status(status: u16) -> String {
     format!("HTTP/1.1 {status} Whatever\r\n")
 }

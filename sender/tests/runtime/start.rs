@@ -1,4 +1,4 @@
-//! A sender on a database in a folder of its own, and subscribers for it.
+//! A sender with its own database, and subscribers for it.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(crate) async fn sender(folder: &Path) -> Sender {
     Sender::open(options).await.unwrap()
 }
 
-/// Adds a subscriber to everything.
+/// Adds a subscriber to all events.
 pub(crate) async fn subscribe(sender: &Sender, name: &str, url: &str, settings: &str) -> LaneId {
     let before = sender.roster().version();
     let subscribe = Subscribe {
