@@ -1,17 +1,17 @@
-//! Where each process of a sender is spoken to, and whether it answers.
+//! The address of each process of a sender, and whether that process answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::template::Variables;
 
-/// Where one process of the sender is spoken to. It does not know the process: who starts and stops it says so.
+/// The address of one process. The owner of the process reports its state here.
 #[derive(Debug)]
 pub(super) struct WorkerAddress {
     base: String,
     port: u16,
-    /// Its process said that it is ready, and is not gone.
+    /// Its process reported that it is ready, and lives.
     open: AtomicBool,
-    /// Its process is stopped: it listens, and answers nobody.
+    /// Its process is stopped: it listens and does not answer.
     frozen: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl WorkerAddress {
         self.open.load(Ordering::Relaxed) && !self.frozen.load(Ordering::Relaxed)
     }
 
-    /// What templates may name of it.
+    /// Adds its address to the variables of templates.
     pub(super) fn name_in(&self, variables: &mut Variables) {
         variables.insert("base".to_owned(), self.base.clone());
         variables.insert("port".to_owned(), self.port.to_string());

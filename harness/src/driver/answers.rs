@@ -1,4 +1,4 @@
-//! What a sender's answers say, read by the driver file's pointers.
+//! Reads a sender's answers by the driver file's JSON pointers.
 
 use std::collections::BTreeMap;
 
@@ -11,50 +11,51 @@ use super::moment;
 use super::redactor::Redactor;
 use super::template::Variables;
 
-/// How much is shown of what the sender said of an event.
+/// The longest quotation of an answer about an event.
 const LINE_CHARS_MAX: usize = 200;
 
-/// What became of an emitted event.
+/// The outcome of an emitted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmitResult {
     /// The sender took responsibility.
     Accepted {
         /// The answer's status.
         status: u16,
-        /// How many subscribers it matched, where the sender says so.
+        /// The number of matching subscribers, where the sender reports it.
         matched: Option<u32>,
     },
-    /// The sender said no.
+    /// The sender refused it.
     Refused {
-        /// The status, of the line where it has its own.
+        /// The status: of its line in a batch, if the line has one.
         status: u16,
         /// `Retry-After`, word for word.
         retry_after: Option<String>,
         /// The answer's beginning.
         why: String,
     },
-    /// The harness could not offer it: its template can't be filled, or no connection can be made for want of its own files.
+    /// The harness could not offer it: its template can't be filled, or the harness has no file or port left
+    /// for a connection.
     Unoffered {
-        /// Whether it is for want of the harness's own.
+        /// Whether the harness lacks the resource itself.
         ours: bool,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// There was no answer.
     Silent {
-        /// Whether the event may have been taken all the same.
+        /// Whether the outcome is in doubt.
         unknown: bool,
-        /// What happened.
+        /// The error.
         why: String,
     },
 }
 
-/// What a sender said of its queue.
+/// A sender's report of its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Whose; none for the whole.
+    /// The subscriber; none for the whole sender.
     pub subscriber: Option<String>,
-    /// Deliveries that wait.
+    /// Deliveries waiting.
     pub waiting: Option<u64>,
     /// Their bytes.
     pub bytes: Option<u64>,
@@ -69,24 +70,23 @@ pub struct Sample {
 /// A dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Whose.
+    /// The subscriber.
     pub subscriber: String,
     /// The delivery's id.
     pub id: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// Attempts made.
     pub attempts: Option<u32>,
-    /// All that the sender says of it, for the token in it.
+    /// The whole JSON of its item, which holds the harness's token.
     pub text: String,
 }
 
-/// Whether a status is a right one.
+/// Whether a status is accepted; an empty list means 2xx.
 pub(super) fn is_right(status: u16, accept: &[u16]) -> bool {
     if accept.is_empty() { (200..300).contains(&status) } else { accept.contains(&status) }
 }
 
-/// What a pointer points to, as text.
 pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
     match value.pointer(pointer)? {
         Value::Null => None,
@@ -95,7 +95,7 @@ pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// What a driver file takes out of an answer.
+/// The variables that a call saves from its answer.
 pub(super) fn save(what: &'static str, request: &Request, answer: &Value) -> Result<Variables, ApiError> {
     let save = |(variable, pointer): (&String, &String)| {
         let missing = || ApiError::Missing { what, pointer: pointer.clone(), variable: variable.clone() };
@@ -105,7 +105,7 @@ pub(super) fn save(what: &'static str, request: &Request, answer: &Value) -> Res
     request.save.iter().map(save).collect()
 }
 
-/// Where an answer differs from what is waited for, for people; nothing where it doesn't.
+/// The first difference between an answer and its expected values, for people.
 pub(super) fn differing(answer: &Value, until: &BTreeMap<String, Scalar>) -> Option<String> {
     let different =
         |(pointer, wanted): &(&String, &Scalar)| text(answer, pointer).as_deref() != Some(&wanted.0);
@@ -118,7 +118,7 @@ fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
     value.pointer(pointer?)?.as_u64()
 }
 
-/// What an emission's answer says of each event, without what is hidden.
+/// The outcome of each event of a call, with secrets redacted.
 pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor) -> Vec<EmitResult> {
     let matched =
         |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
@@ -130,7 +130,7 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor
     }
     let lines = if emit.batch { json_lines(&reply.body) } else { Vec::new() };
     if emit.batch && emit.status.is_some() && lines.len() != events {
-        // Whom an answer concerns that has another number of lines, nobody can know.
+        // With another number of lines, no line can be assigned to its event.
         let why = format!("the answer has {} lines for {events} events", lines.len());
         return vec![EmitResult::Silent { unknown: true, why }; events];
     }
@@ -149,8 +149,8 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor
     lines.iter().map(line).collect()
 }
 
-/// The status that a line of a batch's answer has for itself, if it has one. Of a line that is no object, or whose status is
-/// none, nobody can know what became of its event.
+/// The status in a line of a batch's answer, if there is one. Without a JSON object or a valid status, the
+/// outcome of the event is in doubt.
 fn own_status(emit: &Emit, line: &Value, hidden: &Redactor) -> Result<Option<u16>, String> {
     let Some(pointer) = &emit.status else { return Ok(None) };
     if !line.is_object() {
@@ -163,7 +163,6 @@ fn own_status(emit: &Emit, line: &Value, hidden: &Redactor) -> Result<Option<u16
         .ok_or_else(|| format!("the answer's line has no status at {pointer:?}: {}", beginning(line, hidden)))
 }
 
-/// What is shown of a line.
 fn beginning(line: &Value, hidden: &Redactor) -> String {
     hidden.beginning(line.to_string().as_bytes(), LINE_CHARS_MAX)
 }
@@ -173,7 +172,7 @@ fn json_lines(body: &[u8]) -> Vec<Value> {
     lines.map(|line| serde_json::from_slice(line).unwrap_or_default()).collect()
 }
 
-/// What an answer says of the queue, the whole first.
+/// The whole sender's sample first, then those of subscribers.
 pub(super) fn samples(depth: &Depth, answer: &Value) -> Vec<Sample> {
     let whole = Sample {
         subscriber: None,
@@ -203,8 +202,8 @@ fn of_one(each: &Each, item: &Value) -> Sample {
 
 /// The dead letters of one page.
 ///
-/// # Errors
-/// When the page is no JSON, or has no list where the driver file says: what can't be read is no empty list.
+/// # Errors When the page is not JSON, or has no list at the driver's pointer: an unreadable page is not an
+/// empty list.
 pub(super) fn listed(
     dead: &Dead,
     page: &[u8],
@@ -229,10 +228,9 @@ pub(super) fn listed(
     Ok((answer, letters))
 }
 
-/// When the oldest of what is listed was delivered, in Unix nanoseconds; none where nothing is.
+/// When the oldest listed delivery was delivered, in Unix nanoseconds; none for an empty list.
 ///
-/// # Errors
-/// When there is no list where the driver file says, or no moment in one of its items.
+/// # Errors When there is no list at the driver's pointer, or an item has no time.
 pub(super) fn oldest(kept: &Kept, page: &[u8]) -> Result<Option<u64>, ApiError> {
     let unreadable = |why: String| ApiError::Unreadable { what: "kept", why };
     let answer: Value = serde_json::from_slice(page).map_err(|error| unreadable(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! A sender that is no process of the harness's: a container, or a daemon behind its client. What is done to it, a command
-//! does; whether it was done, its own silence says.
+//! A sender that is no child process of the harness: a container, or a daemon behind its client. A command
+//! stops it, and the strike is done when the sender no longer answers.
 
 use tokio::sync::oneshot;
 
@@ -8,21 +8,22 @@ use super::process::{Launch, Process, status_text};
 use crate::clock::Clock;
 use crate::scenario::SECOND;
 
-/// How long a command may take.
+/// The time limit of a command.
 const COMMAND_WITHIN_NS: u64 = 30 * SECOND;
-/// How long after its command a sender may still answer.
+/// How long a sender may still answer after its command.
 const SILENT_WITHIN_NS: u64 = 5 * SECOND;
-/// And how long after the end of the process that was struck: what is left of it goes with it.
+/// How long it may still answer after the end of the process that was struck: the kernel closes its sockets
+/// with it.
 const SILENT_AFTER_END_NS: u64 = SECOND / 2;
-/// From one look at it to the next.
+/// The polling interval.
 const LOOK_NS: u64 = 20_000_000;
 
-/// A strike under way: done, or why it was not.
+/// A strike under way, with its outcome: done, or the reason why not.
 #[derive(Debug)]
 pub(super) struct Strike(oneshot::Receiver<Result<(), String>>);
 
 impl Strike {
-    /// By a command; it is done when the sender answers no more.
+    /// By a command; done when the sender no longer answers.
     pub(super) fn by_command(launch: Launch, api: &Api, worker: usize, clock: &Clock) -> Self {
         let (api, clock) = (api.clone(), clock.clone());
         Self::begun(async move {
@@ -31,7 +32,7 @@ impl Strike {
         })
     }
 
-    /// By a signal, of which a process has ended; it is done unless the sender answers all the same.
+    /// By a signal that ended a process; not done if the sender still answers.
     pub(super) fn by_signal(api: &Api, worker: usize, clock: &Clock) -> Self {
         let (api, clock) = (api.clone(), clock.clone());
         Self::begun(async move { fall_silent(&api, worker, &clock, SILENT_AFTER_END_NS).await })
@@ -39,12 +40,12 @@ impl Strike {
 
     fn begun(doing: impl Future<Output = Result<(), String>> + Send + 'static) -> Self {
         let (tell, told) = oneshot::channel();
-        // Nobody need listen: the sender may be gone with the run.
+        // The receiver may be gone, with the run.
         tokio::spawn(async move { tell.send(doing.await) });
         Self(told)
     }
 
-    /// What came of it, once that is known.
+    /// The outcome, once it is known.
     pub(super) fn outcome(&mut self) -> Option<Result<(), String>> {
         match self.0.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -72,7 +73,7 @@ async fn carry_out(launch: &Launch, api: &Api, clock: &Clock) -> Result<(), Stri
     }
 }
 
-/// Waits until the sender answers no more.
+/// Waits until the sender no longer answers.
 async fn fall_silent(api: &Api, worker: usize, clock: &Clock, within: u64) -> Result<(), String> {
     let until = clock.now().saturating_add(within);
     while api.answers(worker).await {

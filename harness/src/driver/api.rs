@@ -1,5 +1,5 @@
-//! The calls to a sender under test, as its driver file has them. `subscribers`: those about one subscriber;
-//! `questions`: what is asked of the queue and of the dead letters.
+//! The calls to a sender under test, by its driver file. `subscribers`: the calls about one subscriber;
+//! `questions`: the calls that read the queue and the dead letters.
 
 mod questions;
 mod subscribers;
@@ -30,12 +30,12 @@ use crate::clock::Clock;
 use crate::database::is_on_a_server;
 use crate::trace::{Offset, Told};
 
-/// How long an answer is waited for that a driver file waits for, unless it says otherwise.
+/// How long a call with `until` is repeated, by default.
 const POLL_WITHIN: crate::scenario::Duration = crate::scenario::Duration::from_secs(30);
-/// From one question to the next.
+/// The pause between repeated calls.
 const POLL_PAUSE_NS: u64 = 100_000_000;
 
-/// Speaks to a sender. Copies speak to the same.
+/// Calls a sender. Clones share one connection pool and state.
 #[derive(Clone, Debug)]
 pub struct Api(Arc<Inner>);
 
@@ -43,44 +43,44 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     file: DriverFile,
     client: Client,
-    /// How long a call may take.
+    /// The time limit of a call.
     within: Duration,
-    /// Of its own, as it is asked for differences and for the wall clock alone.
+    /// A clock of its own: it serves for durations and the wall clock only.
     clock: Clock,
     offsets: Offsets,
-    /// What every template may name, `base` aside.
+    /// The variables of every template, except `base`.
     shared: RwLock<Variables>,
     addresses: Vec<WorkerAddress>,
-    /// What was saved of each subscriber, by its name.
+    /// The variables saved for each subscriber, by name.
     subscribers: RwLock<BTreeMap<String, Variables>>,
-    /// Whether the sender was asked for anything that may have to be taken back.
+    /// Whether a call was made that teardown may have to undo.
     begun: AtomicBool,
-    /// What was told otherwise than it is.
+    /// Values that subscribers were given in place of the scenario's.
     told: Mutex<Vec<Told>>,
     redactor: Redactor,
-    /// The last call and what came of it, where somebody wants to see it.
+    /// The last call and its outcome, for [`Api::last`].
     last: Option<Mutex<Option<LastCall>>>,
 }
 
-/// A call and its answer, or why there is none. It is kept whole: what must not be told may only be known after it.
+/// A call and its answer, or the error. Redacted only when shown: later calls may add secrets.
 type LastCall = (Call, Result<Reply, String>);
 
-/// A call and what came of it, for people.
+/// A call and its outcome, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The request.
     pub sent: String,
-    /// The answer, or why there is none.
+    /// The answer, or the error.
     pub got: String,
 }
 
 impl Api {
-    /// Speaks to a sender whose processes listen on these ports.
+    /// An API for a sender whose processes listen on these ports.
     pub fn new(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
         Self::build(file, ports, shared, None)
     }
 
-    /// The same, and keeps the last call for [`Api::last`].
+    /// As [`Api::new`], and retains the last call for [`Api::last`].
     pub fn watched(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
         Self::build(file, ports, shared, Some(Mutex::default()))
     }
@@ -94,7 +94,7 @@ impl Api {
         let within = file.connect.within.map_or(CALL_WITHIN, |within| Duration::from_nanos(within.0));
         let redactor = Redactor::default();
         redactor.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
-        // The address of a database on a server may have a password.
+        // The address of a database server may contain a password.
         redactor.learn(shared.get("database").filter(|address| is_on_a_server(address)).cloned());
         let connected = connect(&file, ports, &shared).map_err(|error| error.hiding(&redactor));
         let (addresses, client) = connected?;
@@ -114,23 +114,22 @@ impl Api {
         })))
     }
 
-    /// The driver file.
     #[must_use]
     pub fn file(&self) -> &DriverFile {
         &self.0.file
     }
 
-    /// Says whether a process can be spoken to.
+    /// Sets whether a process can be called.
     pub fn set_open(&self, worker: usize, open: bool) {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_open(open));
     }
 
-    /// Says whether a process is stopped, so that others are spoken to if there are any.
+    /// Sets whether a process is stopped, so that calls go to others if there are any.
     pub fn set_frozen(&self, worker: usize, frozen: bool) {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_frozen(frozen));
     }
 
-    /// What a template about this process may name.
+    /// The variables for templates about this process.
     #[must_use]
     pub fn variables(&self, worker: usize) -> Variables {
         let mut variables = self.0.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -138,18 +137,18 @@ impl Api {
         variables
     }
 
-    /// What any template may name: that of the first process that answers, or of the first at all.
+    /// The variables for any template: of the first process that answers, or of the first.
     fn any(&self) -> Variables {
         self.variables(self.0.addresses.iter().position(WorkerAddress::answers).unwrap_or(0))
     }
 
-    /// How far the sender's clock is off, as far as its answers say; `t` is now, on the run's clock.
+    /// The offset of the sender's clock, estimated from its answers; `t` is now, on the run's clock.
     #[must_use]
     pub fn offset(&self, t: u64) -> Option<Offset> {
         self.0.offsets.estimate(t)
     }
 
-    /// The last call and what came of it, without what must not be told; of an API that is watched alone.
+    /// The last call and its outcome, redacted; only after [`Api::watched`].
     #[must_use]
     pub fn last(&self) -> Option<Exchange> {
         let last = self.0.last.as_ref()?.lock();
@@ -158,18 +157,18 @@ impl Api {
         Some(Exchange { sent: call.shown(&self.0.redactor), got })
     }
 
-    /// A text without what must not be told.
+    /// Redacts a text.
     #[must_use]
     pub fn hide(&self, text: &str) -> String {
         self.0.redactor.hide(text)
     }
 
-    /// An error without what must not be told.
+    /// Redacts an error.
     pub(super) fn hiding<T>(&self, made: Result<T, ApiError>) -> Result<T, ApiError> {
         made.map_err(|error| error.hiding(&self.0.redactor))
     }
 
-    /// Makes a call, and notes the time that its answer gives.
+    /// Makes a call, and records the `Date` of its answer.
     async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let call = Call { within: call.within.min(self.0.within), ..call };
         let clock = &self.0.clock;
@@ -187,19 +186,19 @@ impl Api {
         Ok(reply)
     }
 
-    /// Whether a process says that it is ready.
+    /// Whether a process reports that it is ready.
     pub async fn is_ready(&self, worker: usize) -> bool {
         let ready = self.0.file.start.is_none();
         ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
     }
 
-    /// Whether a process answers at all when it is asked whether it is ready. That nobody is there behind a proxy, the proxy
-    /// says.
+    /// Whether a process answers its readiness URL at all. A 502 to 504 is a proxy's answer for a missing
+    /// process.
     pub(super) async fn answers(&self, worker: usize) -> bool {
         self.readiness(worker).await.is_some_and(|reply| !(502..=504).contains(&reply.status))
     }
 
-    /// Whether each process is asked for itself whether it is ready.
+    /// Whether each process has its own readiness URL.
     pub(super) fn tells_processes_apart(&self) -> bool {
         let ready = self.0.file.start.as_ref().map(|start| &start.ready);
         let count = self.0.addresses.len();
@@ -220,7 +219,7 @@ impl Api {
         self.call(call).await.ok()
     }
 
-    /// Makes the calls that come before any subscription.
+    /// Makes the calls of `[setup]`.
     pub async fn set_up(&self) -> Result<(), ApiError> {
         self.0.begun.store(true, Ordering::Relaxed);
         for request in &self.0.file.setup {
@@ -230,7 +229,7 @@ impl Api {
         Ok(())
     }
 
-    /// Makes a call. What an answer has of all that is saved is hidden from then on, whatever else comes of the call.
+    /// Makes a call. The values that it saves are secret from then on, even if the call fails.
     async fn make(
         &self,
         what: &'static str,
@@ -240,7 +239,7 @@ impl Api {
         self.hiding(self.persist(what, request, variables).await)
     }
 
-    /// Makes a call, and where its answer is waited for, again and again until it is there.
+    /// Makes a call, and repeats it until its answer has the expected values.
     async fn persist(
         &self,
         what: &'static str,
@@ -286,7 +285,7 @@ impl Api {
         Ok(answer)
     }
 
-    /// Emits events in one call: what became of each, in their order.
+    /// Emits events in one call; returns one outcome for each event, in order.
     pub async fn emit(&self, events: &[Event]) -> Vec<EmitResult> {
         let mut taken = self.emit_openly(events).await;
         for one in &mut taken {
@@ -303,7 +302,7 @@ impl Api {
     async fn emit_openly(&self, events: &[Event]) -> Vec<EmitResult> {
         let emit = &self.0.file.emit;
         let others = &self.any();
-        // What a batch says once it says of its last event.
+        // The headers of a batch describe its last event.
         let event = if emit.batch { events.last() } else { events.first() };
         let words = Words { event, others };
         let content = if emit.batch {
@@ -331,7 +330,6 @@ impl Api {
     }
 }
 
-/// A line for each event of a batch.
 fn lines(line: Option<&Template>, events: &[Event], others: &Variables) -> Result<String, TemplateError> {
     let mut lines = String::new();
     for event in events {
@@ -341,7 +339,6 @@ fn lines(line: Option<&Template>, events: &[Event], others: &Variables) -> Resul
     Ok(lines)
 }
 
-/// Where a sender's processes are spoken to, and what speaks to them.
 fn connect(
     file: &DriverFile,
     ports: &[u16],
@@ -360,7 +357,6 @@ fn connect(
     Ok((addresses, Client::new(&certificates(&file.connect, shared)?)?))
 }
 
-/// The files of a driver's `[connect]`, beside the driver file where they are relative.
 fn certificates(connect: &Connect, shared: &Variables) -> Result<Certificates, ApiError> {
     let here = std::path::Path::new(shared.get("here").map_or(".", String::as_str));
     let path = |template: &Template| {

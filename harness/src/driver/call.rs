@@ -1,4 +1,4 @@
-//! One call: from the templates of the driver file to a request, and whether its answer has a right status.
+//! One call: from the templates of the driver file to a request, and the check of its answer's status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,21 +11,18 @@ use super::error::ApiError;
 use super::redactor::Redactor;
 use super::template::{Lookup, Template, TemplateError, encoded};
 
-/// How long a call may take, unless the driver file says otherwise: as long as a patient operator waits.
+/// The default time limit of a call.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is sent with a call.
+/// The content of a call.
 pub(super) enum Content {
-    /// Nothing.
     None,
-    /// A body, which is JSON unless a header says otherwise.
+    /// A body: JSON, unless a header says otherwise.
     Body(String),
-    /// A form.
     Form(String),
 }
 
 impl Content {
-    /// A body or a form, with its holes filled.
     pub(super) fn fill(
         body: Option<&Template>,
         form: &BTreeMap<String, Template>,
@@ -45,7 +42,6 @@ impl Content {
     }
 }
 
-/// A call, made of the driver file's templates.
 pub(super) fn assemble(
     what: &'static str,
     request: &Template,
@@ -71,11 +67,11 @@ pub(super) fn assemble(
     {
         headers.push(("content-type".to_owned(), kind.to_owned()));
     }
-    // How long it may take, whoever makes it says.
+    // The caller sets the time limit.
     Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
 }
 
-/// Whether an answer has a right status; of what is hidden, nothing is in the error.
+/// Checks the status of an answer; secrets are redacted from the error.
 pub(super) fn check(
     what: &'static str,
     reply: &Reply,

@@ -1,4 +1,4 @@
-//! The calls of a driver file: what is sent, which answers are right, and what is taken out of them.
+//! The calls of a driver file: their content, their accepted answers, and the values saved from these.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::scenario::{Duration, Size};
 pub struct Request {
     /// Method and URL.
     pub request: Template,
-    /// Header fields; `content-type: application/json` beside a body, if none is given.
+    /// Header fields; beside a body, `content-type: application/json` by default.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// The body.
@@ -24,22 +24,22 @@ pub struct Request {
     /// In place of the body: the fields of a form, sent as `application/x-www-form-urlencoded`.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// Which statuses are right; 2xx without it.
+    /// The accepted statuses; 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// What is taken out of its answer: a variable's name, and a JSON pointer.
+    /// Values saved from its answer: the variable's name, and a JSON pointer.
     #[serde(default)]
     pub save: BTreeMap<String, String>,
-    /// It is made again until its answer has these values: JSON pointers, and what they are to point to.
+    /// The call is repeated until its answer has these values: JSON pointers and values.
     #[serde(default)]
     pub until: BTreeMap<String, Scalar>,
-    /// How long that may take; half a minute without it.
+    /// How long it is repeated; half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
 
 impl Request {
-    /// All of its texts.
+    /// All of its templates.
     pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
         self.headers.values().chain(self.form.values()).chain(&self.body).chain([&self.request])
     }
@@ -54,12 +54,12 @@ pub struct Emit {
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// The body of one event; in a batch, its line.
+    /// The body of one event; in a batch, one line.
     pub body: Option<Template>,
     /// In place of the body: the fields of a form.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// Which statuses say that all of it was taken; 2xx without it.
+    /// The statuses that accept all events; 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
     /// Whether one call takes many events, one on each line.
@@ -74,13 +74,13 @@ pub struct Emit {
     /// Calls that may be under way at once: 1 to 1,000.
     #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
     pub calls: usize,
-    /// Where the answer, or each of its lines, says how many subscribers an event matched.
+    /// A pointer into the answer, or each of its lines: the number of matching subscribers.
     pub matched: Option<String>,
-    /// Where a line of the answer says its own status; a line without it was taken.
+    /// A pointer into a line of the answer: its own status. A line without one is accepted.
     pub status: Option<String>,
 }
 
-/// How the queue is looked into.
+/// The call for the queue's depth.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Depth {
@@ -89,7 +89,7 @@ pub struct Depth {
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// How many deliveries wait.
+    /// A pointer to the number of waiting deliveries.
     pub pointer: String,
     /// Their bytes.
     pub bytes: Option<String>,
@@ -99,13 +99,13 @@ pub struct Depth {
     pub delivered: Option<String>,
     /// Deliveries replaced by newer ones so far.
     pub coalesced: Option<String>,
-    /// The same of each subscriber.
+    /// The same figures for each subscriber.
     pub each: Option<Each>,
-    /// How what is kept of deliveries that were made is listed.
+    /// The call that lists retained deliveries.
     pub kept: Option<Kept>,
 }
 
-/// How what a sender keeps of deliveries that were made is listed, the oldest among the first.
+/// The call that lists deliveries retained after success, the oldest on the first page.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
@@ -116,11 +116,11 @@ pub struct Kept {
     pub headers: BTreeMap<String, Template>,
     /// The list.
     pub list: String,
-    /// When each of its items was delivered.
+    /// A pointer into an item: when it was delivered.
     pub delivered: String,
 }
 
-/// Where each subscriber's queue stands in the same answer.
+/// Pointers to each subscriber's figures in the same answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Each {
@@ -128,7 +128,7 @@ pub struct Each {
     pub list: String,
     /// The subscriber's name in each of its items.
     pub name: String,
-    /// How many deliveries wait.
+    /// A pointer to the number of waiting deliveries.
     pub pointer: String,
     /// Their bytes.
     pub bytes: Option<String>,
@@ -140,22 +140,22 @@ pub struct Each {
     pub coalesced: Option<String>,
 }
 
-/// How dead letters are listed.
+/// The call that lists dead letters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
     /// Method and URL of the first page.
     pub request: Template,
-    /// Method and URL of a further page, which may name `{{ next }}`. Needed beside `next`.
+    /// Method and URL of a further page, which may name `{{ next }}`. Required beside `next`.
     pub page: Option<Template>,
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// The list.
     pub list: String,
-    /// What the next page is asked for with; nothing there on the last page.
+    /// A pointer to the next page's cursor; it is absent on the last page.
     pub next: Option<String>,
-    /// The subscriber in each item: its name, or what was saved as `id`.
+    /// The subscriber in each item: its name, or its saved `id`.
     pub subscriber: String,
     /// The delivery's id.
     pub id: Option<String>,
@@ -165,11 +165,11 @@ pub struct Dead {
     pub attempts: Option<String>,
 }
 
-/// How a process says which subscribers it serves.
+/// The call that asks a process which subscribers it serves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
-    /// Method and URL; asked of each process.
+    /// Method and URL; called for each process.
     pub request: Template,
     /// Header fields.
     #[serde(default)]
@@ -178,11 +178,11 @@ pub struct Owner {
     pub list: String,
     /// The subscriber's name in each of its items.
     pub name: String,
-    /// What is there, neither null nor false, where the process that is asked serves it.
+    /// A pointer to a value that is neither null nor false where the asked process serves it.
     pub here: String,
 }
 
-/// A text, a number or a truth, as an answer is compared with it.
+/// A string, a number or a boolean, compared with a value of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar(pub String);
 
@@ -214,7 +214,7 @@ impl Visitor<'_> for AnyScalar {
     }
 }
 
-/// Reads `[call]` as well as several `[[call]]`.
+/// Accepts `[call]` as well as several `[[call]]`.
 pub(super) fn one_or_more<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Request>, D::Error> {
     source.deserialize_any(Calls)
 }

@@ -1,4 +1,5 @@
-//! The harness's HTTP client for the sender under test: one call, one answer, and what is known when there is none.
+//! The harness's HTTP client for the sender under test: one call, and its answer or the certainty that there
+//! have read the request.
 
 use std::time::Duration;
 
@@ -12,17 +13,17 @@ use super::redactor::Redactor;
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How much is shown of a body.
+/// The longest quotation of a body.
 const SHOWN_CHARS_MAX: usize = 2_000;
 
-/// Keeps connections and uses them again. Copies share them.
+/// A connection pool. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Client {
     connections: legacy::Client<Connector, Full<Bytes>>,
     connector: Connector,
 }
 
-/// A request, ready to be sent.
+/// A complete request.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Its method.
@@ -33,11 +34,11 @@ pub struct Call {
     pub headers: Vec<(String, String)>,
     /// Its body.
     pub body: Bytes,
-    /// How long the whole call may take.
+    /// The time limit of the whole call.
     pub within: Duration,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The status.
@@ -58,16 +59,16 @@ pub struct CallError {
     pub method: String,
     /// Its URL, without its query.
     pub url: String,
-    /// What happened.
+    /// The error.
     pub why: String,
-    /// Whether the request may have been read all the same.
+    /// Whether the sender may have read the request.
     pub unknown: bool,
-    /// Whether it is the harness that has no file or no port left for a connection.
+    /// Whether the harness has no file or port left for a connection.
     pub ours: bool,
 }
 
 impl Call {
-    /// What is sent, for people; a long body is cut.
+    /// The request, for people; a long body is cut.
     pub(super) fn shown(&self, hidden: &Redactor) -> String {
         let fields = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n"));
         let head = format!("{} {}\n{}", self.method, self.url, fields.collect::<String>());
@@ -76,18 +77,18 @@ impl Call {
 }
 
 impl Reply {
-    /// What came back, for people; a long body is cut.
+    /// The answer, for people; a long body is cut.
     pub(super) fn shown(&self, hidden: &Redactor) -> String {
         format!("{}\n{}", self.status, hidden.beginning(&self.body, SHOWN_CHARS_MAX))
     }
 }
 
 impl Client {
-    /// A client that trusts and shows these certificates.
+    /// A client with these certificates.
     pub fn new(certificates: &Certificates) -> Result<Self, CertificateError> {
         let connector = Connector::new(certificates)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
-        // A request that may have arrived is never sent again behind the harness's back.
+        // The client must not resend a request that may have arrived: the harness would not see it.
         builder.retry_canceled_requests(false).pool_max_idle_per_host(16);
         Ok(Self { connections: builder.build(connector.clone()), connector })
     }
@@ -97,7 +98,7 @@ impl Client {
         let Call { method, url, headers, body, within } = call;
         let failed = |why: String, unknown: bool| CallError {
             method: method.to_string(),
-            // A query may hold a key.
+            // A query may contain a key.
             url: url.split('?').next().unwrap_or_default().to_owned(),
             why,
             unknown,
@@ -108,7 +109,7 @@ impl Client {
             request = request.header(name, value);
         }
         let mut request = request.body(Full::new(body)).map_err(|error| failed(error.to_string(), false))?;
-        // A tunnel is asked for with these by itself; a proxy that reads the requests wants them in each.
+        // Tunnels authenticate on CONNECT; a proxy for plain requests wants the credentials in each.
         if request.uri().scheme_str() == Some("http")
             && let Some(user) =
                 self.connector.proxy(request.uri()).and_then(|proxy| proxy.basic_auth().cloned())
@@ -135,7 +136,7 @@ impl Client {
     }
 }
 
-/// Whether something that this process lacks led to an error.
+/// Whether a resource that this process lacks caused an error.
 fn is_ours(error: &(dyn std::error::Error + 'static)) -> bool {
     use rustix::io::Errno;
 
@@ -146,7 +147,7 @@ fn is_ours(error: &(dyn std::error::Error + 'static)) -> bool {
     codes.into_iter().any(|code| WANTING.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// An error with everything that led to it.
+/// An error with all of its causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -27,7 +27,7 @@ use crate::wire::exchange;
 /// The files that a driver's `[connect]` names.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// Certificates of authorities to trust beside the public ones.
+    /// Certificates of trusted authorities, beside the public ones.
     pub ca: Option<PathBuf>,
     /// The harness's own certificate, and its key.
     pub own: Option<(PathBuf, PathBuf)>,
@@ -42,14 +42,12 @@ pub struct CertificateError {
 }
 
 impl CertificateError {
-    /// The same without what must not be told.
     pub(super) fn hide(&mut self, hidden: &Redactor) {
         self.path = hidden.hide(&self.path.to_string_lossy()).into();
         self.why = hidden.hide(&self.why);
     }
 }
 
-/// Opens connections. Copies share the settings.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     http: HttpConnector,
@@ -69,7 +67,7 @@ impl Connector {
         Ok(Self { http, tls, proxies: Arc::new(Matcher::from_env()) })
     }
 
-    /// The proxy that the environment has for a URL. None for this machine itself, whoever set one.
+    /// The environment's proxy for a URL; never one for loopback.
     pub(super) fn proxy(&self, to: &Uri) -> Option<Intercept> {
         let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
         let address: Option<std::net::IpAddr> = host.parse().ok();
@@ -120,7 +118,6 @@ fn configure(certificates: &Certificates) -> Result<ClientConfig, CertificateErr
     config.with_client_auth_cert(chain(path)?, own).map_err(|error| unusable(path, &error))
 }
 
-/// The certificates of a file.
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let all = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
     let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| unusable(path, &error))?;
@@ -149,10 +146,9 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection.
 pub(super) struct Stream {
     io: TokioIo<Box<dyn exchange::Stream>>,
-    /// Whether a proxy reads the requests, which then name the whole URL.
+    /// Whether a proxy reads the requests, which then need the whole URL.
     is_proxied: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What a driver file declares of a sender that differs from what a scenario assumes. Checks that need what the sender
-//! hasn't got are not applicable; the others go by what it has.
+//! A driver file's declarations of a sender's differences from the scenario's assumptions. A check that needs
+//! a missing feature does not apply; others use the declared values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,31 +15,31 @@ use crate::scenario::{Duration, Millionths};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declares {
-    /// Whether it leaves an endpoint alone that keeps failing; it does without this.
+    /// Whether it pauses an endpoint that keeps failing; true by default.
     pub breaker: Option<bool>,
-    /// Whether it keeps the first attempts of one key in order where a subscriber asks for it; it does without this.
+    /// Whether it keeps the first attempts of a key in order where a subscriber asks for it; true by default.
     pub ordered: Option<bool>,
-    /// How it tells what it gave up.
+    /// The way it reports dead letters.
     pub dead_letter: Option<DeadLetters>,
-    /// Its fixed retry delays, in place of each subscriber's backoff; one attempt more than delays is made.
+    /// Its fixed retry delays, in place of each subscriber's backoff; it makes one attempt more than delays.
     #[serde(default, deserialize_with = "lengths")]
     pub schedule: Option<Vec<Duration>>,
-    /// The share by which a delay of that schedule may be shorter or longer: 0 to 1; 0 without it.
+    /// The relative jitter of that schedule: 0 to 1; 0 by default.
     #[serde(default, deserialize_with = "share")]
     pub jitter: Option<Millionths>,
-    /// The media type of its deliveries, if it isn't JSON.
+    /// The media type of its deliveries, unless that is JSON.
     pub content_type: Option<String>,
-    /// How long after an answer it has noted it for good, so that a crash doesn't send the delivery again.
+    /// How long after an answer it has committed the outcome, so that a crash does not repeat the delivery.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
 }
 
-/// How a sender tells what it gave up.
+/// The way a sender reports dead letters.
 #[derive(Clone, Debug)]
 pub enum DeadLetters {
-    /// False: it gives up without a word. True is the same as nothing.
+    /// False: it drops them silently. True equals the default.
     Kept(bool),
-    /// It has reasons of its own: each of them, and the harness's word for it.
+    /// It has its own reasons: each of them, and the harness's word for it.
     Reasons(BTreeMap<String, Reason>),
 }
 
@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for AnyDeadLetters {
     }
 }
 
-/// The harness's word for why a delivery was given up.
+/// The harness's word for the reason of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason(&'static str);
 
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Reason {
 }
 
 impl Declares {
-    /// The harness's word for a sender's reason; the sender's own where the table doesn't have it.
+    /// The harness's word for a sender's reason; the sender's own where the table lacks it.
     #[must_use]
     pub fn reason<'a>(&'a self, given: &'a str) -> &'a str {
         match &self.dead_letter {

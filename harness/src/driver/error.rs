@@ -1,4 +1,4 @@
-//! Why a driver file can't be used, a sender under test could not be started, or a call to it did not do what it was for.
+//! Errors of driver files, of starting a sender under test, and of calls to it.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,91 +9,91 @@ use super::redactor::Redactor;
 use super::template::TemplateError;
 use crate::scenario::{Duration, Problem};
 
-/// A call that did not do what it was for.
+/// A failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The template has holes that cannot be filled.
     #[error("the driver's {what} cannot be made: {error}")]
     Template {
-        /// Which call.
+        /// The call.
         what: &'static str,
-        /// Why not.
+        /// The error.
         error: TemplateError,
     },
-    /// The request is none.
+    /// The request line is invalid.
     #[error(
         "the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\""
     )]
     Request {
-        /// Which call.
+        /// The call.
         what: &'static str,
-        /// What it is.
+        /// The request line.
         request: String,
     },
-    /// What the driver's `[connect]` names is of no use.
+    /// The files of `[connect]` are unusable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// There was no answer.
     #[error(transparent)]
     Silent(#[from] CallError),
-    /// The answer was a refusal.
+    /// The status was not accepted.
     #[error("{what} was answered {status}, expected {expected}: {body}")]
     Status {
-        /// Which call.
+        /// The call.
         what: &'static str,
         /// The status.
         status: u16,
-        /// What would have been right.
+        /// The accepted statuses.
         expected: String,
         /// The answer's beginning.
         body: String,
     },
-    /// The answer lacks what is to be saved.
+    /// The answer lacks a value that the driver saves.
     #[error("{what}'s answer has nothing at {pointer:?}, which the driver saves as {variable:?}")]
     Missing {
-        /// Which call.
+        /// The call.
         what: &'static str,
-        /// Where it was looked for.
+        /// The pointer.
         pointer: String,
-        /// What it should have been.
+        /// The variable.
         variable: String,
     },
     /// The answer can't be read.
     #[error("{what}'s answer can't be read: {why}")]
     Unreadable {
-        /// Which call.
+        /// The call.
         what: &'static str,
-        /// Why not.
+        /// The error.
         why: String,
     },
-    /// The list of dead letters goes in circles, or on and on.
+    /// The list of dead letters repeats a page, or is longer than possible.
     #[error("the list of dead letters comes to no end: {listed} were listed, where there can be {most}")]
     Endless {
-        /// How many there were until then.
+        /// Items until then.
         listed: usize,
-        /// How many there can be.
+        /// The most that are possible.
         most: usize,
     },
-    /// An answer never had the values that were waited for.
+    /// The answer did not get its expected values in time.
     #[error("{what} was not what the driver waits for after {within}: {last}")]
     NotYet {
-        /// Which call.
+        /// The call.
         what: &'static str,
-        /// How long it was asked again.
+        /// How long it was repeated.
         within: Duration,
-        /// What there was in the last answer.
+        /// The difference in the last answer.
         last: String,
     },
     /// The driver has no such call.
     #[error("the driver has no [{what}]")]
     Absent {
-        /// Which call.
+        /// The call.
         what: &'static str,
     },
 }
 
 impl ApiError {
-    /// The same without what must not be told.
+    /// Redacts the error.
     pub(super) fn hiding(mut self, hidden: &Redactor) -> Self {
         let hide = |text: &mut String| *text = hidden.hide(text);
         match &mut self {
@@ -126,33 +126,33 @@ pub enum StartError {
     /// A process cannot be started.
     #[error("the sender's process {worker} cannot be started: {error}; its command is {command:?}")]
     Start {
-        /// Which one.
+        /// Its number.
         worker: usize,
-        /// What was to be started, without what must not be told.
+        /// Its command, redacted.
         command: Vec<String>,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
     /// A process ended before it was ready.
     #[error("the sender's process {worker} ended before it was ready ({status}): {last}\nits log is {log}", log = log.display())]
     Ended {
-        /// Which one.
+        /// Its number.
         worker: usize,
-        /// How.
+        /// Its exit status.
         status: String,
-        /// What it said last, without what must not be told.
+        /// Its last line of output, redacted.
         last: String,
-        /// Where it wrote.
+        /// Its log.
         log: PathBuf,
     },
-    /// A process isn't ready in time.
+    /// A process was not ready in time.
     #[error("the sender's process {worker} is not ready after {within:?}; its log is {log}", log = log.display())]
     Late {
-        /// Which one.
+        /// Its number.
         worker: usize,
-        /// How long it had.
+        /// The time limit.
         within: std::time::Duration,
-        /// Where it wrote.
+        /// Its log.
         log: PathBuf,
     },
 }
@@ -163,9 +163,9 @@ pub enum FileError {
     /// It cannot be read.
     #[error("the driver file {path} cannot be read: {error}", path = path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: std::io::Error,
     },
     /// It has mistakes.

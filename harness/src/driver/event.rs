@@ -1,11 +1,11 @@
-//! An event on its way to the sender, in the words of templates.
+//! An event as the templates of a driver file see it.
 
 use std::borrow::Cow;
 
 use super::template::{Lookup, Variables};
 use super::words::EVENT_NAMES;
 
-/// An event, in the words of templates.
+/// An event as templates see it.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The harness's number for it.
@@ -20,18 +20,17 @@ pub struct Event {
     pub key: String,
     /// Its data, a JSON object.
     pub data: String,
-    /// When it is offered, by the wall clock.
+    /// When it is offered, on the wall clock.
     pub unix_ns: u64,
 }
 
-/// What a template about an event may name: what is the event's own, before what any template may name.
+/// The variables of a template about an event: its own hide the shared ones.
 pub(super) struct Words<'a> {
     pub(super) event: Option<&'a Event>,
     pub(super) others: &'a Variables,
 }
 
 impl Event {
-    /// What a template names of it.
     pub(super) fn find(&self, name: &str) -> Option<Cow<'_, str>> {
         let own = match name {
             "data" => &self.data,

@@ -1,4 +1,4 @@
-//! The driver file: how any sender is started, spoken to and stopped.
+//! The driver file: how the harness starts, calls and stops a sender.
 
 use std::collections::BTreeMap;
 
@@ -17,61 +17,61 @@ use crate::trace::{Declared, Lack};
 pub struct DriverFile {
     /// The sender's name.
     pub name: String,
-    /// How it is started; without it, it is running already.
+    /// How to start it; without this, it runs already.
     pub start: Option<Start>,
-    /// What `{{ base }}` stands for, if it isn't the loopback address with the port.
+    /// The value of `{{ base }}`; by default the loopback address with the port.
     pub base: Option<Template>,
-    /// How it is connected to.
+    /// How to connect to it.
     #[serde(default)]
     pub connect: Connect,
-    /// Calls before anybody subscribes.
+    /// Calls before the first subscription.
     #[serde(default)]
     pub setup: Vec<Request>,
-    /// Once for each subscriber, one call after another.
+    /// Calls for each subscriber, in order.
     #[serde(deserialize_with = "one_or_more")]
     pub subscribe: Vec<Request>,
-    /// What each subscriber is waited for with, before anything is emitted.
+    /// A call for each subscriber that is repeated until the sender serves it, before the first event.
     pub poll: Option<Request>,
-    /// Once for each event, or each batch of them.
+    /// The call for each event, or each batch.
     pub emit: Emit,
-    /// What it has no notion of, or does in its own way.
+    /// Its differences from the scenario's assumptions.
     #[serde(default)]
     pub declares: Declares,
-    /// How its queue is looked into.
+    /// How to read its queue.
     pub depth: Option<Depth>,
-    /// How its dead letters are listed.
+    /// How to list its dead letters.
     pub dead: Option<Dead>,
-    /// How a subscriber's limit is changed.
+    /// How to change a subscriber's limit.
     pub change: Option<Request>,
-    /// How a subscriber gets another secret.
+    /// How to give a subscriber a new secret.
     pub rotate: Option<Request>,
-    /// How a subscriber's dead letters are sent again.
+    /// How to redrive a subscriber's dead letters.
     pub redrive: Option<Request>,
-    /// Once for each subscriber, however the run ended.
+    /// Calls for each subscriber at the end, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
     pub unsubscribe: Vec<Request>,
     /// Calls at the very end, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
     pub teardown: Vec<Request>,
-    /// How it signs, if not as each subscriber of the scenario wants it.
+    /// How it signs, unless as each subscriber of the scenario wants it.
     pub sign: Option<Sign>,
-    /// How it is stopped.
+    /// How to stop it.
     #[serde(default)]
     pub stop: Stop,
-    /// How it is killed, if not by a signal to its process.
+    /// How to kill it, unless by a signal to its process.
     pub kill: Option<Kill>,
-    /// The environment variables that it names.
+    /// The environment variables that the file names.
     #[serde(skip)]
     pub environment: Vec<String>,
 }
 
-/// How a sender is started.
+/// How to start a sender.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
     /// The program and its arguments.
     pub command: Vec<Template>,
-    /// Whether the command ends once the sender runs, apart from it and from the harness.
+    /// Whether the command ends while the sender runs on, apart from the harness.
     #[serde(default)]
     pub detached: bool,
     /// Further arguments where endpoints speak TLS, so that the sender trusts `{{ ca }}`.
@@ -80,33 +80,34 @@ pub struct Start {
     /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
-    /// What answers 2xx when it is ready.
+    /// A URL that answers 2xx once it is ready.
     pub ready: Template,
-    /// How long that may take.
+    /// The time limit for that.
     #[serde(default = "half_a_minute", deserialize_with = "length")]
     pub within: Duration,
-    /// Its SQLite file, for `lock-database` and the size of what is kept; or the address of its database on a server.
+    /// Its SQLite file, for `lock-database` and for its size on disk; or the address of its database server.
     pub database: Option<Template>,
-    /// How each of its processes says which subscribers it serves, for `owner of NAME`.
+    /// How to ask each process which subscribers it serves, for `owner of NAME`.
     pub owner: Option<Owner>,
 }
 
-/// How a sender is connected to, where it isn't on this machine.
+/// How to connect to a sender that is not on this machine.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
-    /// A file with certificates of authorities to trust beside the public ones, in PEM; beside this file, if it is relative.
+    /// A PEM file with certificates of trusted authorities, beside the public ones; relative to the driver
+    /// file.
     pub ca: Option<Template>,
-    /// A file with a certificate of the harness's own, in PEM.
+    /// A PEM file with the harness's own certificate.
     pub certificate: Option<Template>,
     /// The file with its key.
     pub key: Option<Template>,
-    /// How long a call may take; half a minute without it.
+    /// The time limit of a call; half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
 
-/// How a sender is stopped.
+/// How to stop a sender.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -118,7 +119,7 @@ pub struct Stop {
     pub command: Vec<Template>,
 }
 
-/// How a sender is killed that is no process of the harness's.
+/// How to kill a sender that is no process of the harness.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kill {
@@ -153,25 +154,24 @@ impl Start {
 }
 
 impl DriverFile {
-    /// The texts of its commands.
     pub(super) fn commands(&self) -> impl Iterator<Item = &Template> {
         self.stop.command.iter().chain(self.kill.iter().flat_map(|kill| &kill.command))
     }
 
-    /// How each of its processes says which subscribers it serves.
+    /// The call that asks each process which subscribers it serves.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.start.as_ref()?.owner.as_ref()
     }
 
-    /// Whether it hands the run's database to the sender that it starts.
+    /// Whether it gives the run's database to the sender that it starts.
     #[must_use]
     pub fn names_database(&self) -> bool {
         let templates = self.start.iter().flat_map(Start::templates);
         templates.flat_map(Template::names).any(|name| name == "database")
     }
 
-    /// What the trace says of the sender: what the file declares, and for what it has no call.
+    /// The declarations for the trace, including calls that the file lacks.
     #[must_use]
     pub fn declared(&self) -> Declared {
         let declares = &self.declares;

@@ -1,24 +1,23 @@
-//! Groups of processes, as the machine tells of them: who belongs to one, and what they cost. Each look reads of every process of
-//! the machine, so that all groups that somebody asks of are looked for at once.
+//! Process groups, read from `/proc`: their members and their cost. One scan reads every process of the
+//! machine, so a caller asks for all of its groups at once.
 
 use rustix::process::Pid;
 
-/// What groups of processes cost.
+/// The cost of process groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Resident memory, in bytes.
     pub resident_bytes: u64,
-    /// Processor time that those who live have used, in nanoseconds.
+    /// Processor time of the living processes, in nanoseconds.
     pub processor_ns: u64,
 }
 
-/// The processes of some groups, each named by the id of the one that began it. None where the machine does not tell, or they are
-/// gone.
+/// The processes of some groups, each named by its leader's id. Empty without `/proc`.
 pub(super) fn members(groups: &[Pid]) -> Vec<Pid> {
     in_groups(groups).into_iter().map(|one| one.pid).collect()
 }
 
-/// What groups cost together. Nothing where there are none, or the machine does not tell of one.
+/// The cost of groups together; none without groups, or where one has no process.
 #[must_use]
 pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
     let found = in_groups(groups);
@@ -35,17 +34,16 @@ pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
     })
 }
 
-/// A process, as the kernel tells of it.
+/// A line of `/proc/PID/stat`.
 struct Stat {
     pid: Pid,
     group: Pid,
-    /// Of the processor, in its own code and in the kernel's.
+    /// Processor time in user and kernel mode.
     ticks: u64,
-    /// Of resident memory.
+    /// Resident memory.
     pages: u64,
 }
 
-/// All processes of some groups.
 fn in_groups(groups: &[Pid]) -> Vec<Stat> {
     if groups.is_empty() {
         return Vec::new();
@@ -57,10 +55,11 @@ fn in_groups(groups: &[Pid]) -> Vec<Stat> {
 }
 
 impl Stat {
-    /// Nothing of who has ended.
+    /// None for a process that has ended.
     fn of(pid: Pid) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // The program's name, in brackets, may hold blanks and brackets of its own; then state, parent, group.
+        // The program's name, in parentheses, may contain blanks and parentheses. State, parent and group
+        // follow.
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         if matches!(fields.first()?, &("Z" | "X")) {
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
     use crate::driver::{Launch, Process};
 
-    /// A shell that does this, once it has said so in that file. It is killed with its group, as the process is dropped.
+    /// A shell that runs this script and is ready once that wrote to the log. Dropping it kills its group.
     async fn shell(log: PathBuf, script: &str) -> Process {
         let command = ["/bin/sh", "-c", script].into_iter().map(Into::into).collect();
         let launch = Launch { holder: None, command, env: Vec::new(), log: log.clone() };
@@ -98,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn memory_is_that_of_the_whole_group() {
         let folder = tempfile::tempdir().expect("a folder");
-        // It is the inner shell that says so: until its program runs it has no memory of its own, and from then on it always has.
+        // The inner shell writes: until its program runs it has no memory of its own.
         let script = "/bin/sh -c 'sleep 600 & echo up; wait' & wait";
         let process = shell(folder.path().join("log"), script).await;
         let members = members(&[process.pid()]);

@@ -1,15 +1,14 @@
-//! How the harness starts and talks to a sender under test: ours, or any other that a driver file describes. There is one
-//! way for all of them; ours comes as a file too (`scenarios/drivers/hookproof.toml`).
+//! How the harness starts and calls a sender under test. A driver file describes each sender, ours too
+//! (`scenarios/drivers/hookproof.toml`).
 //!
-//! - `file`: what a driver file says; `calls`: of calls; `declares`, `sign`: of the sender; `reading`, `problems`: how it
-//!   is read, and its mistakes; `template`: its texts with holes; `words`: what they may name of a subscriber.
-//! - `api`: the calls; `call`: how one is made of templates; `error`: why one failed, or a process was not started;
-//!   `event`: what is emitted; `answers`: what came back; `client`, `connector`: the HTTP and the connections under them;
-//!   `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers; `moment`: the times that
-//!   they tell.
-//! - `address`: where each process of the sender is spoken to.
-//! - `process`: a process of the sender, which is never left behind; `group`: it and what it has started; `processes`: all
-//!   processes of the sender.
+//! - `file`: the driver file; `calls`, `declares`, `sign`: its parts; `reading`, `problems`: its parser and
+//!   its errors; `template`: texts with holes; `words`: a subscriber's variables.
+//! - `api`: the calls; `call`: a request from templates; `error`: failures; `event`: an event as templates
+//!   see it; `answers`: reads answers; `client`, `connector`: HTTP and connections; `redactor`: hides
+//!   secrets; `offset`: the sender's clock; `moment`: times in answers.
+//! - `address`: the address of each process of the sender.
+//! - `process`: a child process, which never outlives the harness; `group`: its descendants; `processes`: all
+//!   processes of the sender; `apart`: a sender that is no child process.
 
 mod address;
 mod answers;

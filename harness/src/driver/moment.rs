@@ -1,11 +1,11 @@
-//! Moments as senders tell them: `2026-05-17T20:47:03.120Z`, with any offset, or a number of seconds, milliseconds,
+//! Parses times of senders: `2026-05-17T20:47:03.120Z` with any offset, or a number of seconds, milliseconds,
 //! microseconds or nanoseconds since 1970.
 
 use serde_json::Value;
 
 use crate::scenario::SECOND;
 
-/// The last moment that what is told can mean, in Unix nanoseconds: 20:47:03 is as late as 20:47:03.999999999.
+/// The latest moment that a value can mean, in Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
 pub(super) fn latest(told: &Value) -> Option<u64> {
     match told {
         Value::String(text) => of_number(text).or_else(|| of_date(text)),
@@ -14,7 +14,7 @@ pub(super) fn latest(told: &Value) -> Option<u64> {
     }
 }
 
-/// A number is in the unit in which it lies between the years 1973 and 5138.
+/// The unit of a number is the one that puts it between the years 1973 and 5138.
 fn of_number(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty()
@@ -64,7 +64,7 @@ fn of_date(text: &str) -> Option<u64> {
     seconds.checked_mul(SECOND)?.checked_add(latest_part(fraction, SECOND)?)
 }
 
-/// By how many seconds a zone's clock is ahead: `Z`, `+02:00`.
+/// The offset of a zone in seconds: `Z`, `+02:00`.
 fn ahead(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -75,10 +75,10 @@ fn ahead(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -seconds } else { seconds })
 }
 
-/// Days from 1970 to a date: the day that [`crate::endpoint::civil`] calls so.
+/// Days from 1970 to a date: the inverse of [`crate::endpoint::civil`].
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let guess = year.checked_sub(1970)?.checked_mul(366)?.checked_add(366)?;
-    // A date is its day's name, and names follow one another.
+    // Binary search, since dates ascend with days.
     let (mut low, mut high) = (0, guess);
     while low < high {
         let middle = low.midpoint(high);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_moment_is_read_in_each_form_as_late_as_it_can_mean() {
-        // Computed apart, with Python's datetime.
+        // Computed independently, with Python's datetime.
         for (told, expected) in [
             ("\"2026-05-17T20:47:03Z\"", Some(1_779_050_823_999_999_999)),
             ("\"2026-05-17T20:47:03.120Z\"", Some(1_779_050_823_120_999_999)),

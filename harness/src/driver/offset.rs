@@ -1,8 +1,8 @@
-//! How far the sender's clock is off, by the `Date` fields of its answers.
+//! Estimates the offset of the sender's clock from the `Date` fields of its answers.
 //!
-//! A `Date` of second `d` was written while the sender's clock stood in `[d, d + 1 s)`, and between the moments at which the
-//! harness began the call and had its answer. So each answer bounds the offset from both sides; all of them together bound
-//! it by their intersection. A clock that was set in between leaves none, and then nothing is known.
+//! The sender wrote a `Date` of second `d` while its clock stood in `[d, d + 1 s)`, and between the beginning
+//! of the call and its answer. So each answer bounds the offset on both sides, and the intersection of all
+//! bounds holds it. If the clock was set meanwhile, the intersection is empty and there is no estimate.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,6 @@ use crate::check::exact::Asked;
 use crate::scenario::SECOND;
 use crate::trace::Offset;
 
-/// The bounds so far.
 #[derive(Debug, Default)]
 pub(super) struct Offsets(Mutex<Option<Bounds>>);
 
@@ -21,7 +20,7 @@ struct Bounds {
 }
 
 impl Offsets {
-    /// Notes the `Date` of an answer to a call that began and ended then, in Unix nanoseconds.
+    /// Records the `Date` of an answer to a call that began and ended then, in Unix nanoseconds.
     pub(super) fn note(&self, date: &str, began: u64, ended: u64) {
         let Asked::Date(second) = Asked::read(date) else { return };
         let date = i128::from(second) * i128::from(SECOND);
@@ -34,7 +33,7 @@ impl Offsets {
         }));
     }
 
-    /// The middle of what is possible; none where there was no `Date`, or no offset fits all of them.
+    /// The middle of the bounds; none without a `Date`, or if no offset fits all of them.
     pub(super) fn estimate(&self, t: u64) -> Option<Offset> {
         let bounds = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let width = bounds.most.checked_sub(bounds.least).filter(|width| *width >= 0)?;
@@ -55,7 +54,7 @@ mod tests {
     fn every_date_narrows_the_offset() {
         let offsets = Offsets::default();
         assert_eq!(offsets.estimate(9), None);
-        // Five seconds behind: at this moment of ours it shows a second that is over for us.
+        // Five seconds behind: the sender shows a second that is already over here.
         offsets.note(DATE, UNIX_NS + 5 * SECOND, UNIX_NS + 5 * SECOND + 100);
         let one = offsets.estimate(9).unwrap();
         assert!(one.ns < 0 && one.error > SECOND / 2 - 1_000, "{one:?}");

@@ -1,4 +1,4 @@
-//! The mistakes of a driver file, each with its line and the nearest right word.
+//! The errors of a driver file, each with its line and the nearest valid word.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use super::words;
 use crate::scenario::Problem;
 use crate::scenario::problem::nearest;
 
-/// What every template may name, beside what calls save and what the environment has.
+/// The variables of every template, beside saved ones and the environment.
 pub(super) const SHARED: [&str; 9] =
     ["base", "port", "hookproof", "here", "dir", "database", "durability", "run", "ca"];
-/// Headers that open doors: what is in them comes from the environment, or from a call that was let in by it.
+/// Headers that carry credentials: their values must come from the environment or from a call.
 const KEYS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-/// What the reader of TOML says, in the form of every other mistake.
+/// A TOML error in the form of the other errors.
 pub(super) fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Problem {
     let line = error.span().map(|span| line_at(text, span.start));
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
@@ -32,7 +32,7 @@ pub(super) fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Proble
     }
 }
 
-/// The key whose value begins there, if one stands before it on its line.
+/// The key whose value begins there, if it stands before it on its line.
 fn key_before(text: &str, at: usize) -> &str {
     let before = text.get(..at).unwrap_or_default();
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -48,14 +48,13 @@ fn line_at(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// What the whole of a file shows that its parts don't: holes that name nothing, and keys that need one another.
+/// Errors across the parts of a file: holes that name nothing, and keys that need each other.
 pub(super) fn find(file: &DriverFile, name: &str, text: &str) -> Vec<Problem> {
     let mut search = Search { name, text, found: Vec::new() };
     search.look(file);
     search.found
 }
 
-/// The names that a template may use.
 type Names<'a> = BTreeSet<&'a str>;
 
 struct Search<'a> {
@@ -125,7 +124,6 @@ impl Search<'_> {
         self.key(file, &own);
     }
 
-    /// The calls that only look.
     fn questions(&mut self, file: &DriverFile, shared: &Names<'_>) {
         let mut next = shared.clone();
         next.insert("next");
@@ -198,7 +196,7 @@ impl Search<'_> {
         request.templates().for_each(|one| self.holes(one, names));
     }
 
-    /// Keys are no text of the file: it is passed on, and shown.
+    /// Credentials must not be in the file: it is passed on and shown.
     fn headers(&mut self, headers: &std::collections::BTreeMap<String, Template>) {
         for (name, value) in headers {
             let opens = KEYS.iter().any(|key| name.eq_ignore_ascii_case(key));
@@ -211,7 +209,7 @@ impl Search<'_> {
 
     fn holes(&mut self, template: &Template, names: &Names<'_>) {
         for hole in template.names().filter(|hole| !hole.starts_with("env.") && !names.contains(hole)) {
-            // A text of several lines begins above its hole.
+            // A multi-line text begins above its hole.
             let within =
                 self.text.get(template.at()..).and_then(|rest| place(rest, hole)).unwrap_or_default();
             let hint = match nearest(hole, names.iter().copied()) {
@@ -225,7 +223,6 @@ impl Search<'_> {
 
 const BOTH: &str = "there are a body and a form; expected one of them";
 
-/// Where a hole of that name begins.
 fn place(text: &str, hole: &str) -> Option<usize> {
     let mut from = 0;
     while let Some(at) = text.get(from..)?.find("{{") {

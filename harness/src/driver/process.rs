@@ -1,7 +1,6 @@
-//! Processes of the sender under test: started in a group of their own, told what a process can be told, and never left
-//! behind. Whatever way the harness ends, they end with it: in order, on a panic, or by `SIGKILL` to the harness itself
-//! (see [`hold`]). What they have started ends with them, as it is of their group; but for a `SIGKILL` to the harness, after
-//! which nobody is left to tell a group.
+//! Child processes of the sender under test, each in a process group of its own. They end with the harness:
+//! on a normal exit, on a panic, and on a `SIGKILL` to the harness (see [`hold`]). Their descendants end with
+//! the group, except after a `SIGKILL` to the harness, which leaves nobody to signal it.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,29 +15,29 @@ use tokio::process::{Child, Command};
 
 use crate::fault::{has_clock, tidy_clock};
 
-/// What is kept of what one process prints.
+/// The most bytes of one process's output that are logged.
 const LOG_BYTES_MAX: u64 = 32 << 20;
 
 /// How to start a process.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The `hookproof` program, which holds the process: `None` starts it bare.
+    /// The `hookproof` program, which wraps the process; `None` starts it bare.
     pub holder: Option<PathBuf>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Environment variables beside the inherited ones.
     pub env: Vec<(String, String)>,
-    /// Where to put what it prints.
+    /// The log for its output.
     pub log: PathBuf,
 }
 
-/// A process that runs. Dropped, it and all its children are killed.
+/// A running process. Dropping it kills the process and its group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     pid: Pid,
     gone: bool,
-    /// Whether what it has started goes on without it.
+    /// Whether its descendants outlive it.
     leaves_children: bool,
     /// Whether its wall clock can be set.
     has_clock: bool,
@@ -68,18 +67,18 @@ impl Process {
         Ok(Self { child, pid, gone: false, leaves_children: false, has_clock: has_clock(&launch.env) })
     }
 
-    /// Its id, which is its group's too.
+    /// Its id, which is also its group's.
     #[must_use]
     pub const fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Lets what it has started go on, now that it has ended itself.
+    /// Lets its descendants outlive it, after its own end.
     pub(super) fn leave_children(mut self) {
         self.leaves_children = true;
     }
 
-    /// Sends a signal to it and its children. What is gone already doesn't mind.
+    /// Sends a signal to its group; does nothing after its end.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.gone {
             return Ok(());
@@ -97,7 +96,7 @@ impl Process {
         Ok(status)
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, once it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         self.gone |= status.is_some();
@@ -113,12 +112,12 @@ impl Drop for Process {
         if self.leaves_children {
             return;
         }
-        // Also after its end: a child of it may live on in its group. An empty group is no error here.
+        // Also after its end: a descendant may live on in its group. An empty group is no error here.
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
 }
 
-/// In the trace's words: `exit 0`, `signal 9`.
+/// The trace's form of a status: `exit 0`, `signal 9`.
 #[must_use]
 pub fn status_text(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
@@ -147,22 +146,22 @@ fn assemble(launch: &Launch) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Copies what a process prints into its log, as far as there is room; the rest is read and forgotten, so that the
-/// process is never held up.
+/// Copies output into the log, as far as there is room. The rest is read and dropped, so that the process
+/// never blocks on a pipe.
 async fn keep(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
     let mut log = tokio::fs::File::from_std(log);
     let (mut buffer, mut kept) = (vec![0; 16 << 10], 0_u64);
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         if kept < LOG_BYTES_MAX && log.write_all(&buffer[..read]).await.is_ok() {
             kept = kept.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-            // Small, and what explains a death must be in the file when somebody looks.
+            // The lines that explain a death must be in the file before it is read.
             let _ = log.flush().await;
         }
     }
 }
 
-/// Becomes a program that dies with its parent, and to which writing past a limit on file sizes is an error rather than
-/// its death (that is what `disk-full` uses). Returns only if it could not.
+/// Replaces this process by a program that dies with its parent, and for which a write past the file-size
+/// limit fails instead of killing it (`disk-full` uses that). Returns only on an error.
 pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     use std::os::unix::process::CommandExt;
 
@@ -173,30 +172,28 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
-    // The parent may have died before it was asked for.
+    // The parent may have died before the request.
     let alive = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if alive != Some(parent) {
         return io::Error::other("the harness is gone already");
     }
-    // A signal that is ignored stays so in what is executed; only a shell can be told to without unsafe code.
+    // An ignored signal stays ignored after `exec`; without unsafe code only a shell can ignore it.
     let mut shell = std::process::Command::new("/bin/sh");
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program).args(arguments).exec()
 }
 
-/// A port on loopback that nobody uses at the moment, and that was not chosen before while there is another; where there is room for
-/// that, none of those that the system gives to connections: else one of these could take it before the sender does, or while the
-/// sender is down between a kill and its next start.
+/// A free port on loopback, chosen in turn. It prefers ports outside of the system's ephemeral range: a
+/// connection could take one of those while the sender is not listening.
 pub fn free_port() -> io::Result<u16> {
     static LAST: Mutex<Option<u16>> = Mutex::new(None);
-    // Whoever panicked left nothing half done.
+    // A panic leaves this value whole.
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     choose_port(&not_given(given_to_connections()), &mut last)
 }
 
-/// The next of these ports, after the last one that was chosen, that nobody uses at the moment: each has its turn before one is
-/// chosen again.
+/// The next free port after the last one, so that a port is not chosen again soon.
 fn choose_port(ports: &Range<u16>, last: &mut Option<u16>) -> io::Result<u16> {
-    /// How far apart two processes begin to look, so that those that run beside one another don't meet.
+    /// The distance between the first ports of two harness processes, so that they do not compete.
     const APART: usize = 97;
 
     let begin = match *last {
@@ -210,25 +207,25 @@ fn choose_port(ports: &Range<u16>, last: &mut Option<u16>) -> io::Result<u16> {
     Ok(port)
 }
 
-/// The ports below those that the system gives to connections by itself, or else those above them; where there are few of both, all.
+/// The ports below the ephemeral range, or else those above it; all, where both are few.
 fn not_given(given: RangeInclusive<u16>) -> Range<u16> {
     const FIRST: u16 = 10_000;
-    /// More than any run has processes, and some for those that run beside it.
+    /// More than the processes of several concurrent runs.
     const ENOUGH: usize = 500;
     let (below, above) = (FIRST..*given.start(), given.end().saturating_add(1)..u16::MAX);
     [below, above].into_iter().find(|ports| ports.len() >= ENOUGH).unwrap_or(FIRST..u16::MAX)
 }
 
-/// The ports that the system gives to connections by itself.
+/// The system's ephemeral ports.
 fn given_to_connections() -> RangeInclusive<u16> {
-    /// As Linux has it unless told otherwise.
+    /// The default of Linux.
     const USUAL: RangeInclusive<u16> = 32_768..=60_999;
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = range.split_whitespace().map_while(|end| end.parse().ok());
     ends.next().zip(ends.next()).map_or(USUAL, |(first, last)| first..=last)
 }
 
-/// Where a worker's prints go.
+/// The log file of a process.
 #[must_use]
 pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
     dir.join(format!("sender-{worker}.log"))

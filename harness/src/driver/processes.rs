@@ -1,5 +1,6 @@
-//! The processes of the sender under test: started together, watched, struck down and started again. One that is detached is no
-//! process of ours ([`super::apart`]), and neither is one whose process was struck and that answers all the same.
+//! The processes of the sender under test: started together, watched, struck and restarted. A detached sender
+//! is no child process ([`super::apart`]); neither is a sender that still answers after its process was
+//! struck.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,19 +22,20 @@ mod lasting;
 
 pub use ending::{Blow, Undone};
 
-/// How long between two questions whether a process is ready.
+/// The polling interval of readiness.
 const READY_PAUSE_NS: u64 = 10_000_000;
 
-/// All processes of a sender. Dropped, they are killed; but a sender that runs apart ends with [`Processes::stop`] alone.
+/// All processes of a sender. Dropping this kills them; a sender that runs apart ends with
+/// [`Processes::stop`] only.
 #[derive(Debug)]
 pub struct Processes {
     workers: Vec<Worker>,
     api: Api,
     clock: Clock,
     recorder: Recorder,
-    /// Faults by which nothing can be written to files, by their places in the scenario: by which process; none for all.
+    /// `disk-full` faults in force, by their index in the scenario: the process, or none for all.
     full: BTreeMap<u32, Option<usize>>,
-    /// What was to be done to one of them and was not, since that was asked last.
+    /// Faults not injected since the last call of [`Processes::take_undone`].
     undone: Vec<Undone>,
 }
 
@@ -41,43 +43,44 @@ pub struct Processes {
 struct Worker {
     launch: Launch,
     process: Option<Process>,
-    /// Whether it runs without being a process of ours.
+    /// Whether it runs without being a child process.
     apart: bool,
-    /// What is being done to end it.
+    /// The strike under way.
     strike: Option<(Strike, Blow)>,
-    /// Which blow was its process's last, of those that are to end it.
+    /// The last blow that is to end its process.
     struck: Option<Blow>,
-    /// Asks until it is ready.
+    /// The task that polls its readiness.
     waiting: Option<JoinHandle<()>>,
-    /// How long after its end it is started again, if it is.
+    /// The delay of its restart after its end, if it restarts.
     again_after: Option<u64>,
-    /// When it is started again.
+    /// When it restarts.
     again_at: Option<u64>,
-    /// Faults by which it is stopped where it stands, by their places in the scenario.
+    /// The faults that stop it with SIGSTOP, by their index in the scenario.
     stopped_by: BTreeSet<u32>,
-    /// Whether it is not there at the start.
+    /// Whether it joins after the start.
     is_later: bool,
 }
 
-/// What processes are started with.
+/// The settings of processes.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessConfig {
     /// The `hookproof` program.
     pub program: PathBuf,
-    /// Where their logs go.
+    /// The folder of their logs.
     pub logs: PathBuf,
-    /// More arguments for their command line.
+    /// Further arguments.
     pub arguments: Vec<String>,
-    /// Where each finds its database, if that is not where the driver's variables say.
+    /// The database of each process, if not the driver's variable.
     pub databases: Vec<String>,
-    /// Environment variables beside the driver's, by the number of the process that has them.
+    /// Further environment variables, by process number.
     pub env: BTreeMap<usize, Vec<(String, String)>>,
-    /// Those that are not there at the start, by their numbers.
+    /// The processes that join after the start, by number.
     pub later: BTreeSet<usize>,
 }
 
 impl Processes {
-    /// So many processes, not started. A driver without `[start]` has none: its sender runs already.
+    /// Prepares processes without starting them. A driver without `[start]` has none: its sender runs
+    /// already.
     pub fn new(
         api: &Api,
         count: u32,
@@ -128,14 +131,14 @@ impl Processes {
         Ok(Self { workers, api, clock, recorder, full: BTreeMap::new(), undone: Vec::new() })
     }
 
-    /// Starts all that are there at the start, one after another, and waits until each is ready: the first one makes the database.
+    /// Starts the processes one by one, each after the one before is ready: the first creates the database.
     pub async fn start(&mut self) -> Result<(), StartError> {
         let within = self.api.file().start.as_ref().map_or(0, |start| start.within.0);
         for worker in 0..self.workers.len() {
             if self.workers[worker].is_later {
                 continue;
             }
-            // What an earlier run's sender said last is not what this one died of.
+            // The log must not hold an earlier run's last line.
             let begun =
                 std::fs::File::create(&self.workers[worker].launch.log).and_then(|_| self.begin(worker));
             begun.map_err(|error| self.cannot_start(worker, error))?;
@@ -145,7 +148,7 @@ impl Processes {
                 self.let_go(worker).map_err(|error| self.cannot_start(worker, error))?;
                 let process = self.workers[worker].process.as_mut();
                 if let Some(Ok(Some(status))) = process.map(Process::ended) {
-                    // What it printed is copied by another task, which gets its turn here.
+                    // Another task copies its output, and runs in this pause.
                     self.clock.pass(10 * READY_PAUSE_NS).await;
                     let said = std::fs::read_to_string(&log).unwrap_or_default();
                     let (status, last) = (status_text(status), last_line(&self.api.hide(&said)));
@@ -171,13 +174,13 @@ impl Processes {
         StartError::Start { worker, command, error }
     }
 
-    /// How many processes it has.
+    /// The number of processes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// Whether it has none, as its sender is somebody else's to start.
+    /// Whether there are none, since the harness does not start this sender.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.workers.is_empty()
@@ -211,7 +214,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Looks after everybody: notes who is gone, and starts again who is to be. To be called often.
+    /// Records the processes that ended, and restarts those that are due. To be called often.
     pub fn look(&mut self) -> io::Result<()> {
         for number in 0..self.workers.len() {
             self.bury(number)?;
@@ -224,12 +227,12 @@ impl Processes {
         Ok(())
     }
 
-    /// What was to be done and was not, since this was asked last.
+    /// The faults not injected since the last call.
     pub fn take_undone(&mut self) -> Vec<Undone> {
         std::mem::take(&mut self.undone)
     }
 
-    /// Notes the end of a process, if it has ended.
+    /// Records the end of a process, if it has ended.
     fn bury(&mut self, number: usize) -> io::Result<()> {
         self.let_go(number)?;
         let worker = &mut self.workers[number];
@@ -239,7 +242,7 @@ impl Processes {
         worker.process = None;
         worker.stopped_by.clear();
         if let Some(blow) = worker.struck.take() {
-            // It is started again when its silence has shown that it was the sender.
+            // The restart waits until the sender's silence shows that this process was the sender.
             if worker.strike.is_none() && self.api.tells_processes_apart() {
                 worker.strike = Some((Strike::by_signal(&self.api, number, &self.clock), blow));
             } else if worker.strike.is_none() {
@@ -256,33 +259,31 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether nobody lives and nobody will.
+    /// Whether no process lives or will restart.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        // Of one that was struck nobody knows yet.
+        // The outcome of a strike under way is still unknown.
         let gone = |worker: &Worker| !worker.lives() && worker.again_at.is_none() && worker.strike.is_none();
         !self.workers.is_empty() && self.workers.iter().all(gone)
     }
 
-    /// Whether everybody lives and is ready, so that what is asked for now is answered.
+    /// Whether every process lives and is ready.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let whole = |worker: &Worker| worker.strike.is_none() && worker.lives();
         (0..self.workers.len()).all(|number| whole(&self.workers[number]) && self.is_ready(number))
     }
 
-    /// Ends a process, to be started again so long after its end.
+    /// Ends a process, and restarts it this long after its end.
     ///
-    /// # Errors
-    /// As for all that is done to a process: when there is none, or the signal can't be sent.
+    /// # Errors When there is no process, or the signal can't be sent.
     pub fn strike(&mut self, number: usize, blow: Blow, again_after: u64) -> io::Result<()> {
         self.end(number, blow, Some(again_after))
     }
 
-    /// Starts a process that was not there at the start.
+    /// Starts a process that joins later.
     ///
-    /// # Errors
-    /// When it is there already, or can't be started.
+    /// # Errors When it is there already, or can't be started.
     pub fn join(&mut self, number: usize) -> io::Result<()> {
         if !std::mem::take(&mut self.workers[number].is_later) {
             return Err(io::Error::other(format!("process {number} of the sender is there already")));
@@ -291,7 +292,7 @@ impl Processes {
         self.begin(number)
     }
 
-    /// The groups of all who live as processes of ours.
+    /// The process groups of all living child processes.
     #[must_use]
     pub fn groups(&self) -> Vec<Pid> {
         self.workers.iter().filter_map(|worker| worker.process.as_ref()).map(Process::pid).collect()
@@ -299,7 +300,7 @@ impl Processes {
 }
 
 impl Worker {
-    /// Whether the sender runs, as our process or apart.
+    /// Whether the sender runs, as a child process or apart.
     const fn lives(&self) -> bool {
         self.process.is_some() || self.apart
     }
@@ -311,7 +312,7 @@ impl Drop for Processes {
     }
 }
 
-/// The last line of a log, which mostly says why.
+/// The last line of a log, which usually gives the reason.
 fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }

@@ -1,4 +1,4 @@
-//! Reading a driver file, with all its mistakes.
+//! Reads a driver file, and reports all of its errors.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::error::FileError;
 use super::file::DriverFile;
 use super::problems;
 
-/// Our own sender's driver file. It goes the way of every other.
+/// Our own sender's driver file, read like every other.
 const HOOKPROOF: &str = include_str!("../../../scenarios/drivers/hookproof.toml");
 
 impl DriverFile {

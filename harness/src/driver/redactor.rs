@@ -1,45 +1,43 @@
-//! What must not be told: values that a driver file takes from the environment, and what a sender's answers were saved of.
-//! Traces and reports are passed on, and such values are keys to the sender.
+//! Redacts secrets: values that a driver file takes from the environment or saves from answers. Traces and
+//! reports are passed on, and such values open the sender.
 
 use std::sync::{PoisonError, RwLock};
 
 use super::template::encoded;
 
-/// What is shorter is in many a text by chance, and no secret.
+/// Shorter values occur in texts by chance.
 const BYTES_MIN: usize = 4;
-/// What stands in its place.
+/// The replacement.
 const ELLIPSIS: &str = "…";
-/// How much of a long text is searched for them, of which far less is shown.
+/// How much of a long text is searched; far less is shown.
 const SEARCHED_BYTES_MAX: usize = 1 << 16;
 
-/// Values that are left out of all that is said.
 #[derive(Debug, Default)]
 pub(super) struct Redactor(RwLock<Vec<String>>);
 
 impl Redactor {
-    /// Hides these too.
     pub(super) fn learn(&self, values: impl IntoIterator<Item = String>) {
         let mut hidden = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for value in values.into_iter().filter(|value| value.len() >= BYTES_MIN) {
-            // As it stands inside a JSON text, or in a form.
+            // Also as it appears inside JSON, or in a form.
             let json = serde_json::Value::from(value.as_str()).to_string();
             hidden.push(json.trim_matches('"').to_owned());
             hidden.push(format!("{value:?}").trim_matches('"').to_owned());
             hidden.push(encoded(&value));
             hidden.push(value);
         }
-        // The longest first: a value may be part of another one.
+        // The longest first: a value may be part of another.
         hidden.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         hidden.dedup();
     }
 
-    /// The text without them.
     pub(super) fn hide(&self, text: &str) -> String {
         let hidden = self.0.read().unwrap_or_else(PoisonError::into_inner);
         hidden.iter().fold(text.to_owned(), |text, value| text.replace(value, ELLIPSIS))
     }
 
-    /// The beginning of a text without them. They are hidden before it is cut: no part of one is left at the cut.
+    /// The redacted beginning of a text. It is redacted before it is cut, so that no part of a value remains
+    /// at the cut.
     pub(super) fn beginning(&self, text: &[u8], chars_max: usize) -> String {
         let searched = &text[..text.len().min(SEARCHED_BYTES_MAX)];
         let mut shown = self.hide(&String::from_utf8_lossy(searched));
@@ -49,7 +47,7 @@ impl Redactor {
         shown.chars().take(chars_max).collect()
     }
 
-    /// Drops what a text that was cut ends with, if one of them begins so.
+    /// Drops a prefix of a value at the end of a cut text.
     fn drop_begun(&self, text: &mut String) {
         let hidden = self.0.read().unwrap_or_else(PoisonError::into_inner);
         // A character may be cut too.
@@ -87,7 +85,7 @@ mod tests {
             let shown = hidden.beginning(text.as_bytes(), chars);
             assert!("a …, and more".starts_with(&shown) && shown.chars().count() <= chars, "{shown}");
         }
-        // All is hidden but the one that the search ends in.
+        // All values are hidden but the one at the end of the searched part.
         let long = "tökens".repeat(SEARCHED_BYTES_MAX);
         let shown = hidden.beginning(long.as_bytes(), usize::MAX);
         assert!(shown.chars().all(|character| character == '…'), "{}", shown.len());

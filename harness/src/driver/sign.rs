@@ -1,4 +1,4 @@
-//! `[sign]` of a driver file: how a sender signs, if not as each subscriber of the scenario wants it.
+//! `[sign]` of a driver file: the way a sender signs, unless as each subscriber of the scenario wants it.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Sign {
     pub public_key: Option<Template>,
 }
 
-/// The keys as they are written: those of a profile, or those of a signature of its own.
+/// The keys as written: those of a profile, or those of a signature of its own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -56,7 +56,6 @@ struct Written {
 }
 
 impl Sign {
-    /// What the trace says of it.
     pub(super) fn declared(&self) -> Signs {
         match &self.scheme {
             Scheme::Profile { profile, .. } => Signs::Profile(profile.name().to_owned()),
@@ -69,7 +68,7 @@ impl Sign {
         }
     }
 
-    /// Whether the key has to come from the sender.
+    /// Whether the key must come from a call.
     pub(super) fn needs_key(&self) -> bool {
         let Scheme::Own(own) = &self.scheme else { return false };
         own.algorithm.is_some_and(Algorithm::is_public) && self.public_key.is_none()
@@ -210,7 +209,7 @@ fn key(written: &Written, algorithm: Option<Algorithm>) -> Result<KeyForm, Strin
     }
 }
 
-/// The meaning of a word of a fixed set.
+/// The value of a word from a fixed set.
 fn word<T: Copy>(key: &str, given: &str, words: &[(&'static str, T)]) -> Result<T, String> {
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
         return Ok(*meaning);
@@ -221,7 +220,7 @@ fn word<T: Copy>(key: &str, given: &str, words: &[(&'static str, T)]) -> Result<
     Err(format!("sign.{key}: expected one of {all}, got {given:?}{hint}"))
 }
 
-/// Reads `{timestamp}.{body}`.
+/// Parses texts such as `{timestamp}.{body}`.
 fn parts(text: &str) -> Result<Vec<Part>, String> {
     const KNOWN: [&str; 4] = ["id", "timestamp", "body", "header.NAME"];
     let (mut parts, mut rest) = (Vec::new(), text);

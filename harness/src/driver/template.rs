@@ -1,12 +1,12 @@
-//! The little templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, and filters such as `{{ name | tojson }}`.
+//! The templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, and filters such as `{{ name | tojson }}`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What templates may name, in the words of the driver file.
+/// The variables of templates.
 pub type Variables = BTreeMap<String, String>;
 
-/// Where a template looks for what it names.
+/// A source of variables.
 pub trait Lookup {
     /// The value of a name.
     fn find(&self, name: &str) -> Option<Cow<'_, str>>;
@@ -28,7 +28,7 @@ impl Lookup for Variables {
 #[derive(Clone, Debug)]
 pub struct Template {
     pieces: Vec<Piece>,
-    /// Where it begins in its file.
+    /// Its offset in the file, in bytes.
     at: usize,
 }
 
@@ -38,18 +38,17 @@ enum Piece {
     Hole { name: String, filters: Vec<Filter> },
 }
 
-/// What is done to a value before it is put in its hole.
+/// A conversion of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
-    /// As JSON text.
+    /// JSON text.
     Json,
-    /// As a part of a URL or a form.
+    /// Percent-encoded, for a URL or a form.
     Url,
-    /// As a whole number of the sender's type, from 1 to this.
+    /// A whole number of the sender's type, from 1 to this.
     Whole(&'static str, u64),
 }
 
-/// The filters, by their words.
 const FILTERS: [(&str, Filter); 8] = [
     ("tojson", Filter::Json),
     ("urlencode", Filter::Url),
@@ -61,20 +60,19 @@ const FILTERS: [(&str, Filter); 8] = [
     ("i64", Filter::Whole("i64", 0x7fff_ffff_ffff_ffff)),
 ];
 
-/// The words of the filters.
 #[cfg(test)]
 pub(super) fn filters() -> impl Iterator<Item = &'static str> {
     FILTERS.into_iter().map(|(word, _)| word)
 }
 
-/// A value that a sender can't express, and what it was told in its place.
+/// A value that a sender cannot express, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// What it is.
+    /// The variable.
     pub name: String,
-    /// What it should be.
+    /// The scenario's value.
     pub is: String,
-    /// What the sender was told.
+    /// The value that the sender got.
     pub told: String,
     /// The sender's type.
     pub kind: &'static str,
@@ -87,40 +85,40 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// A template that cannot be used.
+/// An invalid template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// It opens a hole and never closes it.
+    /// A hole is not closed.
     #[error("`{{{{` without `}}}}` in {text:?}; expected {{{{ name }}}}")]
     Open {
         /// The template.
         text: String,
     },
-    /// A hole asks for something that isn't done.
+    /// The text of a hole is invalid.
     #[error(
         "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ env.NAME }}}}, or a filter after it: {}",
         FILTERS.map(|(word, _)| word).join(", ")
     )]
     Hole {
-        /// What is in it.
+        /// The hole.
         hole: String,
     },
-    /// A hole names what there is not.
+    /// A hole names no variable.
     #[error("{{{{ {name} }}}} names nothing; known here: {known}")]
     Unknown {
         /// The name.
         name: String,
-        /// What it could have named.
+        /// The known names.
         known: String,
     },
-    /// A value is no number, where one is expected.
+    /// A filter needs a number.
     #[error("{{{{ {name} | {kind} }}}} is {value:?}; expected a number")]
     Number {
         /// The name.
         name: String,
-        /// What it should be.
+        /// The expected type.
         kind: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
     },
     /// An environment variable is missing.
@@ -160,12 +158,11 @@ impl Template {
         Ok(Piece::Hole { name: name.to_owned(), filters })
     }
 
-    /// Where it begins in its file, in bytes.
     pub(super) const fn at(&self) -> usize {
         self.at
     }
 
-    /// What its holes name.
+    /// The variables that it names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
@@ -173,7 +170,7 @@ impl Template {
         })
     }
 
-    /// Whether there is nothing but a hole, perhaps after a word such as `Bearer` or `session=`.
+    /// Whether it is a single hole, perhaps after a word such as `Bearer` or `session=`.
     pub(super) fn is_hole_after_a_word(&self) -> bool {
         let texts: Vec<&str> = self.pieces.iter().filter_map(Piece::text).collect();
         let [before, after] = texts.as_slice() else { return false };
@@ -187,7 +184,7 @@ impl Template {
         Ok(filled)
     }
 
-    /// The same, behind what a text holds already.
+    /// As [`Template::fill`], appended to a text.
     pub(super) fn fill_into(&self, text: &mut String, variables: &impl Lookup) -> Result<(), TemplateError> {
         for piece in &self.pieces {
             match piece {
@@ -202,7 +199,7 @@ impl Template {
         Ok(())
     }
 
-    /// What of the values is told otherwise than it is, as the sender can't express it.
+    /// The values that the sender cannot express, with their replacements.
     pub(super) fn differences(&self, variables: &Variables) -> Vec<Difference> {
         let of = |piece: &Piece| {
             let Piece::Hole { name, filters } = piece else { return None };
@@ -243,7 +240,7 @@ impl Filter {
                         value: value.to_owned(),
                     });
                 }
-                // More digits than a number holds are more than any of these types does.
+                // More digits than a `u64` holds exceed every type.
                 whole.parse().unwrap_or(u64::MAX).clamp(1, most).to_string()
             }
         };
@@ -251,7 +248,6 @@ impl Filter {
     }
 }
 
-/// A text as a form has it.
 pub(super) fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
@@ -277,7 +273,7 @@ impl TryFrom<String> for Template {
 
 impl<'de> serde::Deserialize<'de> for Template {
     fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        // Where it stands, its mistakes are told with.
+        // The span gives errors their line.
         let text = toml::Spanned::<String>::deserialize(source)?;
         let template = Self::parse(text.get_ref()).map_err(serde::de::Error::custom)?;
         Ok(Self { at: text.span().start, ..template })

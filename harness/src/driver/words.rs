@@ -1,18 +1,18 @@
-//! What templates can say of a subscriber, in the scenario's own words and as plain figures.
+//! The variables of a subscriber: settings in the scenario's own words, and as plain figures.
 
 use serde_json::{Map, Value, json};
 
 use super::template::Variables;
 use crate::scenario::{Backoff, Duration, Limit, Queue, Rate, Retry, SECOND, Subscriber, WhenFull};
 
-/// What an absent limit is told as, to senders that limit by default: more than any of them sends.
+/// The value of an absent limit, for senders that limit by default.
 const RATE_BOUNDLESS: &str = "1000000/s";
 const BURST_BOUNDLESS: u32 = 1_000_000;
 const IN_FLIGHT_BOUNDLESS: u32 = 10_000;
 const ROWS_BOUNDLESS: u64 = 1_000_000_000;
 const BYTES_BOUNDLESS: &str = "1024GiB";
 
-/// The names of what a call about a subscriber may name.
+/// The variables of a call about a subscriber.
 pub(super) const NAMES: [&str; 24] = [
     "name",
     "url",
@@ -40,10 +40,10 @@ pub(super) const NAMES: [&str; 24] = [
     "in_flight",
 ];
 
-/// The names of what a call that emits may name of an event.
+/// The variables of an event.
 pub(super) const EVENT_NAMES: [&str; 6] = ["token", "uuid", "type", "key", "data", "now"];
 
-/// What a call about a subscriber may name; `types` are those of the run that it is owed.
+/// The variables of a call about a subscriber; `types` are the types of the run that it is owed.
 #[must_use]
 pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secret: &str) -> Variables {
     let events: Vec<&str> = subscriber.events.iter().map(|pattern| pattern.as_str()).collect();
@@ -66,7 +66,7 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str
         ("url", url.to_owned()),
         ("secret", secret.to_owned()),
         ("events", json!(events).to_string()),
-        // An empty list means all types to some senders.
+        // Some senders take an empty list as all types.
         ("filter_types", if types.is_empty() { json!(events) } else { json!(types) }.to_string()),
         ("sign", subscriber.sign.name().to_owned()),
         ("dedupe", subscriber.handling.dedupe.to_string()),
@@ -82,13 +82,11 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str
     variables
 }
 
-/// What a call about how long attempts may take may name.
 pub(crate) fn of_timeout(timeout: Duration) -> [(String, String); 2] {
     let seconds = timeout.0.div_ceil(SECOND).to_string();
     [("timeout".to_owned(), timeout.to_string()), ("timeout_seconds".to_owned(), seconds)]
 }
 
-/// What a call about a limit may name.
 #[must_use]
 pub(crate) fn of_limit(limit: &Limit) -> Variables {
     let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
@@ -124,8 +122,8 @@ pub(crate) fn of_limit(limit: &Limit) -> Variables {
     variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// `count` in each `nanos`, by the second, as a decimal of six digits at most. What more there would be is left out: a
-/// sender must not be told a higher rate than the contract has.
+/// `count` in each `nanos`, per second, as a decimal of at most six digits. Rounded down: the sender must not
+/// get a higher rate than the contract's.
 fn decimal(count: u64, nanos: u64) -> String {
     let millionths = u128::from(count) * u128::from(SECOND) * 1_000_000 / u128::from(nanos.max(1));
     let (whole, part) = (millionths / 1_000_000, millionths % 1_000_000);
@@ -146,7 +144,7 @@ fn queue(queue: &Queue) -> Value {
     })
 }
 
-/// Only what has a meaning for the backoff: a sender may rightly refuse the rest.
+/// Only the fields of this backoff: a sender may refuse others.
 fn retry(retry: &Retry) -> Value {
     let mut value = Map::from_iter([
         ("backoff".to_owned(), json!(retry.backoff.name())),

@@ -1,4 +1,5 @@
-//! The calls that ask a sender what waits, what it keeps, what it gave up, and which process serves whom.
+//! The calls that ask a sender for its queue, its retained deliveries, its dead letters, and the owner of a
+//! subscriber.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -8,11 +9,11 @@ use crate::driver::answers::{self, Listed, Sample};
 use crate::driver::call::{Content, assemble, check};
 use crate::driver::error::ApiError;
 
-/// Pages of dead letters that are read at most.
+/// The most pages of dead letters that are read.
 const PAGES_MAX: usize = 100_000;
 
 impl Api {
-    /// Looks into the queue: the whole, and each subscriber where the answer has them.
+    /// The depth of the whole queue, and of each subscriber's where the answer has them.
     pub async fn depth(&self) -> Result<Vec<Sample>, ApiError> {
         self.hiding(self.depth_openly().await)
     }
@@ -25,7 +26,7 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
-    /// When the oldest of what is kept after its delivery was delivered, in Unix nanoseconds; none if nothing is kept.
+    /// When the oldest retained delivery was delivered, in Unix nanoseconds; none if none is retained.
     pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
         self.hiding(self.oldest_kept_openly().await)
     }
@@ -39,7 +40,7 @@ impl Api {
         answers::oldest(kept, &reply.body)
     }
 
-    /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
+    /// The process that serves a subscriber, by the processes that answer; none if none of them does.
     pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
         self.hiding(self.owner_openly(name).await)
     }
@@ -49,7 +50,7 @@ impl Api {
         for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
             let call =
                 assemble("owner", &owner.request, &owner.headers, Content::None, &self.variables(worker))?;
-            // One that doesn't answer now may be gone; the others may serve it already.
+            // A process that fails to answer may be gone, and another may serve the subscriber.
             let Ok(reply) = self.call(call).await else { continue };
             check("owner", &reply, &[], &self.0.redactor)?;
             if answers::owns(owner, &serde_json::from_slice(&reply.body).unwrap_or_default(), name) {
@@ -59,7 +60,7 @@ impl Api {
         Ok(None)
     }
 
-    /// Lists all dead letters, of which there may be so many.
+    /// Lists all dead letters; more than `most` are an error.
     pub async fn dead(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
         self.hiding(self.dead_openly(most).await)
     }

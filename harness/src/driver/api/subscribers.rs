@@ -1,4 +1,4 @@
-//! The calls about one subscriber, from the first to the last; and those after all.
+//! The calls about one subscriber, and the teardown.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -13,33 +13,33 @@ use crate::driver::words::{of_limit, of_subscriber, of_timeout};
 use crate::scenario::{Duration, Limit, SECOND, Subscriber};
 use crate::trace::Told;
 
-/// Calls that end subscriptions, at once.
+/// The most unsubscribe calls at once.
 const UNSUBSCRIBING_MAX: usize = 16;
-/// How long all calls after a run may take together.
+/// The time limit of the whole teardown.
 const AFTER_WITHIN_NS: u64 = 120 * SECOND;
 
-/// A subscriber as it is to be told to the sender.
+/// A subscriber as the sender is given it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscription<'a> {
-    /// Who it is.
+    /// Its settings in the scenario.
     pub subscriber: &'a Subscriber,
     /// The types of the run's events that it is owed.
     pub types: &'a [String],
-    /// Its endpoint.
+    /// The URL of its endpoint.
     pub url: &'a str,
-    /// A secret, for senders that don't make their own.
+    /// A secret, for senders that don't generate one.
     pub secret: &'a str,
 }
 
 impl Api {
-    /// Subscribes an endpoint, and waits until the sender is ready to serve it where the driver file says how; answers what
-    /// its signatures are verified with: its secret, or the sender's public key.
+    /// Subscribes an endpoint, and waits until the sender serves it if the driver file has `[poll]`. Returns
+    /// the key that verifies its signatures: its secret, or the sender's public key.
     pub async fn subscribe(&self, one: &Subscription<'_>) -> Result<String, ApiError> {
         let Subscription { subscriber, types, url, secret } = *one;
         let name = &subscriber.name;
         self.0.redactor.learn([secret.to_owned()]);
         let mut own = of_subscriber(subscriber, types, url, secret);
-        // From the first call on there may be something to take back, even if its answer can't be used.
+        // From the first call on there may be something to undo, even if its answer is unusable.
         self.know(name, own.clone());
         for request in &self.0.file.subscribe {
             let mut variables = self.any();
@@ -64,13 +64,12 @@ impl Api {
         Ok(public.unwrap_or(secret))
     }
 
-    /// Keeps what the calls about a subscriber may name.
     fn know(&self, name: &str, own: Variables) {
         let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
         subscribers.insert(name.to_owned(), own);
     }
 
-    /// What subscribers were told otherwise than the scenario has it, as the sender can't express it.
+    /// Values that subscribers were given in place of the scenario's, since the sender cannot express those.
     #[must_use]
     pub fn told(&self) -> Vec<Told> {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -87,21 +86,20 @@ impl Api {
         }
     }
 
-    /// Changes a subscriber's limit, and how long its attempts may take, if that is given.
+    /// Changes a subscriber's limit, and its timeout if given.
     pub async fn change(&self, name: &str, limit: &Limit, timeout: Option<Duration>) -> Result<(), ApiError> {
         let mut words = of_limit(limit);
         words.extend(timeout.into_iter().flat_map(of_timeout));
         self.about("change", self.0.file.change.as_ref(), name, words).await.map(drop)
     }
 
-    /// Gives a subscriber another secret, beside which the old one signs for so long; answers the new one.
+    /// Gives a subscriber a new secret, and returns it. The old one signs beside it for `overlap`.
     pub async fn rotate(&self, name: &str, overlap: Duration) -> Result<Option<String>, ApiError> {
         let overlap = Variables::from([("overlap".to_owned(), overlap.to_string())]);
         let mut saved = self.about("rotate", self.0.file.rotate.as_ref(), name, overlap).await?;
         Ok(saved.remove("secret"))
     }
 
-    /// Sends a subscriber's dead letters again.
     pub async fn redrive(&self, name: &str) -> Result<(), ApiError> {
         self.about("redrive", self.0.file.redrive.as_ref(), name, Variables::new()).await.map(drop)
     }
@@ -123,8 +121,8 @@ impl Api {
         self.make(what, request, &variables).await
     }
 
-    /// Ends every subscription that was begun, and makes the calls that come after all, however the run went; answers what
-    /// failed, for people.
+    /// Ends every subscription and makes the calls of `[teardown]`, however the run ended. Returns the
+    /// failures, for people.
     pub async fn tear_down(&self) -> Vec<String> {
         self.tear_down_within(AFTER_WITHIN_NS).await
     }
@@ -172,7 +170,6 @@ impl Api {
         }
     }
 
-    /// Ends a subscription.
     pub async fn unsubscribe(&self, name: &str) -> Result<(), String> {
         for request in &self.0.file.unsubscribe {
             let made = self.about("unsubscribe", Some(request), name, Variables::new()).await;
@@ -183,7 +180,6 @@ impl Api {
     }
 }
 
-/// Why a task failed, if it did.
 fn outcome(ended: Option<Result<Result<(), String>, tokio::task::JoinError>>) -> Option<String> {
     match ended? {
         Ok(done) => done.err(),

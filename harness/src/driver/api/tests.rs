@@ -1,4 +1,4 @@
-//! Calls to a sender that answers as it likes.
+//! Calls to a sender with scripted answers.
 
 mod left;
 mod secrets;
@@ -6,7 +6,7 @@ mod secrets;
 use super::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A sender that answers every call with what `answer` makes of the call's number, and an `Api` that speaks to it.
+/// A sender that answers call `n` with `answer(n)`, and an `Api` for it.
 async fn speaking_to(answer: fn(usize) -> String) -> Api {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -51,7 +51,7 @@ async fn a_list_of_dead_letters_that_cannot_be_read_is_no_empty_list() {
         let listed = speaking_to(answer).await.dead(10).await;
         assert!(listed.is_err(), "{listed:?}");
     }
-    // What follows the first page is read no less closely.
+    // Later pages are read as strictly as the first.
     let second = |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { "{}" });
     let listed = speaking_to(second).await.dead(10).await;
     assert!(listed.is_err(), "{listed:?}");
@@ -78,7 +78,7 @@ async fn a_value_of_the_environment_is_in_no_word_about_a_failure() {
     }
 }
 
-/// A sender that notes each request and answers it with the next of these; and an `Api` with this driver file.
+/// A sender that records its requests and gives these answers in turn; and an `Api` with this driver file.
 async fn noting(
     file: &str,
     answers: &'static [(u16, &'static str)],
@@ -86,7 +86,7 @@ async fn noting(
     noting_all(file, answers, false).await
 }
 
-/// The same, and the `Api` keeps the last call where it is watched.
+/// As [`noting`]; a watched `Api` retains the last call.
 async fn noting_all(
     file: &str,
     answers: &'static [(u16, &'static str)],

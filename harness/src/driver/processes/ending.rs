@@ -1,4 +1,5 @@
-//! How processes of the sender under test are ended: by a signal, or by a command of the driver file; and what follows.
+//! Ends processes of the sender under test, by a signal or by a command of the driver file, and concludes the
+//! outcome.
 
 use std::io;
 
@@ -11,28 +12,28 @@ use crate::driver::process::{Launch, Process};
 use crate::scenario::FaultKind;
 use crate::trace::{self, ProcessEvent};
 
-/// What was to be done to a process, and was not.
+/// A fault that was not injected into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
-    /// To which.
+    /// The process.
     pub worker: usize,
-    /// How it was to be ended.
+    /// The blow.
     pub blow: Blow,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// What is to end a process.
+/// An attempt to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blow {
-    /// Whether it is killed; else it is asked to stop.
+    /// Whether it kills; otherwise it asks for a stop.
     pub kills: bool,
-    /// Which of the scenario's faults that is, from 0; none where the run is over.
+    /// The index of its fault in the scenario; none at the end of a run.
     pub plan: Option<u32>,
 }
 
 impl Undone {
-    /// As the trace has it.
+    /// Its record for the trace.
     #[must_use]
     pub fn record(self, t: u64) -> trace::Undone {
         let kind = self.blow.kind();
@@ -42,7 +43,6 @@ impl Undone {
 }
 
 impl Blow {
-    /// At the end of a run.
     const fn at_the_end(kills: bool) -> Self {
         Self { kills, plan: None }
     }
@@ -63,9 +63,9 @@ impl std::fmt::Display for Undone {
 }
 
 impl Processes {
-    /// Ends a sender: by its driver's command, or else its process by a signal.
+    /// Ends a sender by its driver's command, or else its process by a signal.
     pub(super) fn end(&mut self, number: usize, blow: Blow, again_after: Option<u64>) -> io::Result<()> {
-        // What has ended is no process that anything can be done to.
+        // A process that has ended cannot be struck.
         self.bury(number)?;
         let kills = blow.kills;
         let event = if kills { ProcessEvent::Killed } else { ProcessEvent::Asked };
@@ -78,7 +78,7 @@ impl Processes {
             return Err(io::Error::other("a command that was to end it has not ended itself yet"));
         }
         if let Some(launch) = command {
-            // Noted before it is done: what the sender did until then, it did alive.
+            // Recorded first: everything that the sender does until then, it does alive.
             let how = Some("by a command".to_owned());
             note(&self.recorder, self.clock.now(), number, event, how);
             let strike = Strike::by_command(launch, &self.api, number, &self.clock);
@@ -92,7 +92,6 @@ impl Processes {
         Ok(())
     }
 
-    /// The driver's command that ends a sender, if it has one.
     fn command(&self, number: usize, kills: bool) -> io::Result<Option<Launch>> {
         let file = self.api.file();
         let command =
@@ -109,12 +108,12 @@ impl Processes {
     pub(super) fn signal(&mut self, number: usize, signal: Signal, event: ProcessEvent) -> io::Result<()> {
         self.bury(number)?;
         let Some(process) = &self.workers[number].process else { return Err(self.not_ours(number)) };
-        // Noted before it is done: what the process did until then, it did alive.
+        // Recorded first: everything that the process does until then, it does alive.
         note(&self.recorder, self.clock.now(), number, event, None);
         process.signal(signal)
     }
 
-    /// Why nothing can be done to a process.
+    /// The error for a process that is not ours or not there.
     pub(super) fn not_ours(&self, number: usize) -> io::Error {
         if self.workers[number].apart {
             let why = "the sender runs apart from the harness, and the driver file has no command for that";
@@ -127,7 +126,7 @@ impl Processes {
         self.api.file().start.as_ref().is_some_and(|start| start.detached)
     }
 
-    /// Lets the process of a detached sender go that has started it.
+    /// Releases the finished start command of a detached sender.
     pub(super) fn let_go(&mut self, number: usize) -> io::Result<()> {
         let is_detached = self.is_detached();
         let worker = &mut self.workers[number];
@@ -140,7 +139,7 @@ impl Processes {
         Ok(())
     }
 
-    /// What came of a strike, once that is known: its sender is gone, or goes on apart.
+    /// Concludes a strike once its outcome is known: the sender is gone, or runs on apart.
     pub(super) fn conclude(&mut self, number: usize) {
         let worker = &mut self.workers[number];
         let Some((strike, blow)) = &mut worker.strike else { return };
@@ -167,7 +166,7 @@ impl Processes {
         }
     }
 
-    /// Waits until it is known what came of the strikes under way. From here on nobody is started again.
+    /// Waits for the outcomes of all strikes under way. No process restarts from here on.
     pub async fn settle(&mut self) -> io::Result<()> {
         for worker in &mut self.workers {
             (worker.again_after, worker.again_at) = (None, None);
@@ -179,8 +178,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Waits for commands under way that start a detached sender, for so many nanoseconds at most: a sender that is stopped before
-    /// it is there runs on.
+    /// Waits, up to a limit in nanoseconds, for commands that start a detached sender: a sender stopped
+    /// before it is there would run on.
     async fn finish_starts(&mut self, within: u64) -> io::Result<()> {
         let until = self.clock.now().saturating_add(within);
         while self.is_starting() && self.clock.now() <= until {
@@ -190,7 +189,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether a command is under way that starts a detached sender, which is not ready yet.
+    /// Whether a detached sender's start command is under way.
     fn is_starting(&self) -> bool {
         let starting = |number: usize| {
             let worker = &self.workers[number];
@@ -199,10 +198,10 @@ impl Processes {
         self.is_detached() && (0..self.workers.len()).any(starting)
     }
 
-    /// Asks all to stop, and waits for their ends. Who is not gone in time is killed. What cannot be ended is left, and told as
-    /// undone.
+    /// Asks all to stop, and waits for their ends; kills the rest after `within` nanoseconds. A sender that
+    /// cannot be ended is left, and reported as not done.
     pub async fn stop(&mut self, within: u64) -> io::Result<()> {
-        /// How long commands may take beyond that, to kill.
+        /// How long kill commands may take after that.
         const LONGER_NS: u64 = 60_000_000_000;
 
         self.settle().await?;
@@ -220,7 +219,7 @@ impl Processes {
                     match *killed {
                         _ if worker.strike.is_some() => continue,
                         0 => self.end_if_there(number, true)?,
-                        // What a command could not do once, which was told, it is not asked for again.
+                        // A kill command that failed was reported, and is not repeated.
                         1 => {
                             worker.apart = false;
                             if let Some(process) = &worker.process {
@@ -240,7 +239,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Where nobody is left, there is nobody to tell; what can't be told is told as undone.
+    /// Ends a process if it is there; reports a failure as not done.
     fn end_if_there(&mut self, number: usize, kills: bool) -> io::Result<()> {
         self.bury(number)?;
         let worker = &self.workers[number];

@@ -1,5 +1,5 @@
-//! What is done to processes of the sender under test for a while: they are stopped where they stand, or can write to no file.
-//! Each fault is known by its place in the scenario, so that the end of one ends no other, and of one that was not done nothing.
+//! Faults that last: stopped processes, and processes that can write no file. Each is known by its index in
+//! the scenario, so that its end ends no other, and so that a fault that was not injected ends nothing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,10 +14,9 @@ use crate::fault::{Room, limit_files};
 use crate::trace::ProcessEvent;
 
 impl Processes {
-    /// Stops a process where it stands. One that is stopped already goes on when both faults are over.
+    /// Stops a process with SIGSTOP. It continues when all faults that stop it are over.
     ///
-    /// # Errors
-    /// When there is none, or the signal can't be sent.
+    /// # Errors When there is none, or the signal can't be sent.
     pub fn freeze(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
         if self.workers[number].stopped_by.is_empty() {
@@ -28,19 +27,17 @@ impl Processes {
         Ok(())
     }
 
-    /// Keeps a process, or all of them, from writing to files until that moment; and so all that they have started, and whoever
-    /// is started meanwhile.
+    /// Keeps a process, or all of them, from writing files until that moment, with their descendants and the
+    /// processes that restart meanwhile.
     ///
-    /// # Errors
-    /// When nobody is there and nobody is started again before that moment: nothing is kept from writing then. Or when the system
-    /// does not do it.
+    /// # Errors When no process lives or restarts before that moment, or when the system refuses.
     pub fn fill_disk(&mut self, worker: Option<usize>, fault: u32, until: u64) -> io::Result<()> {
         let concerned = self.concerned(worker);
         concerned.clone().try_for_each(|number| self.bury(number))?;
         let now = self.clock.now();
         let is_back = |number: usize| {
             let worker = &self.workers[number];
-            // Of one that was struck just now it is still to be shown that it is gone.
+            // After a recent strike, the end of the sender is not confirmed yet.
             let after = worker.again_after.filter(|_| worker.strike.is_some());
             let at = worker.again_at.or(after.map(|after| now.saturating_add(after)));
             at.is_some_and(|at| at < until)
@@ -53,15 +50,13 @@ impl Processes {
         there.into_iter().try_for_each(|pid| limit_files(pid, Room::Full))
     }
 
-    /// Whether a process can write to no file.
     pub(super) fn is_full(&self, number: usize) -> bool {
         self.full.values().any(|worker| worker.is_none_or(|one| one == number))
     }
 
-    /// Ends a fault: whom it stopped goes on, and whom it kept from writing writes again, unless another fault lasts.
+    /// Ends a fault: its processes continue and write again, unless another fault lasts.
     ///
-    /// # Errors
-    /// The first process that can't be told, once all were tried.
+    /// # Errors The first failure, after all processes were tried.
     pub fn end_fault(&mut self, fault: u32) -> io::Result<()> {
         let numbers = 0..self.workers.len();
         let thawed = numbers.map(|number| self.thaw(number, fault)).fold(Ok(()), Result::and);
@@ -71,17 +66,16 @@ impl Processes {
         members.map(|pid| limit_files(pid, Room::Free)).fold(thawed, Result::and)
     }
 
-    /// Ends every fault that lasts.
+    /// Ends every lasting fault.
     ///
-    /// # Errors
-    /// The first process that can't be told, once all were tried.
+    /// # Errors The first failure, after all processes were tried.
     pub fn relieve(&mut self) -> io::Result<()> {
         let stopped_by = self.workers.iter().flat_map(|worker| &worker.stopped_by);
         let all: BTreeSet<u32> = self.full.keys().chain(stopped_by).copied().collect();
         all.into_iter().map(|fault| self.end_fault(fault)).fold(Ok(()), Result::and)
     }
 
-    /// Lets a process go on that only this fault stops.
+    /// Continues a process that no other fault stops.
     fn thaw(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
         let stopped_by = &mut self.workers[number].stopped_by;
@@ -92,13 +86,12 @@ impl Processes {
         self.signal(number, Signal::CONT, ProcessEvent::Continued)
     }
 
-    /// Of some processes, those that live, and all that they have started.
+    /// The living ones of some processes, with their descendants.
     fn members(&self, numbers: impl Iterator<Item = usize>) -> Vec<Pid> {
         let alive = numbers.filter_map(|number| self.workers[number].process.as_ref());
         members(&alive.map(Process::pid).collect::<Vec<_>>())
     }
 
-    /// The numbers of a process, or of all of them.
     fn concerned(&self, worker: Option<usize>) -> Range<usize> {
         worker.map_or(0..self.workers.len(), |worker| worker..worker + 1)
     }

@@ -1,17 +1,16 @@
-//! Processes that are struck, and what is undone before they are asked to end.
+//! Struck processes, and faults that end before a stop.
 
 use super::*;
 use crate::driver::group::members;
 use crate::driver::{DriverFile, Variables};
 use crate::trace::Records;
 
-/// One process with a child, not started; and what is recorded of it.
+/// One process with a child, not started, and its records.
 fn one(folder: &std::path::Path) -> (Processes, Records) {
     started_by(folder, r#"["/bin/sh", "-c", "sleep 600 & wait"]"#, "")
 }
 
-/// One process with this command, not started, and with more of the driver file's `[start]` and what follows it; and what is
-/// recorded of it.
+/// One process with this command, not started, with more lines of the driver file; and its records.
 fn started_by(folder: &std::path::Path, command: &str, more: &str) -> (Processes, Records) {
     let file = format!(
         "name = \"x\"\nsubscribe = {{ request = \"POST {{{{ base }}}}/\" }}\n\
@@ -28,14 +27,12 @@ fn started_by(folder: &std::path::Path, command: &str, more: &str) -> (Processes
     (processes, records)
 }
 
-/// The same, started.
 pub(crate) fn running(folder: &std::path::Path) -> (Processes, Records) {
     let (mut processes, records) = one(folder);
     processes.begin(0).unwrap();
     (processes, records)
 }
 
-/// The scenario's fifth fault.
 fn blow(kills: bool) -> Blow {
     Blow { kills, plan: Some(4) }
 }
@@ -55,7 +52,7 @@ fn pid(processes: &Processes) -> Option<Pid> {
     processes.workers[0].process.as_ref().map(Process::pid)
 }
 
-/// Waits until the process is gone, and it is known that it is to be started again.
+/// Waits until the process is gone and its restart is scheduled.
 async fn gone(processes: &mut Processes) {
     while processes.workers[0].again_at.is_none() {
         processes.look().unwrap();
@@ -63,7 +60,7 @@ async fn gone(processes: &mut Processes) {
     }
 }
 
-/// Starts the process again, which is gone; its id.
+/// Restarts a process that is gone; returns its id.
 fn start_again(processes: &mut Processes) -> Pid {
     processes.workers[0].again_at = Some(0);
     processes.look().unwrap();
@@ -223,7 +220,7 @@ async fn a_value_of_the_environment_is_in_no_word_about_a_process_that_does_not_
 async fn a_detached_sender_that_is_still_being_started_is_stopped_once_it_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let sender = folder.path().join("sender");
-    // The start stays under way until long after the sender is asked to stop.
+    // The start command is still running when the sender is asked to stop.
     let start = format!(r#"["/bin/sh", "-c", "sleep 0.3; touch {}"]"#, sender.display());
     let stop = format!("detached = true\n[stop]\ncommand = [\"rm\", \"{}\"]\n", sender.display());
     let (mut processes, _records) = started_by(folder.path(), &start, &stop);

@@ -1,11 +1,10 @@
-//! What a driver file may say.
+//! Valid and invalid driver files.
 
 use std::path::PathBuf;
 
 use super::*;
 use crate::driver::{template, words};
 
-/// All files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
@@ -55,7 +54,7 @@ fn what_is_not_understood_is_named_with_its_place() {
 const CALLS: &str = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
                      emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
 
-/// What is said of a file with these lines beside its calls.
+/// The errors of a file with these lines after its calls.
 fn problems(lines: &str) -> String {
     let read = DriverFile::parse(&format!("{CALLS}{lines}\n"), "x.toml");
     read.err().map(|error| error.to_string()).unwrap_or_default()
@@ -120,7 +119,7 @@ fn a_signature_that_is_not_described_whole_is_refused_with_what_is_missing() {
     assert_eq!(problems("[sign]\nalgorithm = \"none\"\nid = \"X-Id\""), "");
 }
 
-/// The keys that the parser knows where these lines put another one.
+/// The known keys, from the error about an unknown key.
 fn known_keys(lines: &str) -> Vec<String> {
     let said =
         DriverFile::parse(lines, "x.toml").map(|_| String::new()).unwrap_or_else(|error| error.to_string());

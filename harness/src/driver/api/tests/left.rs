@@ -1,4 +1,4 @@
-//! What is left with a sender, and that it is told.
+//! Subscriptions that are left with a sender are reported.
 
 use super::*;
 
@@ -30,7 +30,7 @@ async fn a_subscription_whose_id_is_not_known_is_told_as_left() {
 
 #[tokio::test]
 async fn what_is_not_taken_back_in_time_is_told() {
-    // It takes the connection, and answers nothing.
+    // It accepts the connection and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let file = DriverFile::parse(NAMED, "x.toml").unwrap();

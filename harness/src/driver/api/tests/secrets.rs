@@ -1,11 +1,11 @@
-//! What must not be told, in all that is said of a call that fails.
+//! Secrets do not appear in reports of failed calls.
 
 use super::*;
 
-/// What the sender's answers hold, and the driver file saves.
+/// A secret in the sender's answers, which the driver file saves.
 const KEY: &str = "secret-of-the-sender";
 
-/// A driver file that saves a key and an id of each answer, and looks at the sender in every way there is.
+/// A driver file that saves a key and an id of each answer, and has every kind of question.
 const CURIOUS: &str = r#"
 name = "x"
 [subscribe]
@@ -35,7 +35,6 @@ fn events() -> [Event; 1] {
     [Event { token: 1, text: text(), uuid: text(), kind: text(), key: text(), data: text(), unix_ns: 0 }]
 }
 
-/// Subscribes one endpoint.
 async fn subscribe(api: &Api) -> Result<String, ApiError> {
     let subscriber = subscriber();
     let one = Subscription { subscriber: &subscriber, types: &[], url: "http://a", secret: "secret-of-ours" };
@@ -76,7 +75,7 @@ async fn a_value_is_hidden_even_if_the_call_that_returned_it_failed() {
     }
 }
 
-/// An answer whose key lies across this byte of it.
+/// An answer in which the key lies across this byte.
 fn across(at: usize) -> &'static str {
     Box::leak(format!("no: {}{KEY} and more", "-".repeat(at - 4 - KEY.len() / 2)).into_boxed_str())
 }
