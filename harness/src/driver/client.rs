@@ -1,4 +1,4 @@
-//! The harness's HTTP client for the sender under test: one call, and its answer or the certainty that there
+//! The harness's HTTP client for the sender under test. A call without an answer tells whether the sender may
 //! have read the request.
 
 use std::time::Duration;

@@ -1,11 +1,8 @@
-//! The bytes of an answer.
-
 use std::fmt::Write as _;
 
 use super::date::http_date;
 use crate::scenario::{Reply, RetryAfter, SECOND};
 
-/// An answer, ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rendered {
     pub(crate) status: u16,
@@ -13,23 +10,23 @@ pub(crate) struct Rendered {
     pub(crate) retry_after: Option<String>,
     /// Its header fields, in order.
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// How long the body is. It consists of one letter, so that nobody needs to keep it.
+    /// The length of the body. It repeats one letter, so it is never stored.
     pub(crate) body_bytes: u64,
 }
 
 impl Rendered {
     /// The bytes of its head over HTTP/1.1.
     pub(crate) fn head(&self) -> Vec<u8> {
-        /// What most heads take.
+        /// The size of most heads.
         const USUAL_BYTES: usize = 256;
         let mut head = String::with_capacity(USUAL_BYTES);
-        // A text takes whatever is written into it.
+        // Writing to a string never fails.
         let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         let mut head = head.into_bytes();
         for (name, value) in &self.fields {
             head.extend_from_slice(name.as_bytes());
             head.extend_from_slice(b": ");
-            // A line's end inside a value would be another field.
+            // A line break inside a value would begin another field.
             head.extend(value.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
             head.extend_from_slice(b"\r\n");
         }
@@ -38,7 +35,7 @@ impl Rendered {
     }
 }
 
-/// Renders an answer given at a moment of the wall clock.
+/// Renders an answer that is given at a moment of the wall clock.
 pub(crate) fn render(reply: &Reply, unix_ns: u64) -> Rendered {
     let seconds = unix_ns / SECOND;
     let retry_after = reply.retry_after.as_ref().map(|retry_after| match retry_after {

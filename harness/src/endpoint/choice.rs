@@ -1,4 +1,4 @@
-//! Which of its behaviours an endpoint shows to a request: the first that matches by time, by share and by attempt.
+//! Chooses the behaviour that a request meets: the first that matches its time, its share and its attempt.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,32 +7,31 @@ use std::sync::{Mutex, PoisonError};
 use crate::scenario::{Answer, Behaviour, Duration, Millionths, Range, Rate};
 use crate::traffic::{Chance, mix};
 
-/// Deliveries whose attempts an endpoint counts. The attempts of those beyond count as first ones.
+/// Deliveries whose attempts an endpoint counts. Attempts of further ones count as first attempts.
 const COUNTED_MAX: usize = 1_000_000;
 
-/// An endpoint's behaviours, and what it must remember for them.
+/// An endpoint's behaviours and their state.
 #[derive(Debug)]
 pub(crate) struct Choices {
     behaviours: Vec<Behaviour>,
     answers: Range<Duration>,
     seed: u64,
-    /// Requests so far, each of which draws its own luck.
+    /// Requests so far; each draws its own luck.
     requests: AtomicU64,
-    /// Attempts of each delivery so far, if a behaviour asks for them.
+    /// Attempts of each delivery so far, if a behaviour depends on them.
     attempts: Option<Mutex<BTreeMap<u64, u64>>>,
-    /// For each behaviour that enforces a limit, when its bucket will be empty; for each that works on one request after
-    /// another, when it is done with all of them.
+    /// One value for each behaviour. With a limit: when its bucket will be empty. With serial work: when that
+    /// is done.
     levels: Vec<AtomicU64>,
 }
 
-/// What a request drew, by which every behaviour of a share decides.
+/// The random draw of a request, which decides every share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Luck(u64);
 
-/// What to do before a request is read.
+/// An endpoint's action before it reads a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Read it.
     Read,
     /// Reset the connection.
     Reset,
@@ -40,12 +39,12 @@ pub(crate) enum Before {
     Wait(u64),
 }
 
-/// What an endpoint that holds a limit of its own says to a request.
+/// The decision of an endpoint that enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enforced {
-    /// It is inside the limit.
+    /// Within the limit.
     Inside,
-    /// It is not, and may come again in so many seconds.
+    /// Beyond it; the sender may retry after so many seconds.
     Past { retry_after_s: u64 },
 }
 
@@ -67,32 +66,31 @@ impl Choices {
         }
     }
 
-    /// The luck of the next request.
     pub(crate) fn draw(&self) -> Luck {
         Luck(mix(self.seed ^ mix(self.requests.fetch_add(1, Ordering::Relaxed))))
     }
 
-    /// What to do with a request of which nothing is known yet.
+    /// The action for a request that is still unread.
     pub(crate) fn before(&self, now: u64, luck: Luck) -> Before {
         let Some((place, behaviour)) = self.matching(now, luck).next() else { return Before::Read };
         match behaviour.answer {
-            // Only who has read the request knows which attempt it is.
+            // The attempt's number is known only after reading.
             _ if behaviour.attempts.is_some() => Before::Read,
-            // Where only a share is refused, the port is open, and the nearest to a refusal is a reset.
+            // The port is open, since only a share is refused; a reset is the nearest to a refusal.
             Answer::Reset | Answer::Refuse | Answer::NoAccept => Before::Reset,
             Answer::Stall => Before::Wait(self.behaviours[place].until().unwrap_or(u64::MAX)),
             _ => Before::Read,
         }
     }
 
-    /// Until when nothing at all is read, whichever requests come.
+    /// The end of a stall that holds for every request, if there is one now.
     pub(crate) fn stalls_until(&self, now: u64) -> Option<u64> {
         let first = self.behaviours.iter().find(|behaviour| behaviour.covers(now))?;
         let is_for_all = first.share == Millionths::ONE && first.attempts.is_none();
         (is_for_all && first.answer == Answer::Stall).then(|| first.until().unwrap_or(u64::MAX))
     }
 
-    /// The behaviour that a request meets, which has been read; none if the endpoint behaves.
+    /// The behaviour that a read request meets; none if the endpoint behaves.
     pub(crate) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
         self.matching(now, luck).find(|(_, behaviour)| {
@@ -107,7 +105,7 @@ impl Choices {
         all.filter(move |(place, behaviour)| behaviour.covers(now) && luck.hits(*place, behaviour.share))
     }
 
-    /// Which attempt this is of a delivery, from 1.
+    /// The number of this attempt of a delivery, from 1.
     fn count(&self, delivery: Option<u64>) -> u64 {
         let (Some(attempts), Some(delivery)) = (&self.attempts, delivery) else { return 1 };
         let mut attempts = attempts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +117,7 @@ impl Choices {
         *count
     }
 
-    /// How long the answer takes to a request that is there now, in nanoseconds.
+    /// The latency of the answer to a request that was just read, in nanoseconds.
     pub(crate) fn latency(&self, chosen: Option<(usize, &Behaviour)>, luck: Luck, now: u64) -> u64 {
         if let Some((place, Behaviour { serves: Some(work), .. })) = chosen {
             let done = |free: u64| free.max(now).saturating_add(work.0);
@@ -129,13 +127,13 @@ impl Choices {
         }
         let range = chosen.and_then(|(_, behaviour)| behaviour.latency).unwrap_or(self.answers);
         let takes = Chance::new(luck.0, LATENCY).between(range.least.0, range.most.0);
-        // What had to be read to be told from other attempts is stalled after that.
+        // A stall by attempt begins after the request was read.
         let stall = chosen.filter(|(_, behaviour)| behaviour.answer == Answer::Stall);
         let over = stall.map_or(0, |(_, behaviour)| behaviour.until().unwrap_or(u64::MAX));
         over.saturating_sub(now).saturating_add(takes)
     }
 
-    /// Charges the limit of the behaviour in this place: a bucket that leaks at the rate and holds `burst`.
+    /// Charges the limit of this behaviour: a leaky bucket of capacity `burst`.
     pub(crate) fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
         let drop_ns = (limit.per.0 / limit.count.max(1)).max(1);
         let room_ns = drop_ns.saturating_mul(u64::from(burst.max(1)));
@@ -153,7 +151,7 @@ impl Choices {
         }
     }
 
-    /// When nobody is to be let in, in order. No two of these overlap: a scenario in which they would is refused.
+    /// The times when the port is shut, in order. They never overlap: such a scenario is refused.
     pub(crate) fn closures(&self) -> Vec<Closure> {
         let closure = |behaviour: &Behaviour| {
             let shut = if behaviour.answer == Answer::NoAccept { Shut::Ignores } else { Shut::Refuses };
@@ -166,26 +164,26 @@ impl Choices {
     }
 }
 
-/// A while in which an endpoint lets nobody in.
+/// A time when an endpoint accepts no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closure {
-    /// From when, in nanoseconds since the run began.
+    /// Its beginning, in nanoseconds since the run began.
     pub(crate) from: u64,
-    /// Until when; none for never.
+    /// Its end; none for never.
     pub(crate) until: Option<u64>,
     pub(crate) shut: Shut,
 }
 
-/// What a peer that wants to connect meets.
+/// How a shut port treats a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
     /// The port is closed.
     Refuses,
-    /// The port is open, and the peer waits to be accepted.
+    /// The port is open, and the connection waits to be accepted.
     Ignores,
 }
 
-/// What the streams of a request's luck are for.
+/// The stream of a request's luck for latency.
 const LATENCY: u64 = 1 << 32;
 
 impl Luck {
@@ -216,7 +214,7 @@ mod tests {
         Choices::new(behaviours.to_vec(), Range::just(Duration(0)), 7, 0)
     }
 
-    /// The behaviours that requests meet at a moment, one for each delivery.
+    /// The behaviours that requests of these deliveries meet at a moment.
     fn met(choices: &Choices, now: u64, deliveries: &[u64]) -> Vec<Option<usize>> {
         let meet =
             |delivery: &u64| choices.choose(now, choices.draw(), Some(*delivery)).map(|(place, _)| place);

@@ -1,4 +1,4 @@
-//! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
+//! One connection to an endpoint: reads, stamps and records requests, and answers or misbehaves.
 
 use std::io;
 use std::pin::pin;
@@ -20,19 +20,18 @@ use crate::run::Clock;
 use crate::scenario::{self, Behaviour, Duration, Reply};
 use crate::trace::CutKind;
 
-/// What is written of a large body at once.
+/// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const PIECE_BYTES: usize = scenario::PIECE_BYTES as usize;
 static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
 
-/// Whether the connection may carry another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Again,
     End,
 }
 
-/// Serves a connection until it ends, the endpoint refuses, or the run is over.
+/// Serves a connection until it ends, the port shuts, or the run is over.
 pub(super) async fn serve(
     port: Arc<Port>,
     stream: TcpStream,
@@ -40,7 +39,7 @@ pub(super) async fn serve(
     mut open: watch::Receiver<bool>,
     mut tether: ShutdownSignal,
 ) {
-    // Small answers must not wait for each other's acknowledgements; if that can't be had, they are merely late.
+    // Small answers must not wait for acknowledgements; without this they are merely late.
     let _ = stream.set_nodelay(true);
     let (stream, is_second) = if let Some(acceptor) = &port.tls {
         let agreed = tokio::select! {
@@ -76,14 +75,14 @@ async fn requests(
     mut tether: ShutdownSignal,
 ) {
     let clock = &port.stage.clock;
-    // Waited for with each request, and made once: to register with a watch costs more than to look.
+    // Created once: registering with a watch on each request costs more.
     let mut closed = pin!(tether.closed());
     let mut shut = pin!(async { drop(open.wait_for(|open| !*open).await) });
     let mut wire = Wire::new(stream, clock.clone());
     loop {
         tokio::select! {
             () = &mut closed => return,
-            // While the port is closed nobody is there to hold idle connections either.
+            // A closed port holds no idle connections either.
             () = &mut shut => return wire.stream.reset_at_end(),
             ready = wire.readable() => if ready.is_err() { return },
         }
@@ -98,7 +97,7 @@ async fn requests(
         match endpoint.choices.before(clock.now(), luck) {
             Before::Read => {}
             Before::Reset => {
-                // It is read to be counted; the peer cannot tell.
+                // It is read so that its arrival is recorded; the peer cannot tell.
                 tokio::select! {
                     () = &mut closed => {}
                     _ = wire.begin() => {}
@@ -111,7 +110,8 @@ async fn requests(
                     () = &mut closed => return,
                     () = clock.until(until) => {}
                 }
-                // Of a port that is shared, the head was read to learn whom it is for; the endpoint reads it now.
+                // On a shared port the head was read early to find the endpoint; the endpoint's own read
+                // begins now.
                 if port.alone().is_none() {
                     wire.read_now();
                 }
@@ -120,14 +120,14 @@ async fn requests(
         let then = exchange(&endpoint, &mut wire, number, luck, &mut closed).await;
         match then {
             Ok(Then::Again) => {}
-            // A connection that broke has nothing more to say; what was seen of it is recorded.
+            // A broken connection has no more requests; the received ones are recorded.
             Ok(Then::End) | Err(_) => return unanswered(&port, &mut wire, number).await,
         }
     }
 }
 
-/// The endpoint that the next request on a shared port is for. Requests before it that are for none are noted, and answered 404.
-/// None if the connection ends instead.
+/// The endpoint of the next request on a shared port. Requests for none are recorded and answered 404. None
+/// if the connection ends.
 async fn named(
     port: &Port,
     wire: &mut Wire,
@@ -173,13 +173,14 @@ const fn how(error: &ReadError) -> CutKind {
     }
 }
 
-/// Records what had come behind the request at which a connection ended: it reached the endpoint, and nobody answers it.
+/// Records the requests behind the one at which a connection ended: they reached the endpoint and get no
+/// answer.
 async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     while let Some(first_byte) = wire.first_byte() {
         let request = tokio::select! {
             biased;
             request = wire.request() => request.ok(),
-            // Only what is there counts.
+            // Only bytes that are already there count.
             () = std::future::ready(()) => None,
         };
         let Some(request) = request else {
@@ -195,7 +196,7 @@ async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     }
 }
 
-/// One request and what follows it.
+/// Serves one request.
 async fn exchange(
     endpoint: &Arc<Endpoint>,
     wire: &mut Wire,
@@ -205,7 +206,7 @@ async fn exchange(
 ) -> io::Result<Then> {
     let clock = &endpoint.stage.clock;
     let Some(first_byte) = wire.begin().await? else { return Ok(Then::End) };
-    // What is there, and can be done, is looked at first: mostly the end of the run is not.
+    // Ready work comes first; the end of the run is rare.
     let request = tokio::select! {
         biased;
         request = wire.request() => request.map_err(|error| how(&error)),
@@ -236,11 +237,11 @@ async fn exchange(
     }
 }
 
-/// When the bytes of an answer were handed to the system, each time in the moment before: a peer cannot have read a byte
-/// before its stamp, however long the bytes had to wait for room.
+/// The times of an answer's bytes, each taken just before the write. So a peer cannot have read a byte before
+/// its stamp, even if the write had to wait.
 #[derive(Debug, Default)]
 struct Stamps {
-    /// Of the first byte; none if none could be written.
+    /// Of the first byte; none if none was written.
     first: Option<u64>,
     /// Of the last byte.
     last: u64,
@@ -258,12 +259,12 @@ impl Stamps {
     }
 }
 
-/// What is done for one arrival.
+/// The answer to one arrival.
 struct Act<'a> {
     endpoint: &'a Endpoint,
     n: u64,
     luck: Luck,
-    /// When it was read.
+    /// When the request was read.
     read: u64,
 }
 
@@ -277,7 +278,7 @@ impl Act<'_> {
         let latency = self.endpoint.choices.latency(chosen, self.luck, now);
         if latency > 0 {
             tokio::select! {
-                // Who has gone is answered nothing, even if it is time to.
+                // A peer that has gone gets no answer, even if the answer is due.
                 biased;
                 () = wire.gone() => return self.cut(CutKind::PeerGone),
                 () = clock.pass(latency) => now = clock.now(),
@@ -288,7 +289,7 @@ impl Act<'_> {
             Deed::Drip(pace) => self.drip(wire, pace).await,
             Deed::HalfAnswer => {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
-                // Whether anybody still reads it or not, the exchange is over.
+                // The exchange is over, even if the peer is gone.
                 let _ = wire.stream.write_all(half).await;
                 wire.stream.say_end().await;
                 self.cut(CutKind::HalfAnswer)
@@ -310,7 +311,7 @@ impl Act<'_> {
         Ok(Then::End)
     }
 
-    /// Writes a whole answer, which is of this moment. The head goes out together with the first piece of the body.
+    /// Writes a whole answer with this time. The head goes out together with the first piece of the body.
     async fn answer(&self, wire: &mut Wire, reply: &Reply, now: u64) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(reply, clock.unix_ns(now));
@@ -328,7 +329,7 @@ impl Act<'_> {
         Ok(self.answered(rendered, &stamps, written.is_ok()))
     }
 
-    /// Writes an answer one byte at a time, for as long as somebody listens.
+    /// Writes an answer one byte at a time, until the peer goes.
     async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));

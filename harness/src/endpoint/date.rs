@@ -1,13 +1,11 @@
-//! Dates as HTTP writes them.
-
 use std::cell::RefCell;
 
 thread_local! {
-    /// The date that was written last, which is mostly that of the next answer too.
+    /// The latest date, which the next answer usually repeats.
     static LAST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
 }
 
-/// A moment, in seconds since 1970, as HTTP dates are written: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats seconds since 1970 as an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
 #[must_use]
 pub fn http_date(unix_seconds: u64) -> String {
     LAST.with_borrow_mut(|last| {

@@ -1,5 +1,4 @@
-//! What an endpoint does for a request that it has read, once the time for it has come: the same over HTTP/1.1 and HTTP/2, which
-//! differ in how they do it.
+//! The action of an endpoint for a request that it has read, shared by HTTP/1.1 and HTTP/2.
 
 use std::borrow::Cow;
 
@@ -7,23 +6,20 @@ use super::Endpoint;
 use super::choice::Enforced;
 use crate::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
 
-/// What is done.
 #[derive(Debug)]
 pub(super) enum Deed<'a> {
-    /// A whole answer is written.
     Answer(Cow<'a, Reply>),
-    /// An answer is written one byte at a time.
+    /// An answer, one byte at a time.
     Drip(Duration),
-    /// Half an answer is written.
     HalfAnswer,
-    /// The exchange is ended in order, without an answer.
+    /// An orderly end without an answer.
     Close,
-    /// The exchange is ended out of order, without an answer.
+    /// A reset without an answer.
     Reset,
 }
 
 impl Endpoint {
-    /// What is done for a request that met this behaviour, in this place; none for an endpoint that behaves.
+    /// The action for a request that met this behaviour; none means that the endpoint behaves.
     pub(super) fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
         let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
         match &behaviour.answer {
@@ -39,14 +35,13 @@ impl Endpoint {
             Script::Drip { pace } => Deed::Drip(*pace),
             Script::HalfAnswer => Deed::HalfAnswer,
             Script::Close => Deed::Close,
-            // What should have happened before the request was read, and could not.
+            // These belong before the read, which was not possible here.
             Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => Deed::Reset,
             Script::Stall | Script::Blackhole => Deed::Answer(Cow::Owned(no_content())),
         }
     }
 }
 
-/// Whether a request is never answered.
 pub(super) fn is_blackhole(chosen: Option<(usize, &Behaviour)>) -> bool {
     chosen.is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole))
 }

@@ -1,5 +1,5 @@
-//! The port of an endpoint: open; closed for as long as its endpoint refuses; or open with nobody there to accept. One that
-//! several share is always open.
+//! The port of an endpoint: open, closed while the endpoint refuses, or open without accepting. A shared port
+//! is always open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::port::Port;
 use super::{ShutdownSignal, connection};
 use crate::trace::{ENDPOINTS, Record, Stall};
 
-/// Connections that the kernel keeps until they are accepted. While an endpoint stalls, nobody accepts quickly.
+/// The kernel's backlog: a stalling endpoint accepts slowly.
 const BACKLOG: u32 = 4_096;
-/// How long until a port that could not be opened, or a connection that could not be accepted, is tried again.
+/// The pause before opening a port or accepting a connection is retried.
 const AGAIN_NS: u64 = 5_000_000;
-/// And how long at most, where that fails again and again: it bounds what the trace says of it.
+/// The longest pause after repeated failures; it bounds the records of them.
 const AGAIN_MAX_NS: u64 = 1_000_000_000;
 
-/// Accepts connections until the endpoints close, but for the times in which the port is to be closed.
+/// Accepts connections until the endpoints close, except while the port is shut.
 pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: ShutdownSignal) {
     let (open, opened) = watch::channel(true);
     let mut listener = Some(listener);
@@ -33,7 +33,7 @@ pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: S
                 () = begun_until(&port, from) => {}
             }
         }
-        // A socket that is bound but doesn't listen keeps the port ours, and refuses.
+        // A bound socket that does not listen reserves the port, and refuses.
         let Some(held) = hold(&port, &mut tether).await else { return };
         open.send_replace(false);
         let ended = tether.clone();
@@ -51,7 +51,7 @@ pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: S
     }
 }
 
-/// Lets nobody in until then, and opens the port again.
+/// Shuts the port until then, and opens it again.
 async fn closed(
     port: &Port,
     until: Option<u64>,
@@ -75,7 +75,7 @@ async fn closed(
                 () = over => {}
                 () = fill(port.address, held) => {}
             }
-            // A socket that has listened to one peer can't listen to more: another takes its place.
+            // A socket that has listened with a backlog of 0 can't be reused; a new one takes its place.
             hold(port, &mut tether).await?
         }
     };
@@ -106,9 +106,9 @@ async fn accept(
                 let (port, open) = (Arc::clone(port), open.clone());
                 tokio::spawn(connection::serve(port, stream, number, open, tether.clone()));
             }
-            // The peer is gone already; others may still come.
+            // The peer is gone; others may still come.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-            // No file left, or no memory: for so long the endpoint takes nobody, which is no fault of the sender's.
+            // No file descriptor or memory: the endpoint accepts nobody, which is not the sender's fault.
             Err(_) => {
                 let from = port.stage.clock.now();
                 port.stage.clock.pass(pause).await;
@@ -120,7 +120,7 @@ async fn accept(
     }
 }
 
-/// Takes the port without listening on it.
+/// Binds the port without listening.
 async fn hold(port: &Port, tether: &mut ShutdownSignal) -> Option<TcpSocket> {
     loop {
         match bind(port.address) {
@@ -140,8 +140,8 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Opens the port so that nobody is accepted, until it is dropped: the kernel keeps one connection until somebody accepts it, and
-/// further peers wait to be connected. That one is our own, unless a peer came first: then ours waits as well.
+/// Opens the port without accepting, until it is dropped. The kernel completes one connection, our own, and
+/// leaves further peers unconnected; if a peer comes first, ours waits as well.
 async fn fill(address: SocketAddr, socket: TcpSocket) {
     let _listener = socket.listen(0);
     let _first = TcpStream::connect(address).await;
@@ -162,7 +162,6 @@ mod tests {
     use crate::traffic::Tokens;
     use crate::wire::Profile;
 
-    /// A port at this address.
     fn port(address: SocketAddr) -> Port {
         let (recorder, _records) = Recorder::new(10);
         let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };
@@ -184,7 +183,7 @@ mod tests {
         let held = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = held.local_addr().unwrap();
         let port = port(address);
-        // A peer that comes before the harness has filled the port itself.
+        // A peer that comes before the harness's own connection.
         rustix::net::listen(&held, 0).unwrap();
         let _peer = TcpStream::connect(address).await.unwrap();
         let (_closing, closing) = watch::channel(false);

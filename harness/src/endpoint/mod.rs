@@ -1,21 +1,23 @@
-//! Endpoints: mock receivers that behave as a scenario says, and stamp what arrives.
+//! Endpoints: mock receivers that behave as a scenario says, and stamp arrivals.
 //!
 //! ```text
 //!   port ──► listener ──► connection ──► choice ──► answer
-//!            closed while    reads,        which       or none
+//!            closed while    reads,        picks a     or none
 //!            it refuses      stamps,       behaviour
 //!                            records
 //! ```
 //!
-//! Every endpoint has a port of its own, on which it speaks HTTP/1.1, with bytes written by hand, and HTTP/2 to whoever begins
-//! with its preface or chooses it over TLS (see `http2`, `tls`). With a public URL all share one port, and a request is for
-//! the endpoint that its path or host names (see `reach`): a connection that is accepted is nobody's until then, so what shuts a port
-//! (`refuse`, `no-accept`) meets each request as a reset there; what comes for none is answered 404 and noted. An arrival is stamped when its first byte is read, and recorded before any of
-//! its answer is written. An answer's times are taken just *before* the write that they are of: the sender cannot have
-//! seen a byte earlier, so no check that counts from them can accuse it wrongly.
+//! Every endpoint has a port of its own, which accepts HTTP/1.1, and HTTP/2 by its preface or over TLS (`http2`,
+//! `tls`). With a public URL all endpoints share one port, and the path or host of a request names its endpoint
+//! (`reach`). An accepted connection has no endpoint until then, so a shut port (`refuse`, `no-accept`) resets each
+//! request instead. A request for no endpoint is answered 404 and recorded.
 //!
-//! Bounds: the head and body of a request (see `request`), the deliveries whose attempts are counted (see `choice`), and
-//! what waits for the trace (see [`crate::trace::Recorder`]). Connections are bounded by the files that a process may open.
+//! An arrival is stamped when its first byte is read, and recorded before its answer is written. An answer's times
+//! are taken just *before* each write: the sender cannot have seen a byte earlier, so no check can accuse it
+//! wrongly.
+//!
+//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`choice`), and the
+//! records that wait ([`crate::trace::Recorder`]). The limit of open files bounds connections.
 
 pub(crate) mod answer;
 pub(crate) mod choice;
@@ -56,86 +58,85 @@ use choice::Choices;
 use port::{Behind, Port};
 use stray::Strays;
 
-/// What an endpoint is to be.
+/// The settings of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The subscriber's name.
     pub name: String,
-    /// The path of its URL, where no public one says another.
+    /// The path of its URL, unless a public URL replaces it.
     pub path: String,
-    /// How it misbehaves.
+    /// Its behaviours.
     pub behaviours: Vec<Behaviour>,
-    /// How long it takes when it behaves.
+    /// Its latency when it behaves.
     pub answers: Range<Duration>,
-    /// How what it gets is signed.
+    /// The signature scheme of its requests.
     pub scheme: Scheme,
 }
 
-/// What all endpoints of a run share.
+/// The context that all endpoints of a run share.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// The run's clock.
     pub clock: Clock,
-    /// Where to say what was seen.
+    /// Takes the records.
     pub recorder: Recorder,
-    /// How the run's tokens look.
+    /// The form of the run's tokens.
     pub tokens: Tokens,
-    /// What makes the choices.
+    /// The seed of its random choices.
     pub seed: u64,
 }
 
-/// The endpoints of a run, open.
+/// The open endpoints of a run.
 #[derive(Debug)]
 pub struct Endpoints {
     keys: Keys,
-    /// Where each listens, in order.
+    /// The address of each, in order.
     addresses: Vec<SocketAddr>,
     strays: Arc<Strays>,
     closing: watch::Sender<bool>,
-    /// Ends when the last task of any endpoint has.
+    /// Closed when the last task of any endpoint ends.
     ended: mpsc::Receiver<()>,
 }
 
-/// What the endpoints of a run know of secrets. Copies are of the same.
+/// The secrets of a run's endpoints. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     all: Vec<Arc<Endpoint>>,
-    /// Whose secret makes a tag, so that one of several owners is noticed.
+    /// The first subscriber of each secret, by its hash, to find shared secrets.
     owners: Arc<Mutex<BTreeMap<[u8; 32], String>>>,
 }
 
-/// One endpoint.
 #[derive(Debug)]
 struct Endpoint {
     name: String,
-    /// The same, as its records have it.
+    /// The name, as records share it.
     text: Text,
-    /// What its subscriber is told.
+    /// The URL of its subscriber.
     url: String,
     scheme: Scheme,
-    /// None while they are not known: then nothing can be verified.
+    /// Empty while unknown: then nothing can be verified.
     secrets: RwLock<Vec<Key>>,
     choices: Choices,
-    /// The head of its latest request, which is mostly that of the next.
+    /// The head of its latest request, which the next one usually repeats.
     last_head: Mutex<Option<Shared<Head>>>,
     stage: Stage,
 }
 
-/// What keeps a task of an endpoint, and tells it when to end.
+/// The end signal of an endpoint's tasks.
 #[derive(Clone, Debug)]
 struct ShutdownSignal {
     closing: watch::Receiver<bool>,
-    /// Held until the task is over.
+    /// Held until the task ends.
     _alive: mpsc::Sender<()>,
 }
 
 impl Endpoints {
-    /// Opens them all, on loopback, in plain HTTP.
+    /// Opens endpoints on loopback, in plain HTTP.
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
         Self::open_at(specs, stage, &Reach::default(), None).await
     }
 
-    /// Opens them where they are to be reached, over TLS where they have an identity.
+    /// Opens endpoints at their address, over TLS if they have an identity.
     pub async fn open_at(
         specs: Vec<Spec>,
         stage: &Stage,
@@ -179,32 +180,32 @@ impl Endpoints {
         Ok(Self { keys: Keys { all, owners: Arc::default() }, addresses, strays, closing, ended })
     }
 
-    /// The URL of the endpoint in this place.
+    /// The URL of an endpoint.
     #[must_use]
     pub fn url(&self, at: usize) -> Option<String> {
         self.keys.all.get(at).map(|endpoint| endpoint.url.clone())
     }
 
-    /// Where they all listen, in order.
+    /// Their addresses, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
 
-    /// What they know of secrets.
+    /// Their secrets.
     #[must_use]
     pub fn keys(&self) -> Keys {
         self.keys.clone()
     }
 
-    /// Tells an endpoint with which secrets its requests may be signed: see [`Keys::learn`].
+    /// Sets the secrets of an endpoint's requests: see [`Keys::learn`].
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         self.keys.learn(at, secrets);
     }
 
-    /// Ends every exchange that is still open, and waits until all is recorded.
+    /// Ends every open exchange, and waits until all is recorded.
     pub async fn close(mut self) {
-        // Without a task there is nobody to tell.
+        // There may be no task left.
         let _ = self.closing.send(true);
         while self.ended.recv().await.is_some() {}
         self.strays.end();
@@ -212,8 +213,8 @@ impl Endpoints {
 }
 
 impl Keys {
-    /// Tells an endpoint with which secrets its requests may be signed, the oldest first. That another endpoint has one of
-    /// them goes into the trace, which holds no secret itself.
+    /// Sets the secrets of an endpoint's requests, the oldest first. The trace records a secret that two
+    /// endpoints share, without the secret itself.
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         if let Some(endpoint) = self.all.get(at) {
             secrets.iter().for_each(|secret| self.tell_shared(endpoint, secret));
@@ -221,7 +222,7 @@ impl Keys {
         }
     }
 
-    /// Tells an endpoint of a newer secret. One whose secrets are not all known stays without.
+    /// Adds a newer secret, unless the endpoint's secrets are unknown.
     pub fn add(&self, at: usize, secret: Key) {
         if let Some(endpoint) = self.all.get(at) {
             self.tell_shared(endpoint, &secret);
@@ -232,7 +233,7 @@ impl Keys {
         }
     }
 
-    /// Some secret of an endpoint is not known: from now on its signatures are not checked.
+    /// Marks an endpoint's secrets as unknown: its signatures are no longer checked.
     pub fn forget(&self, at: usize) {
         if let Some(endpoint) = self.all.get(at) {
             endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -269,14 +270,12 @@ impl Endpoint {
 }
 
 impl ShutdownSignal {
-    /// Whether the endpoints close.
     fn is_closed(&self) -> bool {
         *self.closing.borrow()
     }
 
-    /// Waits until the endpoints close.
     async fn closed(&mut self) {
-        // An error says that nobody is left to close them, which is the same.
+        // An error means that the endpoints are gone.
         let _ = self.closing.wait_for(|closing| *closing).await;
     }
 }

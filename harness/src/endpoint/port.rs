@@ -1,5 +1,4 @@
-//! A port that is listened on, and the endpoints behind it: one, or with a public URL all of them, told apart by what each
-//! request names.
+//! A port and the endpoints behind it: one, or with a public URL all of them, which each request names.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,16 +13,15 @@ use super::stray::Strays;
 use super::{Endpoint, Stage};
 use crate::trace::{CutKind, StrayKind};
 
-/// Handshakes under way at once on a port; more wait, within the time that they have.
+/// Concurrent handshakes of a port; further ones wait, within their time limit.
 const HANDSHAKES_MAX: usize = 1_024;
 
-/// A port.
 pub(super) struct Port {
     pub(super) address: SocketAddr,
     pub(super) behind: Behind,
-    /// How TLS is spoken on it, if it is.
+    /// TLS, if the port uses it.
     pub(super) tls: Option<TlsAcceptor>,
-    /// Turns at a handshake.
+    /// Permits for handshakes.
     pub(super) handshakes: Semaphore,
     pub(super) stage: Stage,
     pub(super) strays: Arc<Strays>,
@@ -31,11 +29,10 @@ pub(super) struct Port {
     pub(super) connections: Arc<AtomicU64>,
 }
 
-/// Whose port it is.
 pub(super) enum Behind {
-    /// One endpoint's own: whatever comes has come to it.
+    /// One endpoint: every request is for it.
     One(Arc<Endpoint>),
-    /// That of all, by their names.
+    /// All endpoints, by name.
     All { url: PublicUrl, endpoints: BTreeMap<String, Arc<Endpoint>> },
 }
 
@@ -56,7 +53,7 @@ impl Port {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The endpoint to which everything here comes, if it is one.
+    /// The only endpoint of this port, if it is not shared.
     pub(super) const fn alone(&self) -> Option<&Arc<Endpoint>> {
         match &self.behind {
             Behind::One(endpoint) => Some(endpoint),
@@ -64,7 +61,7 @@ impl Port {
         }
     }
 
-    /// The endpoint that a request with this target and host has come to.
+    /// The endpoint of a request with this target and host.
     pub(super) fn find(&self, target: &str, host: Option<&str>) -> Option<&Arc<Endpoint>> {
         match &self.behind {
             Behind::One(endpoint) => Some(endpoint),
@@ -75,13 +72,13 @@ impl Port {
         }
     }
 
-    /// Notes a request that came to no endpoint.
+    /// Records a request that matches no endpoint.
     pub(super) fn stray(&self, method: &str, target: &str, host: Option<&str>, body: &[u8]) {
         let said = format!("{method} {target} at {}", host.unwrap_or("no host"));
         self.strays.note(StrayKind::Request, self.stage.tokens.find(body), &said);
     }
 
-    /// Notes that something ended before it was known whom it was for; `began` is the moment of its first byte.
+    /// Records an incomplete request; `began` is the time of its first byte.
     pub(super) fn broken_off(&self, how: CutKind, began: u64, bytes: &[u8]) {
         let token = self.stage.tokens.find(bytes);
         match &self.behind {

@@ -1,4 +1,4 @@
-//! How the world reaches the endpoints: where they listen, the URLs that subscribers are told, and whether they speak TLS.
+//! The way to the endpoints: their address, their subscribers' URLs, and TLS.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,106 +7,107 @@ use std::str::FromStr;
 
 use tokio::net::TcpListener;
 
-/// What stands for an endpoint's name in a public URL.
+/// The placeholder of an endpoint's name in a public URL.
 pub const HOLE: &str = "{endpoint}";
 
-/// How endpoints are to be reached. Without anything said: each on a port of its own on loopback, in plain HTTP.
+/// The way to the endpoints. By default, each has a port of its own on loopback, in plain HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Where they listen; loopback, if it isn't said.
+    /// The address; loopback by default.
     pub bind: Option<Bind>,
-    /// The URLs that subscribers are told; their own addresses, if it isn't said. With it, all endpoints share one port.
+    /// The URLs of subscribers; the endpoints' own addresses by default. With it, all endpoints share one
+    /// port.
     pub public: Option<PublicUrl>,
-    /// Whether they speak TLS.
+    /// TLS.
     pub tls: Tls,
 }
 
-/// Whether endpoints speak TLS, and with which certificate.
+/// The endpoints' TLS and certificate.
 #[derive(Clone, Debug, Default)]
 pub enum Tls {
-    /// They don't.
+    /// Plain HTTP.
     #[default]
     None,
-    /// With certificates by an authority that is made for the run.
+    /// Certificates by an authority that is created for the run.
     OfTheRun,
-    /// With a certificate that is there already.
+    /// An existing certificate.
     Given {
-        /// Its file, in PEM: the endpoints' own first, then those that vouch for it.
+        /// Its PEM file: the endpoints' certificate first, then its issuers.
         certificate: PathBuf,
         /// The file of its key.
         key: PathBuf,
     },
 }
 
-/// An address to listen at: `0.0.0.0:8443`, or without a port, `127.0.0.2`.
+/// An address to listen at: `0.0.0.0:8443`, or `127.0.0.2` without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
     /// The address.
     pub address: IpAddr,
-    /// The port; any that is free, if it isn't said.
+    /// The port; any free one by default.
     pub port: Option<u16>,
 }
 
-/// A way of reaching endpoints that makes no sense.
+/// A contradiction in the way to the endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReachError {
-    /// No address.
+    /// The address is invalid.
     #[error("{0:?} is no address to listen at; expected one such as 0.0.0.0:8443 or [::]:8443")]
     Bind(String),
-    /// No URL with a place for the endpoint's name.
+    /// The public URL is invalid.
     #[error(
         "{url:?} is no public URL: {why}; expected one such as https://hooks.example.org/{HOLE} or https://{HOLE}.hooks.example.org/"
     )]
     Url {
         /// What was given.
         url: String,
-        /// What is wrong with it.
+        /// The error.
         why: &'static str,
     },
-    /// A public URL leads nowhere that is known beforehand.
+    /// A public URL needs a fixed port.
     #[error(
         "with a public URL all endpoints share one port, which a tunnel or an ingress has to know; expected --bind ADDRESS:PORT"
     )]
     NoPort,
-    /// Several endpoints can't share a port.
+    /// Several endpoints can't share a port without a public URL.
     #[error(
         "without a public URL each endpoint has a port of its own; expected --bind with an address alone, or --public-url"
     )]
     OnePort,
-    /// Nobody can call an address that stands for all.
+    /// The unspecified address can't be called.
     #[error("nobody can call {0}; expected --public-url, or --bind with an address of this machine")]
     Unspecified(IpAddr),
-    /// Whoever calls it speaks no TLS.
+    /// A public `http://` URL excludes TLS.
     #[error("the public URL begins with http://, so nobody would speak TLS; expected https://, or no --tls")]
     Plain,
-    /// A name that no host can have.
+    /// A subscriber's name can't be part of a host name.
     #[error(
         "{name:?} cannot be a part of a host's name; expected small letters, digits and dashes, or {HOLE} in the path"
     )]
     Name {
-        /// The subscriber's.
+        /// The name.
         name: String,
     },
 }
 
-/// An address at which endpoints can't listen.
+/// An address that can't be listened at.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody can listen at {bind}: {error}{expected}", expected = self.expected())]
 pub(crate) struct ListenError {
     bind: Bind,
-    /// Whether somebody asked for this address.
+    /// Whether the command asked for this address.
     is_asked: bool,
     #[source]
     error: io::Error,
 }
 
 impl ListenError {
-    /// Whether it is the address that was asked for that is of no use here.
+    /// Whether another `--bind` would help.
     pub(crate) fn is_askers(&self) -> bool {
         !self.expected().is_empty()
     }
 
-    /// What to ask for instead; empty where another address would be no better.
+    /// The hint; empty where another address would not help.
     fn expected(&self) -> &'static str {
         match self.error.kind() {
             _ if !self.is_asked => "",
@@ -119,7 +120,7 @@ impl ListenError {
 }
 
 impl Reach {
-    /// Where to listen; port 0 stands for any that is free.
+    /// The address to listen at; port 0 means any free one.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let Bind { address, port } = self.bind();
@@ -130,10 +131,9 @@ impl Reach {
         self.bind.unwrap_or(Bind { address: Ipv4Addr::LOCALHOST.into(), port: None })
     }
 
-    /// Listens there.
+    /// Listens.
     ///
-    /// # Errors
-    /// A [`ListenError`], where that can't be done.
+    /// # Errors A [`ListenError`].
     pub(super) async fn listen(&self) -> io::Result<TcpListener> {
         TcpListener::bind(self.address()).await.map_err(|error| {
             let (kind, bind, is_asked) = (error.kind(), self.bind(), self.bind.is_some());
@@ -141,16 +141,15 @@ impl Reach {
         })
     }
 
-    /// Whether endpoints speak TLS.
+    /// Whether endpoints use TLS.
     #[must_use]
     pub const fn is_tls(&self) -> bool {
         !matches!(self.tls, Tls::None)
     }
 
-    /// Whether endpoints of these names can be reached so.
+    /// Checks the settings for endpoints with these names.
     ///
-    /// # Errors
-    /// When what was asked for contradicts itself.
+    /// # Errors When they contradict each other.
     pub fn check<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), ReachError> {
         let address = self.address();
         let Some(public) = &self.public else {
@@ -193,13 +192,14 @@ impl FromStr for Bind {
     }
 }
 
-/// The URL by which the world calls an endpoint, with a place for its name: a part of its path, or the first of its host.
+/// The public URL of an endpoint, with a placeholder for its name: a segment of the path, or the first label
+/// of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     text: String,
-    /// The host without its port, in small letters, with the place for the name if that is where it is.
+    /// The host without its port, in lower case, perhaps with the placeholder.
     host: String,
-    /// The path, likewise.
+    /// The path, perhaps with the placeholder.
     path: String,
 }
 
@@ -210,7 +210,7 @@ impl PublicUrl {
         self.text.replace(HOLE, name)
     }
 
-    /// The path of all, with a place for the name, if it is there.
+    /// The path, perhaps with the placeholder.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
@@ -222,14 +222,13 @@ impl PublicUrl {
         self.host.replace(HOLE, name)
     }
 
-    /// Whether it is called over TLS.
+    /// Whether its scheme is https.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.text.starts_with("https://")
     }
 
-    /// The name of the endpoint that a request is for: by its target and the host that it names. Whether there is such an
-    /// endpoint, it doesn't know.
+    /// The endpoint's name in a request's target or host. It need not exist.
     #[must_use]
     pub fn name_in<'a>(&self, target: &'a str, host: Option<&'a str>) -> Option<&'a str> {
         if let Some(before) = self.path.split_once(HOLE).map(|(before, _)| before) {
@@ -263,7 +262,7 @@ impl FromStr for PublicUrl {
     type Err = ReachError;
 
     fn from_str(text: &str) -> Result<Self, ReachError> {
-        /// A name in the place of the hole, to see what becomes of it.
+        /// A name in place of the placeholder, for the parser.
         const NAME: &str = "endpoint";
 
         let wrong = |why| ReachError::Url { url: text.to_owned(), why };
@@ -281,7 +280,7 @@ impl FromStr for PublicUrl {
         let (_, rest) = text.split_once("://").ok_or_else(|| wrong("it cannot be read"))?;
         let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         let host = without_port(authority).to_ascii_lowercase();
-        // What is compared with requests has to be what they will say.
+        // The text must equal the form that requests will have.
         let is_plain = url.path() == path.replace(HOLE, NAME)
             && url.host_str().is_some_and(|known| known == host.replace(HOLE, NAME));
         if !is_plain {
@@ -298,7 +297,7 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// A host without its port. The last group of an IPv6 address ends with a bracket.
+/// A host without its port. An IPv6 address ends with a bracket.
 fn without_port(authority: &str) -> &str {
     let split = authority.rsplit_once(':');
     let split = split.filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));

@@ -1,10 +1,7 @@
-//! One HTTP/1.1 request out of a connection: what was read, and no more opinion on it than framing needs.
+//! Reads HTTP/1.1 requests from a connection. The endpoints parse HTTP themselves, since no server library
+//! lets them stop before the first byte, stamp it, answer half, drip bytes or reset.
 //!
-//! The endpoints read HTTP themselves, since they must do what no server library allows: stop before the first byte,
-//! stamp it, answer half, answer one byte at a time, reset.
-//!
-//! What a peer sends before it was answered is read all the same, and keeps the moment at which it came: requests that are
-//! sent one behind another arrive when they arrive, not when the endpoint gets round to them.
+//! Pipelined requests are read while an answer is pending, and keep the time of their own first byte.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,33 +18,31 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 /// The longest body. Senders cap events far below.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
-/// What is kept of a connection's buffer between requests.
+/// The buffer that a connection retains between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
-/// What is read of requests behind the one that is being answered.
+/// The most bytes that are read ahead of the current answer.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
-/// A whole request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Its method.
     pub(super) method: String,
     /// Its path, with the query.
     pub(super) path: String,
     /// Its header fields, in their order and spelling.
     pub(super) fields: Fields,
-    /// Its body, without the framing of chunks.
+    /// Its body, without chunk framing.
     pub(super) body: Vec<u8>,
     /// Whether the connection may carry another one.
     pub(super) keep_alive: bool,
 }
 
-/// Header fields in their order and spelling, close together: a request has ten of them or more.
+/// Header fields in their order and spelling, in two buffers, since a request has ten or more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     names: String,
     values: Vec<u8>,
-    /// Where the name and the value of each end.
+    /// The ends of each name and value.
     ends: Vec<(usize, usize)>,
 }
 
@@ -75,7 +70,6 @@ impl Fields {
 }
 
 impl Request {
-    /// The first field of a name, as text.
     #[must_use]
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
@@ -84,32 +78,30 @@ impl Request {
     }
 }
 
-/// How reading a request ended without one.
+/// Why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// The peer closed the connection: between requests, as it may, or in the middle of one.
+    /// The peer closed the connection, between requests or within one.
     #[error("the peer closed the connection after {read} bytes of a request")]
     Closed {
-        /// What it had sent.
+        /// The bytes of the incomplete request.
         read: usize,
     },
-    /// It isn't HTTP as this endpoint reads it.
     #[error("what was sent is not a request: {0}")]
     Malformed(&'static str),
-    /// The connection broke.
     #[error("reading a request failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A connection, and what was read beyond the last request.
+/// A connection, with the bytes read beyond the last request.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) stream: Stream,
     clock: Clock,
     buffer: Vec<u8>,
-    /// How many bytes of the buffer came when, in their order.
+    /// The lengths and times of the reads in the buffer, in order.
     came: VecDeque<(usize, u64)>,
-    /// A request that is done with, for its room.
+    /// A finished request, kept for its capacity.
     done: Request,
 }
 
@@ -119,25 +111,25 @@ impl Wire {
         Self { stream, clock, buffer, came, done: Request::default() }
     }
 
-    /// Takes back a request that is done with: the next one needs no other room.
+    /// Takes back a finished request for its capacity.
     pub(super) fn reuse(&mut self, mut request: Request) {
         request.body.clear();
         request.body.shrink_to(IDLE_BYTES_MAX);
         self.done = request;
     }
 
-    /// When the first byte came of what was read and is no request yet; none if nothing is left.
+    /// The time of the first unparsed byte; none if there is none.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.came.front().map(|(_, t)| *t)
     }
 
-    /// What was read and is no request yet.
+    /// The unparsed bytes.
     pub(super) fn rest(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Waits until the peer has closed the connection, or broken it. What it sends meanwhile is kept; behind more than
-    /// [`AHEAD_BYTES_MAX`] it cannot be seen to go.
+    /// Waits until the peer closes or breaks the connection, and buffers its bytes. After [`AHEAD_BYTES_MAX`]
+    /// bytes the end can no longer be seen.
     pub(super) async fn gone(&mut self) {
         while self.buffer.len() < AHEAD_BYTES_MAX {
             if !matches!(self.more().await, Ok(1..)) {
@@ -147,24 +139,24 @@ impl Wire {
         std::future::pending::<()>().await;
     }
 
-    /// Waits until there is a byte to read, or the peer has gone. Reads nothing from the socket.
+    /// Waits for a byte or the end. Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
 
-    /// Reads the first bytes of a request, and all that lies ready behind them; none if the peer has closed instead, else
-    /// the moment of the first byte.
+    /// Reads the first bytes of a request and everything that is ready; returns the time of the first byte,
+    /// or none if the peer has closed.
     pub(super) async fn begin(&mut self) -> io::Result<Option<u64>> {
         if self.buffer.is_empty() && self.more().await? == 0 {
             return Ok(None);
         }
-        // A read that left room had all there was, unless it ended with a piece.
+        // A read that filled the buffer, or stopped at a TLS record, may have left bytes.
         let more = |wire: &Self| wire.buffer.len() == wire.buffer.capacity() || wire.stream.reads_in_pieces();
         while more(self) && self.buffer.len() < AHEAD_BYTES_MAX {
             self.buffer.reserve(READ_BYTES);
             match self.stream.try_read_buf(&mut self.buffer) {
                 Ok(read @ 1..) => self.came.push_back((read, self.clock.now())),
-                // The next read meets the same end.
+                // The next read reports the same error.
                 _ => break,
             }
         }
@@ -195,7 +187,8 @@ impl Wire {
         Ok(request)
     }
 
-    /// Reads on until the head of a request is there, which stays unread: what it says, without a body, and its length.
+    /// Reads until the head of a request is complete, without consuming it; returns the request without a
+    /// body, and the head's length.
     pub(super) async fn head(&mut self) -> Result<(Request, usize), ReadError> {
         loop {
             if let Some(head) = parse(&self.buffer, &mut self.done)? {
@@ -208,7 +201,7 @@ impl Wire {
         }
     }
 
-    /// What was read and is no request yet counts as read at this moment.
+    /// Restamps the unparsed bytes as read now.
     pub(super) fn read_now(&mut self) {
         let now = self.clock.now();
         self.came.iter_mut().for_each(|(_, t)| *t = now);
@@ -268,12 +261,12 @@ impl Wire {
         Ok(read)
     }
 
-    /// Drops what was read and is no request.
+    /// Drops the unparsed bytes.
     pub(super) fn forget(&mut self) {
         self.consume(self.buffer.len());
     }
 
-    /// Takes bytes out of the buffer.
+    /// Removes bytes from the buffer.
     fn consume(&mut self, mut bytes: usize) {
         self.buffer.drain(..bytes);
         while let Some((first, _)) = self.came.front_mut() {
@@ -309,7 +302,7 @@ fn framing(request: &Request) -> Result<Framing, ReadError> {
     }
 }
 
-/// Makes a request of the head in a buffer, and answers the head's length, if it is all there.
+/// Parses the head in a buffer; returns its length, or none if it is incomplete.
 fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadError> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
@@ -337,7 +330,7 @@ mod tests {
     use super::*;
     use tokio::net::{TcpListener, TcpStream};
 
-    /// What is read of a connection on which the peer writes `pieces` and closes.
+    /// The requests read from a connection on which the peer writes `pieces` and closes.
     async fn read(pieces: &[&[u8]]) -> Vec<Result<Request, ReadError>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

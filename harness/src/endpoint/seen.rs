@@ -1,4 +1,4 @@
-//! What an endpoint has seen and done, as the trace tells it: the same over HTTP/1.1 and HTTP/2.
+//! Records an endpoint's exchanges, for HTTP/1.1 and HTTP/2.
 
 use std::sync::PoisonError;
 
@@ -9,8 +9,8 @@ use crate::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, 
 use crate::wire::digest::sha256_hex;
 
 impl Endpoint {
-    /// Records an answer, by the moments of its first byte, if there was one, and its last. One that broke off ended when that
-    /// was seen.
+    /// Records an answer, by the times of its first byte, if there was one, and its last. A broken one ends
+    /// now.
     pub(super) fn answered(
         &self,
         n: u64,
@@ -25,30 +25,30 @@ impl Endpoint {
         self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
     }
 
-    /// Records how the exchange of an arrival ended.
+    /// Records the end of an arrival's exchange without an answer.
     pub(super) fn cut(&self, n: u64, how: CutKind) {
         self.keep_cut(Some(n), how, None, None);
     }
 
-    /// Records that a connection ended before anything of it was taken for a request.
+    /// Records that a connection ended before a request was read from it.
     pub(super) fn unread(&self, wire: &Wire, how: CutKind) {
         self.keep_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
     }
 
-    /// Records that a request was not read whole.
+    /// Records an incomplete request.
     pub(super) fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
         self.keep_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
-        // Of what cannot be read, nobody knows where the next request begins.
+        // After an invalid request the next one's beginning is unknown.
         wire.forget();
     }
 
-    /// Records that an exchange ended without an answer: of an arrival, or of what began and was not read whole.
+    /// Records an exchange without an answer, for an arrival or an incomplete request.
     pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
         let (t, endpoint) = (self.stage.clock.now(), self.text.clone());
         self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
-    /// The record of a request, but for its number.
+    /// The record of a request, without its number.
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
         let fields: Vec<_> = request.fields.iter().collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ impl Endpoint {
             },
         }
     }
-    /// What a request has in common with most: the same as of the one before it, if it is.
+    /// The shared head of a request; reuses the previous one if it is equal.
     fn head(&self, request: &Request) -> Shared<Head> {
         let content_type = request.field("content-type");
         let mut last = self.last_head.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,15 @@
-//! What came to the harness and to none of its endpoints: requests by a path or host that names none, and handshakes that
-//! failed. Nothing of it is dropped without a word; of what the world may send without end, the rest is counted.
+//! Requests and handshakes that matched no endpoint. The first are recorded one by one, the rest counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
 use crate::trace::{Record, Recorder, Stray, StrayKind};
 
-/// Strays that are recorded one by one.
+/// The most single records of a kind.
 const STRAYS_MAX: u64 = 1_000;
-/// What is kept of what one of them said.
+/// The longest quotation.
 const SAID_MAX: usize = 300;
 
-/// Counts and records them.
 #[derive(Debug)]
 pub(super) struct Strays {
     clock: Clock,
@@ -25,7 +23,7 @@ impl Strays {
         Self { clock, recorder, requests: AtomicU64::new(0), handshakes: AtomicU64::new(0) }
     }
 
-    /// One came; `token` is the harness's own, if it had one.
+    /// Records or counts one; `token` is the harness's, if it had one.
     pub(super) fn note(&self, kind: StrayKind, token: Option<u64>, said: &str) {
         if self.count(kind).fetch_add(1, Ordering::Relaxed) < STRAYS_MAX {
             let said: String = said.chars().take(SAID_MAX).collect();
@@ -33,7 +31,7 @@ impl Strays {
         }
     }
 
-    /// Records those that were counted alone. To be called once, when all connections have ended.
+    /// Records the counted rest. Called once, after all connections have ended.
     pub(super) fn end(&self) {
         for kind in [StrayKind::Request, StrayKind::Handshake] {
             let count = self.count(kind).load(Ordering::Relaxed).saturating_sub(STRAYS_MAX);

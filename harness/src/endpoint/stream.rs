@@ -1,4 +1,4 @@
-//! The bytes of a connection, plain or over TLS, and what only the socket beneath them can do.
+//! The bytes of a connection, plain or over TLS, and the operations of its socket.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,7 +11,6 @@ use tokio_rustls::server::TlsStream;
 
 use crate::clock::Clock;
 
-/// A connection that can carry requests.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
@@ -26,10 +25,11 @@ impl Stream {
         }
     }
 
-    /// Waits until there is something to read, or the peer has gone. Reads nothing from the socket.
+    /// Waits for a byte or the end. Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
-            // What came along with the handshake is out of the socket already. What is wrong with it, the next read says.
+            // Bytes that came with the handshake have left the socket already. The next read reports an error
+            // in them.
             let waits = tls.get_mut().1.process_new_packets();
             if waits.is_err()
                 || waits.is_ok_and(|waits| waits.plaintext_bytes_to_read() > 0 || waits.peer_has_closed())
@@ -40,7 +40,7 @@ impl Stream {
         poll_fn(|cx| self.socket().poll_read_ready(cx)).await
     }
 
-    /// Reads what lies ready; an error of kind `WouldBlock` if nothing does.
+    /// Reads the bytes that are ready; otherwise fails with `WouldBlock`.
     pub(super) fn try_read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.try_read_buf(buffer),
@@ -54,17 +54,17 @@ impl Stream {
         }
     }
 
-    /// Whether a read may leave room in its buffer while more lies ready: over TLS it ends with a record.
+    /// Whether a read may leave ready bytes: over TLS it ends with a record.
     pub(super) const fn reads_in_pieces(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// Writes some bytes once there is room for any; answers how many, and the moment before that.
+    /// Writes some bytes once there is room; returns their number, and the time just before.
     pub(super) async fn write_some(&mut self, clock: &Clock, bytes: &[u8]) -> io::Result<(usize, u64)> {
         /// One record of TLS.
         const RECORD_BYTES: usize = 16 << 10;
         loop {
-            // A write to the socket says itself whether there is room; one of TLS waits for it.
+            // A plain write reports a full socket; a TLS write blocks on it.
             if let Self::Tls(_) = self {
                 self.socket().writable().await?;
             }
@@ -86,16 +86,16 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more follows, where there is a way to say it. Whether anybody still listens does not matter.
+    /// Sends close_notify over TLS; errors do not matter.
     pub(super) async fn say_end(&mut self) {
         if let Self::Tls(tls) = self {
             let _ = tls.shutdown().await;
         }
     }
 
-    /// Lets the connection end by a reset when it is dropped, whatever is in it.
+    /// Makes the connection end with a reset when it is dropped.
     pub(super) fn reset_at_end(&self) {
-        // Without it the close is an orderly one; the sender gets no answer either way.
+        // Without it the close is orderly; the sender gets no answer either way.
         let _ = self.socket().set_zero_linger();
     }
 }

@@ -1,7 +1,5 @@
-//! TLS at the endpoints: their certificate, given or made for the run, and the handshake, bounded in time and number.
-//!
-//! A handshake is made whatever an endpoint does to requests: what stalls, drips or answers nothing is whoever reads them. Only a
-//! port that is shut makes none.
+//! TLS at the endpoints: a given certificate or one created for the run, and the handshake, bounded in time
+//! and number. Behaviours of endpoints do not affect handshakes; a port that is shut makes none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,47 +22,47 @@ use crate::clock::Clock;
 use crate::scenario::SECOND;
 use crate::trace::{Handshake, Record, StrayKind};
 
-/// What is agreed upon over TLS, the best first.
+/// The protocols of ALPN, the best first.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// How long a handshake may take, its first byte included.
+/// The time limit of a handshake, its first byte included.
 const HANDSHAKE_WITHIN_NS: u64 = 10 * SECOND;
-/// How long the certificates of a run are good for, in days: longer than any run.
+/// The validity of a run's certificates, in days: longer than any run.
 const GOOD_FOR_DAYS: u64 = 90;
-/// How many hosts a certificate names one by one: a handshake carries 64 KiB of it.
+/// The most hosts of a certificate: a handshake carries at most 64 KiB of it.
 const HOSTS_MAX: usize = 200;
-/// The file of the run's own authority, in the run's folder.
+/// The file of the run's authority, in the run's folder.
 const CA_FILE: &str = "ca.pem";
 
-/// A certificate that the endpoints can't have.
+/// An unusable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// What was given can't be used.
+    /// The given file is unusable.
     #[error("{path} cannot be used: {why}", path = path.display())]
     Given {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         why: String,
     },
-    /// None could be made.
+    /// No certificate could be created.
     #[error("no certificate could be made for the endpoints: {0}")]
     Made(String),
-    /// The authority's certificate can't be kept.
+    /// The authority's certificate can't be written.
     #[error("{path} cannot be written: {error}", path = path.display())]
     Unwritten {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: std::io::Error,
     },
 }
 
-/// What endpoints show for themselves.
+/// The endpoints' certificate.
 #[derive(Clone)]
 pub struct Identity {
     pub(super) acceptor: TlsAcceptor,
-    /// The file with what a sender has to trust.
+    /// The file that a sender must trust.
     trust: PathBuf,
 }
 
@@ -75,11 +73,10 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Of endpoints of these names; none where they speak no TLS. The authority of a run is written into its folder; its key is
-    /// kept nowhere.
+    /// The identity of endpoints with these names; none without TLS. A run's authority is written into its
+    /// folder; its key is never written.
     ///
-    /// # Errors
-    /// When a file can't be used or written.
+    /// # Errors When a file can't be used or written.
     pub fn of(reach: &Reach, names: &[&str], folder: &Path, clock: &Clock) -> Result<Option<Self>, TlsError> {
         match &reach.tls {
             Tls::None => Ok(None),
@@ -96,14 +93,14 @@ impl Identity {
         }
     }
 
-    /// The file with what a sender has to trust.
+    /// The file that a sender must trust.
     #[must_use]
     pub fn trust(&self) -> &Path {
         &self.trust
     }
 }
 
-/// The hosts by which endpoints are called; where they are many, the pattern that matches them all: each name is a label.
+/// The hosts of the endpoints; if there are many, the wildcard that matches them: each name is one label.
 fn hosts(reach: &Reach, names: &[&str]) -> Vec<String> {
     let Some(public) = &reach.public else { return vec![reach.address().ip().to_string()] };
     let mut hosts: Vec<String> = names.iter().map(|name| public.host(name)).collect();
@@ -142,7 +139,7 @@ fn given(certificate: &Path, key_file: &Path) -> Result<Identity, TlsError> {
     Ok(Identity { acceptor: acceptor(config), trust })
 }
 
-/// A certificate for these hosts by an authority of its own, whose certificate is the second, in PEM.
+/// A certificate for these hosts, and the PEM certificate of its own authority.
 fn make(hosts: Vec<String>, today: u64) -> Result<(ServerConfig, String), String> {
     let text = |error: rcgen::Error| error.to_string();
     let mut root = CertificateParams::new(Vec::new()).map_err(text)?;
@@ -163,9 +160,9 @@ fn make(hosts: Vec<String>, today: u64) -> Result<(ServerConfig, String), String
     Ok((config, root.pem()))
 }
 
-/// From yesterday on, since clocks differ.
+/// Valid from yesterday, since clocks differ.
 fn bound(params: &mut CertificateParams, today: u64) {
-    // A day since 1970 has a month and a day of the calendar by its making.
+    // `civil` returns valid months and days.
     let moment = |day: u64| {
         let ((year, month, day), small) = (civil(day), |number: u64| u8::try_from(number).unwrap_or(1));
         rcgen::date_time_ymd(i32::try_from(year).unwrap_or(i32::MAX), small(month), small(day))
@@ -179,8 +176,8 @@ fn date(day: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Agrees on TLS, and tells whether HTTP/2 was chosen. What comes to nothing is a stray, but for a peer that goes without a
-/// word: so do those who look whether anybody listens.
+/// Performs the TLS handshake; returns whether HTTP/2 was chosen. Records a failure as a stray, unless the
+/// peer left without sending a byte: port probes do so.
 pub(super) async fn shake_hands(
     port: &Port,
     acceptor: &TlsAcceptor,

@@ -1,5 +1,5 @@
-//! What comes after a run, however it went: the dead letters are listed, and what it began at the sender is taken back; also
-//! where it could not begin.
+//! The end of a run, however it went, and of one that could not begin: lists the dead letters and takes back
+//! the subscriptions.
 
 use super::RunError;
 use super::emitter::Emission;
@@ -9,25 +9,26 @@ use crate::driver::{Api, Processes};
 use crate::scenario::Scenario;
 use crate::trace::{Dead, Record};
 
-/// Says what the sender was told otherwise than the scenario has it, but for the first so many; answers how many there are.
+/// Reports the values that the sender got in place of the scenario's, after the first `said`; returns their
+/// number.
 pub(super) fn tell_differences(api: &Api, said: usize) -> usize {
     let told = api.told();
     told.iter().skip(said).for_each(|told| tell(&format!("{}: {}", told.subscriber, told.what)));
     told.len()
 }
 
-/// Ends what the run began at the sender, and says what could not be ended.
+/// Makes the calls of the teardown, and reports those that failed.
 pub(super) async fn tear_down(api: &Api) {
     for failed in api.tear_down().await {
         tell(&format!("after the run: {failed}"));
     }
 }
 
-/// Ends what was begun for a run that could not begin, and stops the sender, which has `within` nanoseconds for that. Says what
-/// could not be undone.
+/// Takes back a run that could not begin, and stops the sender within `within` nanoseconds. Reports each
+/// failure.
 pub(super) async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
     tear_down(api).await;
-    // Until the run begins its clock stands still, and no time would ever be up.
+    // A clock that has not begun stands still, and no timeout would pass.
     clock.begin();
     let stopped = processes.stop(within).await;
     processes.take_undone().iter().for_each(|undone| tell(&undone.to_string()));
@@ -36,11 +37,11 @@ pub(super) async fn take_back(api: &Api, processes: &mut Processes, clock: &Cloc
     }
 }
 
-/// Lists the dead letters, if the sender can be asked and comes to an end; says whether it did.
+/// Lists the dead letters; false if the sender cannot list them all.
 pub(super) async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
-    /// Of earlier runs, which a sender that isn't started for this one may still have.
+    /// Room for letters of earlier runs, which a sender that the harness does not start may retain.
     const OLD_MAX: usize = 100_000;
-    /// How long all pages together may take.
+    /// The time limit of all pages together.
     const WITHIN_NS: u64 = 120 * crate::scenario::SECOND;
     let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
     let listed = tokio::select! {
@@ -50,7 +51,7 @@ pub(super) async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenari
     let Ok(listed) = listed else { return false };
     let t = emission.clock.now();
     for letter in listed {
-        // One letter may hold several events; of one that shows none, the id is all there is.
+        // One letter may hold several events. Without a token the id identifies it.
         let tokens = emission.tokens.find_all(letter.text.as_bytes());
         let tokens = if tokens.is_empty() { vec![None] } else { tokens.into_iter().map(Some).collect() };
         let reason = api.file().declares.reason(&letter.reason);
@@ -68,7 +69,8 @@ pub(super) async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenari
     true
 }
 
-/// Ends the processes of the sender, and says what was done to them otherwise than it was to be: first in the run, then here.
+/// Ends the processes of the sender, and reports faults that were not injected: first those of the run, then
+/// those of this stop.
 pub(super) async fn end(processes: &mut Processes, emission: &Emission, within: u64) -> Result<(), RunError> {
     let settled = processes.settle().await;
     tell_undone(processes, emission);

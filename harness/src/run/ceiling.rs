@@ -1,8 +1,7 @@
-//! What the machine itself can do: a bare client to the same endpoints with the same bodies, before the run.
+//! Measures the machine's own limit before a run: a bare client calls the same endpoints with the same body.
 //!
-//! The sender's rate over this one means the same on any machine. The client does what any must (HTTP by the library that
-//! everybody uses, connections that are kept, one request after another on each) and nothing else: it signs nothing,
-//! stores nothing and decides nothing.
+//! The ratio of the sender's rate to this one is comparable across machines. The client uses plain HTTP on
+//! kept-alive connections, one request after another on each; it signs, stores and decides nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,13 +21,13 @@ use crate::scenario::{Duration, Range, SECOND};
 use crate::trace::{End, Ended, Header};
 use crate::traffic::Tokens;
 
-/// Connections of the bare client, over all endpoints. More don't make it faster where a few cores do all the work.
+/// Connections of the bare client, over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;
-/// How long it is measured, after a while to warm up.
+/// The length of the measurement, after a warm-up.
 const LASTS_NS: u64 = 2 * SECOND;
 const WARM_NS: u64 = SECOND / 4;
 
-/// Requests a second that a bare client gets answered by such endpoints, which record as in a run.
+/// Answered requests per second of a bare client. The endpoints record as in a run.
 pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Result<u64> {
     let clock = Clock::begun();
     let (recorder, writer) = Recorder::writing(io::sink())?;
@@ -46,7 +45,7 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     drop(thread);
     let end =
         End { t: clock.now(), ended: Ended::Done, dead_listed: false, late: 0, dropped: recorder.dropped() };
-    // What the writer says of a sink is of no interest; that it has ended is.
+    // The sink's result does not matter, only the end of the writer.
     let _ = tokio::task::spawn_blocking(move || {
         recorder.end(end);
         writer.join()
@@ -56,13 +55,13 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     Ok(u64::try_from(per_second).unwrap_or(u64::MAX))
 }
 
-/// An endpoint that answers at once, and never badly: the ceiling is the machine's, not that of endpoints on a slow day.
+/// An endpoint without latency or misbehaviour: the ceiling measures the machine.
 fn at_their_best(spec: Spec) -> Spec {
     let at_once = Range::just(Duration(0));
     Spec { behaviours: Vec::new(), answers: at_once, ..spec }
 }
 
-/// Sends requests over so many connections, one after another on each, for so long; answers how many were answered.
+/// Sends requests over these connections, one after another on each; returns the number of answers.
 pub async fn bare_client(
     addresses: &[SocketAddr],
     body: &[u8],

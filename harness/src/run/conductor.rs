@@ -1,5 +1,5 @@
-//! The run while it goes on: faults at their moments, samples of the queue, and the question whether it is over. Nothing here
-//! waits for the sender: what an operator asks of it, and whoever holds its database, are tasks (`operator`).
+//! Conducts the run: injects faults, samples the queue, and decides when the run is over. Nothing here waits
+//! for the sender: operator actions and database locks are tasks (`operator`).
 
 mod strikes;
 
@@ -25,48 +25,46 @@ use crate::trace::{Depth, Ended, Kept, Record};
 use crate::traffic::Lag;
 use crate::wire::{Profile, Scheme};
 
-/// How often everything is looked after.
+/// The period of the loop.
 const TICK_NS: u64 = 10_000_000;
-/// How often the queue is looked into.
+/// The period of queue samples.
 const SAMPLE_NS: u64 = 250_000_000;
-/// No sample yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Conducts one run.
 pub(super) struct Conductor<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) api: &'a Api,
     pub(super) processes: &'a mut Processes,
     pub(super) keys: Keys,
-    /// The database server, if it is the harness's own.
+    /// The private database server, if there is one.
     pub(super) server: Option<Arc<Server>>,
-    /// The way to it of each process, where it may be cut.
+    /// Each process's link to it, if a fault cuts that.
     pub(super) links: &'a [Link],
-    /// The wall clocks that can be set, by their processes.
+    /// The wall clocks that faults set, by process.
     pub(super) clocks: &'a mut BTreeMap<usize, WallClock>,
-    /// Of each subscriber, in their order.
+    /// The scheme of each subscriber, in order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
-    /// When the traffic is over.
+    /// The end of the traffic.
     pub(super) traffic_end: u64,
     pub(super) view: View,
-    /// What operators are about, and whoever holds the database: as many as the scenario has such faults.
+    /// Operator actions and database locks under way; at most one for each fault.
     pub(super) errands: JoinSet<Result<Done, String>>,
 }
 
-/// What is known of the queue and of the sender's processes, shared with whoever asks the sender.
+/// The latest sample of the queue, and the sender's process groups; shared with the sampling task.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: AtomicU64,
-    /// When that was asked.
+    /// The time of the sample.
     asked: AtomicU64,
-    /// The groups of the processes that live.
+    /// The process groups that live.
     groups: watch::Sender<Vec<Pid>>,
 }
 
 impl Queue {
-    /// What the sender's processes cost. Nobody who has to be in time looks for that: a machine may have many processes.
+    /// The cost of the sender's processes. The scan blocks, as a machine may have many processes.
     async fn cost(&self) -> Option<Cost> {
         let groups = self.groups.borrow().clone();
         tokio::task::spawn_blocking(move || cost_of(&groups)).await.ok().flatten()
@@ -74,7 +72,7 @@ impl Queue {
 }
 
 impl Conductor<'_> {
-    /// Conducts until the end, and says how it ended and how well the generator kept its schedule.
+    /// Conducts until the end; returns how the run ended, and the generator's lag.
     pub(super) async fn conduct(
         &mut self,
         mut emitting: Emitting,
@@ -88,7 +86,7 @@ impl Conductor<'_> {
         stop.store(true, Ordering::Relaxed);
         sampling.abort();
         self.relieve().await;
-        // The callers go first: a generator that waits for one must see that nobody is left.
+        // The callers end first, so that a generator that waits for one sees the channel closed.
         if !matches!(ended, Ok(Ended::Done)) {
             emitting.callers.shutdown().await;
         }
@@ -121,7 +119,7 @@ impl Conductor<'_> {
             let now = self.clock.now();
             let waiting = queue.waiting.load(Ordering::Relaxed);
             self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
-            // Without a trace there is nothing to go on for; why it can't be written, its writer says.
+            // Without a trace the run is useless; the writer reports the error.
             if *interrupt.borrow() || self.recorder.is_broken() {
                 return Ok(Ended::Interrupted);
             }
@@ -133,7 +131,7 @@ impl Conductor<'_> {
             }
             let emitted = emitting.generator.is_finished() && emitting.callers.is_empty();
             let drained = now >= self.traffic_end.saturating_add(self.scenario.drain.0);
-            // A sender that takes its events more slowly than that isn't waited for: it could go on for days.
+            // A sender that takes events too slowly is not waited for beyond `drain`.
             if !emitted && drained {
                 emitting.give_up.send_replace(true);
             }
@@ -162,8 +160,8 @@ impl Conductor<'_> {
         self.scenario.is_over(&standing, now)
     }
 
-    /// Whether nothing is owed any more: by the sender's word, asked after everything was emitted; or, of one that can't be
-    /// asked, by the harness's own account.
+    /// Whether nothing is outstanding: by the sender's report made after the last event, or by the harness's
+    /// own ledger for a sender without a depth call.
     fn is_settled(&self, queue: &Queue, since: u64) -> bool {
         let settled = match self.recorder.owed() {
             Some(owed) => owed == 0,
@@ -175,7 +173,7 @@ impl Conductor<'_> {
         settled && self.processes.is_whole() && self.errands.is_empty()
     }
 
-    /// Looks into the queue again and again.
+    /// Samples the queue periodically.
     fn sample(&self, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (api, clock, recorder) = (self.api.clone(), self.clock.clone(), self.recorder.clone());
         let queue = Arc::clone(queue);
@@ -187,12 +185,12 @@ impl Conductor<'_> {
                 let cost = queue.cost().await;
                 let kept = keeping.look(&api, asked).await;
                 if !has_depth {
-                    // Its memory and its files are the system's to tell.
+                    // The system reports memory and file sizes.
                     if cost.is_some() || kept.is_some() {
                         recorder.keep(depth(asked, Sample::default(), cost, kept));
                     }
                 } else if let Ok(samples) = api.depth().await {
-                    // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
+                    // A sender that does not answer is asked again; the trace shows its silence as refusals.
                     if let Some(waiting) = samples.first().and_then(|whole| whole.waiting) {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
@@ -205,7 +203,7 @@ impl Conductor<'_> {
         })
     }
 
-    /// Ends what still lasts: the sender is asked to stop as it is without faults.
+    /// Ends all lasting faults, so that the sender stops as it would without them.
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
         self.links.iter().for_each(Link::open_again);
@@ -215,12 +213,12 @@ impl Conductor<'_> {
         }
     }
 
-    /// Says what was not done, and goes on with what was prepared.
+    /// Reports an action that was not done, or continues with a prepared one.
     fn hear(&mut self, done: Result<Result<Done, String>, JoinError>) {
         match done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
             Ok(Done::All) => {}
             Ok(Done::Found(place, worker)) => self.strike_owner(place, worker),
-            // What was not done is no fault in the trace: its check then saw nothing, and says so.
+            // A fault that was not injected has no record, and its check reports that it saw none.
             Err(why) => self.view.say(&why),
         }
     }
@@ -230,7 +228,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The record of a sample. Memory, processor time, and what is kept, are the whole sender's.
+/// The record of a sample. Memory, processor time and retained deliveries concern the whole sender.
 fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
     let whole = subscriber.is_none();
@@ -249,7 +247,7 @@ fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Reco
     })
 }
 
-/// The scheme by which a subscriber's deliveries are verified.
+/// The scheme that verifies a subscriber's deliveries.
 pub(crate) fn scheme(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Scheme, RunError> {
     match &file.sign {
         Some(sign) => Ok(sign.scheme.clone()),

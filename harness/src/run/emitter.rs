@@ -1,4 +1,5 @@
-//! From the schedule to the sender: the generator's thread releases events, and a few callers write them to the sender's API.
+//! From the schedule to the sender: the generator's thread releases events, and callers write them to the
+//! sender's API.
 //!
 //! ```text
 //!   intended ──► released ──────────────► a caller is free ──► written (the offer) ──► answered
@@ -6,8 +7,8 @@
 //!            generator         earlier answers are awaited   harness
 //! ```
 //!
-//! An event is offered when the call that carries it is written, and not before. What waits for a free caller waits for the
-//! sender; what was not written when the time was over is `unoffered`.
+//! An event is offered when its call is written. An event that waits for a free caller waits for the sender; an
+//! event that was not written before the end is `unoffered`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,10 +23,9 @@ use crate::scenario::Scenario;
 use crate::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
 use crate::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
 
-/// What the generator may be late by before an event counts as late.
+/// The lag from which an event counts as late.
 const LATE_NS: u64 = 50_000_000;
 
-/// What an emission works with.
 #[derive(Clone)]
 pub(super) struct Emission {
     pub(super) api: Api,
@@ -35,12 +35,12 @@ pub(super) struct Emission {
     pub(super) tokens: Tokens,
 }
 
-/// The emission under way.
 pub(super) struct Emitting {
     pub(super) generator: JoinHandle<Lag>,
-    /// Ends when everything that was released has been emitted.
+    /// Ends when all released events are emitted.
     pub(super) callers: tokio::task::JoinSet<()>,
-    /// Told true, the callers wait for no answer any more: what has none is unknown, and what is left is not emitted.
+    /// Set to true, the callers stop waiting: a call without an answer is in doubt, and the rest is not
+    /// emitted.
     pub(super) give_up: watch::Sender<bool>,
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Emitting {
 #[derive(Clone, Copy, Debug)]
 struct Released {
     due: Due,
-    /// When the schedule wanted it.
+    /// When the schedule had it.
     intended: u64,
-    /// When the generator let it go.
+    /// When the generator released it.
     at: u64,
 }
 
@@ -61,7 +61,7 @@ impl Released {
     }
 }
 
-/// The generator's time; where its thread oversleeps, the trace has a stall.
+/// The generator's clock; records a stall when its thread oversleeps.
 struct Paced {
     clock: Clock,
     recorder: Recorder,
@@ -85,23 +85,23 @@ impl Pace for Paced {
     }
 }
 
-/// What the callers share.
+/// The state that callers share.
 struct Waiting {
     queue: Mutex<Queue>,
-    /// Whom each type is owed to, in the order of the schedule's types.
+    /// The subscribers of each type, in the order of the schedule's types.
     owed: Vec<Shared<[Text]>>,
 }
 
-/// What was released, in order.
+/// Released events, in order.
 struct Queue {
     released: mpsc::Receiver<Released>,
-    /// Taken out, and too large for the batch that it was taken for: the first of the next one.
+    /// An event that did not fit its batch, and begins the next one.
     next: Option<Released>,
 }
 
 impl Queue {
-    /// Waits for an event, and takes it with those that came already, as many as fit: `most` events, and `bytes_max` bytes
-    /// of data, which one event alone may exceed. Whether there was any.
+    /// Waits for an event, and adds those that are already there: at most `most` events, and `bytes_max`
+    /// bytes of data unless one event alone exceeds that. False at the end.
     async fn take(&mut self, batch: &mut Vec<Released>, most: usize, bytes_max: u64) -> bool {
         let first = match self.next.take() {
             Some(first) => Some(first),
@@ -125,14 +125,14 @@ impl Queue {
 }
 
 impl Emission {
-    /// Starts the generator, which begins the schedule at `begin`, and the callers.
+    /// Starts the callers, and the generator with the schedule's beginning at `begin`.
     pub(super) fn start(
         &self,
         scenario: &Scenario,
         begin: u64,
         stop: Arc<AtomicBool>,
     ) -> std::io::Result<Emitting> {
-        // Room for the whole schedule, which lies in memory anyway: the generator never waits for the sender.
+        // Room for the whole schedule, so that the generator never waits for the sender.
         let (release, released) = mpsc::channel::<Released>(self.schedule.due().len().max(1));
         let own = self.clone();
         let generator = std::thread::Builder::new().name(GENERATOR.to_owned()).spawn(move || {
@@ -143,7 +143,7 @@ impl Emission {
             let pace = Paced { clock: own.clock, recorder: own.recorder };
             play(&own.schedule, begin, &pace, &stop, Lag::new(LATE_NS), hand_over)
         })?;
-        // Calls that overtake each other would change the order of a key's events, where one is kept.
+        // Concurrent calls could reorder the events of a key.
         let keeps_order = self.api.file().declares.ordered != Some(false);
         let ordered = scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered);
         let count = if ordered && keeps_order { 1 } else { self.api.file().emit.calls };
@@ -159,14 +159,14 @@ impl Emission {
         Ok(Emitting { generator, callers, give_up })
     }
 
-    /// How many deliveries the whole schedule owes.
+    /// The deliveries that the whole schedule owes.
     pub(super) fn owed_in_all(&self, scenario: &Scenario) -> usize {
         let owed = self.owed(scenario);
         let kinds = self.schedule.due().iter().filter_map(|due| usize::try_from(due.kind).ok());
         kinds.filter_map(|kind| owed.get(kind)).map(|owed| owed.len()).sum()
     }
 
-    /// Whom each type is owed to, in the order of the schedule's types.
+    /// The subscribers of each type, in the order of the schedule's types.
     fn owed(&self, scenario: &Scenario) -> Vec<Shared<[Text]>> {
         let to = |kind: &str| {
             let owed = scenario.subscribers.iter().filter(|subscriber| subscriber.is_owed(kind));
@@ -189,7 +189,7 @@ impl Emission {
         }
     }
 
-    /// Emits what waits, as much in one call as there is and the driver allows, until nothing more comes.
+    /// Emits waiting events in the largest batches that the driver allows, until the channel closes.
     async fn call(self, waiting: Arc<Waiting>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
         let (most, bytes_max) = (if emit.batch { emit.batch_max } else { 1 }, emit.batch_bytes_max.0);
@@ -218,7 +218,7 @@ impl Emission {
         self.recorder.keep(Record::Unoffered(Unoffered { t, intended, token, why }));
     }
 
-    /// Writes a call, and waits for what becomes of each of its events.
+    /// Makes a call, and returns the outcome of each event.
     async fn emit(
         &self,
         batch: &[Released],
@@ -277,7 +277,7 @@ mod tests {
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";
 
-    /// An emission of a scenario to a sender on this port, and what is recorded of it.
+    /// An emission of a scenario to a sender on this port, and its records.
     fn emission(file: &str, scenario: &str, port: u16) -> (Emission, Scenario, Records) {
         let file = DriverFile::parse(file, "x.toml").unwrap();
         let scenario = Scenario::from_text(scenario, "burst.toml").unwrap();
@@ -294,7 +294,7 @@ mod tests {
         (emission, scenario, records)
     }
 
-    /// A sender that answers each call with 202; the sizes of the bodies come out.
+    /// A sender that answers each call with 202, and reports the sizes of the bodies.
     fn reading(listener: tokio::net::TcpListener) -> mpsc::UnboundedReceiver<usize> {
         let (sizes, read) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -356,7 +356,7 @@ mod tests {
         let (emission, scenario, records) = emission(file, BURST, port);
         assert_eq!(emission.owed_in_all(&scenario), 20);
         let mut emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
-        // All callers are under way, and nobody will answer them.
+        // All callers wait for an answer that never comes.
         let mut held = Vec::new();
         for _ in 0..4 {
             held.push(listener.accept().await.unwrap());
@@ -368,7 +368,7 @@ mod tests {
         let offered = count(|record| matches!(record, Record::Offer(_)));
         let unknown = count(|record| matches!(record, Record::Refused(refused) if refused.unknown));
         let unoffered = count(|record| matches!(record, Record::Unoffered(_)));
-        // Four callers write one event each; nobody reads the others.
+        // Four callers wrote one event each; the others were never written.
         assert_eq!((offered, unknown, unoffered), (4, 4, 16), "{records:?}");
     }
 }

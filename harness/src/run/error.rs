@@ -1,4 +1,4 @@
-//! Why a run left no trace, or not a whole one, and whose fault that is.
+//! Why a run left no trace or an incomplete one, and who caused that.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::endpoint::{ListenError, ReachError, TlsError};
 use crate::exit::{HARNESS, UNREACHABLE, USAGE};
 use crate::traffic::ScheduleError;
 
-/// A run that left no trace, or not a whole one.
+/// A run without a trace, or with an incomplete one.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The driver file cannot be used.
@@ -22,35 +22,35 @@ pub enum RunError {
     /// The sender cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The sender did not do as the driver asked before the run began.
+    /// A call before the run failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The scenario forgives our own sender something.
+    /// The scenario excuses our own sender.
     #[error(
         "subscriber {name} has burst_slack or window_slack, which our own sender needs none of; expected neither, or another \
          sender's --driver"
     )]
     Slack {
-        /// Whose contract it is.
+        /// The subscriber.
         name: String,
     },
-    /// A fault goes by what the driver can't tell.
+    /// The driver has no call that finds a fault's target.
     #[error(
         "a fault is done to the {target}, which the driver {driver} cannot tell; expected its [start.owner], or worker = a number"
     )]
     Owner {
-        /// The process that is meant.
+        /// The target.
         target: crate::scenario::FaultTarget,
         /// The driver.
         driver: String,
     },
-    /// A fault sets the clock of a process, and there is nothing to do that with.
+    /// A fault sets a process's clock, and libfaketime is missing.
     #[error(
         "the scenario sets the clock of one process (clock-skew), which libfaketime does, and it is not installed; expected Debian's \
          package faketime (apt-get install faketime), or the path of libfaketimeMT.so.1 in HOOKPROOF_FAKETIME"
     )]
     Faketime,
-    /// A fault sets the clock of a process, and the harness starts none.
+    /// A fault sets a process's clock, and the harness starts none.
     #[error(
         "the scenario sets the clock of one process (clock-skew), and the driver {driver} has no [start]; expected a driver by which \
          the harness starts the sender"
@@ -59,10 +59,10 @@ pub enum RunError {
         /// The driver.
         driver: String,
     },
-    /// The database cannot be had.
+    /// The database is unavailable.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// The driver can't hand a database to the sender.
+    /// The driver does not pass a database to the sender.
     #[error(
         "the scenario has store = \"postgres\", and the [start] of the driver {driver} names no {{{{ database }}}} that it could be \
          handed to; expected that, or store = \"sqlite\""
@@ -71,42 +71,42 @@ pub enum RunError {
         /// The driver.
         driver: String,
     },
-    /// The scenario's signing profile is not the harness's.
+    /// The harness does not know the scenario's signing profile.
     #[error("the harness cannot verify: {0}")]
     Profile(String),
-    /// The sender's secret is of no use.
+    /// The sender's secret is unusable.
     #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
     Secret {
-        /// Whose.
+        /// The subscriber.
         name: String,
-        /// Why not.
+        /// The error.
         error: crate::wire::KeyError,
     },
     /// The harness's files cannot be written.
     #[error("{path} cannot be written: {error}", path = path.display())]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: std::io::Error,
     },
-    /// There are files where the sender's would go.
+    /// The sender's folder holds foreign files.
     #[error(
         "{path} is not a run's folder (it has files, and no {marker}), so it is not emptied; expected another --out, or a \
          folder that is empty",
         path = path.display(), marker = super::folder::MARKER
     )]
     Foreign {
-        /// Where.
+        /// The folder.
         path: PathBuf,
     },
-    /// A run is under way where this one would go.
+    /// Another run uses the folder.
     #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
     Occupied {
-        /// Where.
+        /// The folder.
         path: PathBuf,
     },
-    /// Nobody could reach the endpoints so.
+    /// The endpoints could not be reached this way.
     #[error(transparent)]
     Reach(#[from] ReachError),
     /// The endpoints have no certificate.
@@ -118,38 +118,38 @@ pub enum RunError {
     /// The endpoints have no thread of their own.
     #[error("the endpoints cannot have a thread of their own: {0}")]
     Thread(std::io::Error),
-    /// The machine could not be measured.
+    /// The machine's limit could not be measured.
     #[error("what the machine can do cannot be measured: {0}{more}", more = more_files(.0))]
     Ceiling(std::io::Error),
     /// There is no port for the sender.
     #[error("the sender cannot be given a port: {0}")]
     Port(std::io::Error),
-    /// There are more endpoints than open files allow.
+    /// The limit of open files is too low for the endpoints.
     #[error(
         "{subscribers} subscribers need about {needed} open files, and the limit is {limit}; expected fewer subscribers, or a \
          higher limit (ulimit -Hn)"
     )]
     Files {
-        /// How many endpoints there are.
+        /// The number of endpoints.
         subscribers: usize,
-        /// What they need.
+        /// The files that they need.
         needed: u64,
-        /// What there is.
+        /// The limit.
         limit: u64,
     },
-    /// The processes of the sender can't be looked after.
+    /// The sender's processes can't be watched.
     #[error("the sender's processes cannot be looked after: {0}")]
     Process(std::io::Error),
-    /// Somebody wanted the run to end before it began.
+    /// The run was interrupted before it began.
     #[error("interrupted before the sender was ready")]
     Interrupted,
-    /// The generator's thread is gone.
+    /// The generator's thread failed.
     #[error("the generator could not be started, or broke down")]
     Generator,
 }
 
 impl RunError {
-    /// The exit code that says it.
+    /// The exit code for it.
     #[must_use]
     pub fn code(&self) -> u8 {
         if self.is_senders() {
@@ -161,7 +161,7 @@ impl RunError {
         }
     }
 
-    /// Whether it is the sender under test that could not be started or reached.
+    /// Whether the sender under test could not be started or reached.
     #[must_use]
     pub const fn is_senders(&self) -> bool {
         match self {
@@ -172,7 +172,7 @@ impl RunError {
         }
     }
 
-    /// Whether it is what was asked for that cannot be done.
+    /// Whether the command asked for the impossible.
     #[must_use]
     pub fn is_askers(&self) -> bool {
         match self {
@@ -199,12 +199,12 @@ impl RunError {
     }
 }
 
-/// Whether a call could not even be made of the driver file and what fills it: nothing was asked of the sender.
+/// Whether a call failed before it was sent, because of the driver file or its variables.
 const fn is_unmade(error: &ApiError) -> bool {
     matches!(error, ApiError::Template { .. } | ApiError::Request { .. } | ApiError::Certificate(_))
 }
 
-/// What helps where no file is left to be opened; nothing where that is not the reason.
+/// A hint where no file descriptor is left; otherwise empty.
 fn more_files(error: &std::io::Error) -> &'static str {
     let first: &(dyn std::error::Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |error| error.source());
@@ -225,7 +225,7 @@ mod tests {
     use crate::run::{Clock, Recorder};
     use crate::traffic::Tokens;
 
-    /// Why nobody can listen at an address, if that is asked for.
+    /// The error of listening at an address.
     async fn opened_at(bind: &str) -> RunError {
         let (recorder, _records) = Recorder::new(10);
         let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };
@@ -240,7 +240,7 @@ mod tests {
         let taken = listener.local_addr().unwrap().to_string();
         let rows = [
             (taken, "with an address or a port that nobody listens at"),
-            // For documentation alone (RFC 5737).
+            // An address for documentation (RFC 5737).
             ("192.0.2.1:8080".to_owned(), "with an address of this machine"),
         ];
         for (bind, expected) in rows {

@@ -1,4 +1,4 @@
-//! Whether a driver can do what a scenario asks for.
+//! Checks that a driver supports a scenario.
 
 use super::RunError;
 use crate::driver::DriverFile;
@@ -6,7 +6,6 @@ use crate::fault::{WallClock, sets_clocks};
 use crate::scenario::{Scenario, Slack, Store};
 use crate::trace::OURS;
 
-/// An error that names what it can't.
 pub(super) fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
     let slack = |one: &&crate::scenario::Subscriber| one.limit.slack != Slack::default();
     if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {

@@ -1,7 +1,5 @@
-//! The folder of the sender's files: empty when a run begins, and one run's alone while it goes on.
-//!
-//! It is emptied before each run, so it must be a run's folder and nobody else's. A marker in it says so; without one,
-//! nothing that is there is ever removed.
+//! The folder of the sender's files: emptied before a run, and locked for it. A marker identifies a run's
+//! folder; without the marker nothing in a folder is removed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -9,20 +7,19 @@ use std::path::{Path, PathBuf};
 
 use super::RunError;
 
-/// The file that says whose folder it is. Whoever holds its lock has the folder.
+/// The marker file. The holder of its lock owns the folder.
 pub(super) const MARKER: &str = ".hookproof-run";
 
-/// The folder, ours until this is dropped; a harness that is killed gives it back as well.
+/// The folder, locked until this is dropped or the harness is killed.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
-    /// Its lock goes with it.
+    /// Holds the lock.
     _marker: File,
 }
 
 impl Home {
-    /// Takes a folder, which is made where it isn't there, and empties it: what an earlier run left there would be another
-    /// sender's past.
+    /// Creates or opens a folder, and empties it: files of an earlier run would be another sender's history.
     pub fn take(path: &Path) -> Result<Self, RunError> {
         let failed = |error| RunError::File { path: path.to_owned(), error };
         std::fs::create_dir_all(path).map_err(failed)?;
@@ -41,14 +38,14 @@ impl Home {
         Ok(Self { path: path.to_owned(), _marker: marker })
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Removes all but the marker. It stays, lest somebody else make and lock another one in its place.
+/// Removes everything but the marker. Without the marker another run could create and lock a second one.
 fn empty(path: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;

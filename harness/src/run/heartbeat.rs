@@ -1,11 +1,11 @@
-//! A thread of its own for the endpoints, and the heartbeat on it: where that thread stood still, its stamps say nothing.
+//! The endpoints' thread and its heartbeat, which finds the times when that thread stood still.
 //!
-//! All arrivals are stamped by one thread, so that one heartbeat bounds how late any of them can be. It beats every
-//! [`BEAT_NS`]; two beats that are [`STALL_NS`] apart are a stall, which goes to the trace. A thread that is stopped, starved
-//! of its core or too busy to come round is the same here: what came in meanwhile was stamped late.
+//! One thread stamps all arrivals, so one heartbeat bounds the lateness of every stamp. It beats every
+//! [`BEAT_NS`]; two beats [`STALL_NS`] apart are a stall, which goes into the trace. A thread may be stopped,
+//! starved of its core or too busy: stamps of that time are late.
 //!
-//! With each beat it looks at the machine's wall clock, by which the sender goes and the harness's own clock does not. If it is
-//! [`SET_NS`] from where it was, somebody set it, or the machine was suspended: that goes to the trace as well.
+//! With each beat it reads the machine's wall clock. A jump of [`SET_NS`] means that the clock was set or the
+//! machine was suspended; that goes into the trace too, since the sender uses the wall clock.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -17,20 +17,20 @@ use super::{Clock, Recorder};
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::trace::{ClockSet, ENDPOINTS, Record, Stall};
 
-/// How often it beats.
+/// The period of the heartbeat.
 const BEAT_NS: u64 = 4_000_000;
-/// Beats so far apart are a stall. A timer alone is late by a millisecond or two.
+/// The distance of beats that is a stall. A timer alone is late by 1 to 2 ms.
 pub(super) const STALL_NS: u64 = 12_000_000;
-/// Stalls that are recorded one by one; what comes later is recorded as one.
+/// Stalls that are recorded one by one; all later ones become one record.
 const STALLS_MAX: usize = 10_000;
 
-/// A wall clock so far from where it was has been set. A daemon that keeps it right sets it if it is off by 0.4 s or more
-/// (systemd-timesyncd); a smaller difference it makes good little by little, on both clocks alike.
+/// The jump that counts as a set clock. systemd-timesyncd steps a clock from 0.4 s on, and slews smaller
+/// offsets on both clocks.
 const SET_NS: u64 = 250_000_000;
-/// How often that is recorded: after the first time nobody goes by the clock any more.
+/// The most jumps that are recorded.
 const SETS_MAX: usize = 100;
 
-/// The thread. Dropped, it ends, and everything on it.
+/// The thread. Dropping this ends it and its tasks.
 pub(super) struct EndpointThread {
     runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
@@ -38,7 +38,6 @@ pub(super) struct EndpointThread {
 }
 
 impl EndpointThread {
-    /// Starts the thread and its heartbeat.
     pub(super) fn start(clock: &Clock, recorder: &Recorder) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -49,7 +48,7 @@ impl EndpointThread {
         Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Opens endpoints that live on this thread, where they are to be reached.
+    /// Opens endpoints on this thread.
     pub(super) async fn open(
         &self,
         specs: Vec<Spec>,
@@ -69,13 +68,12 @@ impl Drop for EndpointThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said why, and there is nothing left to end.
+            // A panic was reported, and the thread is over.
             let _ = thread.join();
         }
     }
 }
 
-/// Beats until told to stop.
 async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver<()>) {
     let mut beats = Beats { last: clock.now(), kept: 0, rest: None };
     let mut wall = WallLooks::default();
@@ -97,16 +95,16 @@ async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver
     }
 }
 
-/// When it beat last, and what is to be recorded of it.
+/// The state of the heartbeat.
 struct Beats {
     last: u64,
     kept: usize,
-    /// When the first stall began that is not recorded by itself.
+    /// The beginning of the first stall without a record of its own.
     rest: Option<u64>,
 }
 
 impl Beats {
-    /// A beat; answers the stall before it that is to be recorded, if there was one.
+    /// A beat; returns the stall before it, if there is one to record.
     fn at(&mut self, now: u64) -> Option<Stall> {
         let from = std::mem::replace(&mut self.last, now);
         if now.saturating_sub(from) < STALL_NS {
@@ -121,17 +119,17 @@ impl Beats {
     }
 }
 
-/// The machine's wall clock, as it was seen last.
+/// The state of the wall clock's watch.
 #[derive(Default)]
 struct WallLooks {
     seen: u64,
-    /// How far it was ahead of the run's, in nanoseconds; none before the run begins.
+    /// Its lead over the run's clock, in nanoseconds; none before the run begins.
     ahead: Option<i64>,
     kept: usize,
 }
 
 impl WallLooks {
-    /// A look at it; answers how it was set since the last one, if it was and that is to be recorded.
+    /// Compares the clock; returns its jump, if there is one to record.
     fn at(&mut self, now: u64, ahead: Option<i64>) -> Option<ClockSet> {
         let from = std::mem::replace(&mut self.seen, now);
         let ahead = ahead?;

@@ -1,5 +1,5 @@
-//! A look at what the sender keeps of deliveries that were made, where the scenario bounds it: by its own list, and by the size
-//! of its database on the disk.
+//! Observes the deliveries that the sender retains after success, where the scenario bounds them: by its
+//! list, and by the size of its database on disk.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,12 @@ use crate::driver::Api;
 use crate::scenario::{KeptBound, Scenario, Store};
 use crate::trace::Kept;
 
-/// How often it is looked at: a list is not for nothing.
+/// The period; a list call costs the sender work.
 const EVERY_NS: u64 = 1_000_000_000;
 
-/// What is looked at, and when next.
 pub(super) struct Keeping {
     bound: KeptBound,
-    /// The database, where its size is to be told.
+    /// The database, if its size is bounded.
     database: Option<PathBuf>,
     next: u64,
 }
@@ -22,13 +21,13 @@ impl Keeping {
     pub(super) fn of(scenario: &Scenario, api: &Api) -> Self {
         let bound = scenario.expect.holds.kept;
         let template = api.file().start.as_ref().and_then(|start| start.database.as_ref());
-        // A template that can't be filled names no file; `lock-database` says so, and the size is then not seen.
+        // A template that can't be filled names no file; the size then stays unknown.
         let path = template.and_then(|template| template.fill(&api.variables(0)).ok());
         let measured = bound.bytes.is_some() && scenario.sender.store == Store::Sqlite;
         Self { bound, database: path.map(PathBuf::from).filter(|_| measured), next: 0 }
     }
 
-    /// What is kept now, if it is time to look. Of a sender that does not answer, its database alone is told.
+    /// The retained deliveries, if it is time. For a silent sender only the size is known.
     pub(super) async fn look(&mut self, api: &Api, now: u64) -> Option<Kept> {
         if now < self.next || self.bound == KeptBound::default() {
             return None;
@@ -45,7 +44,7 @@ impl Keeping {
     }
 }
 
-/// The bytes of a database with its logs; none where it is not there.
+/// The bytes of a database with its logs; none if it does not exist.
 fn size(database: &Path) -> Option<u64> {
     let beside = |end: &str| {
         let mut name = database.as_os_str().to_owned();

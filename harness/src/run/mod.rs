@@ -1,8 +1,6 @@
-//! One run, from the scenario to the trace: endpoints open, sender up, everybody subscribed, the schedule played, faults
-//! done, the queue watched, all of it written down as it happens; then the dead letters listed, the sender stopped, and the
-//! trace ended.
-//!
-//! Whatever way a run ends (done, interrupted, its sender dead), its trace has a trailer that says so.
+//! One run, from the scenario to the trace. It opens the endpoints, starts the sender, subscribes every
+//! endpoint, plays the schedule with its faults, and records everything; then it lists the dead letters and
+//! stops the sender. However a run ends, the trailer of its trace says how.
 
 mod after;
 mod ceiling;
@@ -54,27 +52,27 @@ use heartbeat::EndpointThread;
 use live::Following;
 use view::{View, tell};
 
-/// Turns true when somebody wants the run to end.
+/// Becomes true when the run is interrupted.
 pub type Interrupt = watch::Receiver<bool>;
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Played {
-    /// The sender's folder: as long as it is held, no other run writes over this one.
+    /// The sender's folder; while this is held, no other run overwrites it.
     pub home: Home,
     /// The trace.
     pub trace: PathBuf,
     /// How it ended.
     pub ended: Ended,
-    /// How well the generator kept its schedule.
+    /// The generator's lag.
     pub lag: Lag,
     /// Records that the trace lacks.
     pub dropped: u64,
-    /// What broke the run off, if it was the harness or the sender's processes.
+    /// The error that broke the run off, if there was one.
     pub failure: Option<RunError>,
 }
 
-/// What came of a run that began.
+/// The outcome of a run that began.
 struct Course {
     ended: Ended,
     lag: Lag,
@@ -95,7 +93,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let database = Database::prepare(setup.store, setup.durability, home.path(), &options.out).await?;
     let trace = options.trace();
     let clock = Clock::default();
-    // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
+    // Milliseconds modulo 50 days: no sender retains events that long.
     let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
     let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
     let sink = TraceFile::reserve(&trace).map_err(|error| cannot_write(&trace, error))?;
@@ -112,10 +110,10 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     };
     let played = staged.play(interrupt).await;
     let closed = database.close().await;
-    // A run that could not begin has nothing to tell; one that did is told whole, whatever became of it.
+    // A run that could not begin has no trace; one that began gets a whole one, even after an error.
     let Course { mut ended, lag, dead_listed, mut failure } = played?;
     if let Err(error) = closed {
-        // What came of the sender without its store says nothing of the sender.
+        // A sender without its store shows nothing about itself.
         ended = Ended::Interrupted;
         failure = failure.or(Some(error.into()));
     }
@@ -132,7 +130,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     Ok(Played { home, trace, ended, lag, dropped, failure })
 }
 
-/// Everything that a run needs before it begins.
+/// The prepared parts of a run.
 struct Staged<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
@@ -183,14 +181,14 @@ impl Staged<'_> {
             view: View::new(&self.scenario.name, lasts, self.options.show, self.follow()),
             errands: JoinSet::new(),
         };
-        // From here on there is a trace to be ended, whatever breaks.
+        // From here on the trace must be ended, even after an error.
         let conducted = conductor.conduct(emitting, &stop, interrupt.clone()).await;
         drop(conductor);
         let (ended, lag, mut failure) = match conducted {
             Ok((ended, lag)) => (ended, lag, None),
             Err(error) => (Ended::Interrupted, Lag::new(0), Some(error)),
         };
-        // What was interrupted already still says what died; a second interruption ends that too.
+        // Also after an interruption the dead letters are listed; a second interruption breaks that off.
         let listing = list_dead(&api, &emission, self.scenario);
         let dead_listed = if ended == Ended::Interrupted {
             listing.await
@@ -209,8 +207,8 @@ impl Staged<'_> {
         Ok(Course { ended, lag, dead_listed, failure })
     }
 
-    /// Starts the sender and subscribes everybody; takes it all back where that can't be done. Answers how many differences
-    /// were told.
+    /// Starts the sender and subscribes every endpoint; takes all back on an error. Returns the number of
+    /// reported differences.
     async fn make_ready(
         &self,
         api: &Api,
@@ -230,7 +228,8 @@ impl Staged<'_> {
         ready.map(|()| tell_differences(api, 0))
     }
 
-    /// Begins the trace, and the account of what a sender owes that can't be asked. Up to here the trace of the run before is there.
+    /// Begins the trace, and the ledger for a sender without a depth call. The trace of the previous run
+    /// exists until here.
     fn begin(&self, recorder: &Recorder, api: &Api) -> Result<(), RunError> {
         let trace = self.options.trace();
         TraceFile::empty(&trace).map_err(|error| cannot_write(&trace, error))?;
@@ -247,7 +246,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// What the endpoints show for themselves; says how they are reached, where that is not on loopback alone.
+    /// The endpoints' identity; reports how they are reached, unless on loopback only.
     fn identity(&self) -> Result<Option<Identity>, RunError> {
         let reach = &self.options.reach;
         let names: Vec<&str> = self.scenario.subscribers.iter().map(|one| one.name.as_str()).collect();
@@ -298,7 +297,7 @@ impl Staged<'_> {
         }
     }
 
-    /// Measures what the machine can do, with the body of the first event, and keeps it.
+    /// Measures the machine's limit with the body of the first event, and records it.
     async fn measure_ceiling(&self) -> Result<(), RunError> {
         let first = self.schedule.due().first();
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
@@ -336,7 +335,7 @@ impl Staged<'_> {
         }
     }
 
-    /// A way for each process to the private database server, where a fault may cut it.
+    /// A link to the private database server for each process, if a fault may cut it.
     fn links(&self) -> Result<Vec<Link>, RunError> {
         let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition(_));
         let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
@@ -347,14 +346,14 @@ impl Staged<'_> {
         Ok(links.map_err(DatabaseError::Io)?)
     }
 
-    /// By which scheme each subscriber's requests are verified.
+    /// The scheme of each subscriber.
     fn schemes(&self) -> Result<Vec<Scheme>, RunError> {
         self.scenario.subscribers.iter().map(|subscriber| scheme(&self.file, subscriber.sign)).collect()
     }
 
-    /// Subscribes every endpoint, and tells it its secret.
+    /// Subscribes every endpoint, and gives it its secret.
     async fn subscribe(&self, api: &Api, endpoints: &Endpoints) -> Result<(), RunError> {
-        /// What the seed's stream of secrets is for.
+        /// The seed's stream for secrets.
         const SECRETS: u64 = 3;
         let mut chance = Chance::new(self.stage.seed, SECRETS);
         for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
@@ -377,7 +376,7 @@ impl Staged<'_> {
     }
 }
 
-/// What comes of something, unless somebody wants the run to end before.
+/// The result of a future, unless the run is interrupted first.
 async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Option<T> {
     let mut interrupt = interrupt.clone();
     tokio::select! {
@@ -386,7 +385,7 @@ async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Opt
     }
 }
 
-/// The folder of a driver file, as its templates name it.
+/// The folder of a driver file, for templates.
 pub(crate) fn here(driver: Option<&Path>) -> String {
     let folder = driver.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string())

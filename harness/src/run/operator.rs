@@ -1,7 +1,6 @@
-//! What others do to the sender while a run goes on: an operator changes a limit, rotates a secret, sends dead letters again;
-//! somebody holds the database. Each is a task of its own, so that a sender that doesn't answer holds up nothing else.
-//!
-//! A sender that nobody can speak to is asked again, until the run is over. It is written down once it is done.
+//! Operator actions during a run: limit changes, secret rotations, redrives, database locks. Each is a task,
+//! so that a silent sender blocks nothing else. An action is repeated until the sender answers, and recorded
+//! once it is done.
 
 use std::sync::Arc;
 
@@ -14,12 +13,11 @@ use crate::scenario::{Duration, FaultAction, FaultPlan, Scenario};
 use crate::trace::{Fault, Record};
 use crate::wire::Scheme;
 
-/// From one question that nobody answered to the next.
+/// The pause before an unanswered action is repeated.
 const AGAIN_NS: u64 = 250_000_000;
-/// How often the owner of a subscriber is asked for, while nobody owns it.
+/// How often the owner of a subscriber is asked for while there is none.
 const OWNER_QUESTIONS: u32 = 20;
 
-/// Whoever does it.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
     pub(super) api: Api,
@@ -28,35 +26,33 @@ pub(super) struct Operator {
     pub(super) keys: Keys,
 }
 
-/// What came of an errand.
+/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// It is done, and written down.
+    /// It is done and recorded.
     All,
-    /// The process is known that a fault is to be done to: the fault's place in the scenario, and the process.
+    /// The target of a fault is known: the fault's index in the scenario, and the process.
     Found(usize, usize),
 }
 
-/// What is to be done.
 #[derive(Clone, Debug)]
 pub(super) struct Errand {
     plan: FaultPlan,
-    /// Which of the scenario's faults it is.
+    /// Its index in the scenario.
     place: Option<u32>,
-    /// Whom it concerns.
+    /// Its subscribers.
     whom: Vec<Concerned>,
 }
 
-/// A subscriber that an errand concerns.
 #[derive(Clone, Debug)]
 struct Concerned {
-    /// Its place in the scenario.
+    /// Its index in the scenario.
     at: usize,
     name: String,
     scheme: Scheme,
 }
 
-/// A fault that has begun, written down when it is over or nobody waits for that any more.
+/// A fault that has begun; recorded when this is dropped.
 struct Lasting<'a> {
     recorder: &'a Recorder,
     fault: Option<Fault>,
@@ -68,14 +64,14 @@ impl Drop for Lasting<'_> {
     }
 }
 
-/// Why something is not done.
+/// Why an action is not done.
 #[derive(Debug)]
 enum Undone {
-    /// Nobody answered: it is to be asked again.
+    /// No answer: it is repeated.
     Unanswered,
-    /// The sender said no, or can't be asked.
+    /// The sender refused it, or can't be asked.
     Refused(String),
-    /// It may have been done, and what came of it is not known.
+    /// The outcome is in doubt.
     Unknown(String),
 }
 
@@ -89,7 +85,7 @@ impl From<ApiError> for Undone {
 }
 
 impl Errand {
-    /// An errand of a scenario; `schemes` are those of its subscribers, in their order.
+    /// The action of a scenario's fault; `schemes` are those of its subscribers, in order.
     pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, schemes: &[Scheme]) -> Self {
         let all = scenario.subscribers.iter().zip(schemes).enumerate();
         let whom =
@@ -104,25 +100,23 @@ impl Errand {
 }
 
 impl Operator {
-    /// Does what an operator does, for each subscriber that it concerns, one after the other.
+    /// Performs an action for each of its subscribers in turn.
     ///
-    /// # Errors
-    /// Which errand was not done, and why.
+    /// # Errors The action that failed, and the reason.
     pub(super) async fn carry_out(self, errand: Errand) -> Result<Done, String> {
         let asked = self.clock.now();
         for whom in &errand.whom {
             let done = self.persist(whom, &errand.plan).await;
             done.map_err(|why| format!("{} was not applied: {why}", errand.plan.action.kind()))?;
         }
-        // What has an end has it so long after the sender did it, which was not before it was asked.
+        // The end of a lasting fault counts from the request, which is not later than the action.
         self.note(&errand, asked);
         Ok(Done::All)
     }
 
-    /// Holds the database for as long as the errand says, or until this is dropped.
+    /// Holds a lock on the database for the fault's duration, or until this is dropped.
     ///
-    /// # Errors
-    /// When the lock can't be had.
+    /// # Errors When the lock is unavailable.
     pub(super) async fn lock(self, database: String, errand: Errand) -> Result<Done, String> {
         let held = hold_database(&database).await;
         let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.kind()))?;
@@ -132,13 +126,12 @@ impl Operator {
         Ok(Done::All)
     }
 
-    /// Stops the database server as a crash would, and starts it again after as long as the errand says.
+    /// Stops the database server as a crash would, and starts it again after the fault's duration.
     ///
-    /// # Errors
-    /// When it does not stop, or does not come back.
+    /// # Errors When it does not stop, or does not come back.
     pub(super) async fn restart_database(self, server: Arc<Server>, errand: Errand) -> Result<Done, String> {
         let (kind, t) = (errand.plan.action.kind(), self.clock.now());
-        // Who is broken off here leaves a server that never came back: nothing that the sender could recover from.
+        // If this is cancelled the server never comes back, and the fault has no end.
         let until = Some(u64::MAX);
         let fault = Fault { t, kind, until, detail: None, delay: None, plan: errand.place };
         let mut lasting = Lasting { recorder: &self.recorder, fault: Some(fault) };
@@ -153,10 +146,9 @@ impl Operator {
         Ok(Done::All)
     }
 
-    /// Finds the process that serves a subscriber, for the fault in that place.
+    /// Finds the process that serves a subscriber, for the fault with this index.
     ///
-    /// # Errors
-    /// When none says that it does, or the question is refused.
+    /// # Errors When no process serves it, or the question is refused.
     pub(super) async fn find_owner(self, place: usize, name: String) -> Result<Done, String> {
         for _ in 0..OWNER_QUESTIONS {
             let found = self.api.owner(&name).await;
@@ -182,7 +174,7 @@ impl Operator {
         }));
     }
 
-    /// Asks until somebody answers.
+    /// Repeats an action until the sender answers.
     async fn persist(&self, whom: &Concerned, plan: &FaultPlan) -> Result<(), String> {
         loop {
             let done = match &plan.action {
@@ -197,7 +189,7 @@ impl Operator {
                 Err(Undone::Unanswered) => self.clock.pass(AGAIN_NS).await,
                 Err(Undone::Refused(why)) => return Err(why),
                 Err(Undone::Unknown(why)) => {
-                    // Asked again, it would make another secret still.
+                    // A second attempt would create another secret.
                     self.keys.forget(whom.at);
                     return Err(format!("{why}; the secrets of {} are not known from here on", whom.name));
                 }
@@ -205,7 +197,7 @@ impl Operator {
         }
     }
 
-    /// Gives a subscriber another secret, and tells its endpoint.
+    /// Gives a subscriber a new secret, and its endpoint too.
     async fn rotate(&self, whom: &Concerned, overlap: Duration) -> Result<(), Undone> {
         let secret = match self.api.rotate(&whom.name, overlap).await {
             Ok(secret) => secret.ok_or_else(|| "the sender does not say the new secret".to_owned()),
@@ -231,7 +223,7 @@ mod tests {
     const SCENARIO: &str = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
         [[fault]]\nat = \"0s\"\ndo = \"redrive\"\n[[fault]]\nat = \"0s\"\ndo = \"rotate\"\n";
 
-    /// What came of one fault of the scenario at a sender on this port, and how many faults were recorded.
+    /// The outcome of one fault of the scenario at a sender on this port, and the number of recorded faults.
     async fn carry_out(place: usize, port: u16) -> (Result<Done, String>, usize) {
         let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
         let file =
@@ -256,7 +248,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let sender = tokio::spawn(async move {
-            // The first connection is closed without a word.
+            // The first connection is closed without an answer.
             drop(listener.accept().await.unwrap());
             let (mut stream, _) = listener.accept().await.unwrap();
             assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);

@@ -1,33 +1,32 @@
-//! What a run goes by, beside its scenario.
+//! The settings of a run, beside its scenario.
 
 use std::path::PathBuf;
 
 use super::live::Live;
 use crate::endpoint::Reach;
 
-/// What a run goes by, beside its scenario.
+/// The settings of a run, beside its scenario.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// In the place of the scenario's.
+    /// Replaces the scenario's seed.
     pub seed: Option<u64>,
-    /// Another sender than ours.
+    /// The driver file of another sender than ours.
     pub driver: Option<PathBuf>,
-    /// Where the trace, the sender's files and its logs go.
+    /// The folder for the trace, the sender's files and its logs.
     pub out: PathBuf,
-    /// The `hookproof` program, of which the sender and the holders of processes are started.
+    /// The `hookproof` program, which starts the sender and wraps processes.
     pub program: PathBuf,
-    /// Where the scenario's recordings are.
+    /// The folder of the scenario's recordings.
     pub folder: PathBuf,
-    /// Whether to show the run on a terminal.
+    /// Whether to show progress.
     pub show: bool,
-    /// How endpoints are to be reached.
+    /// The way to the endpoints.
     pub reach: Reach,
-    /// Where it is shown while it goes on.
+    /// The live page.
     pub live: Option<Live>,
 }
 
 impl Options {
-    /// The file of the trace.
     pub(super) fn trace(&self) -> PathBuf {
         self.out.join("trace.jsonl")
     }

@@ -1,5 +1,3 @@
-//! What ends with the wish to end.
-
 use super::*;
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! What a run shows while it goes on: on a terminal a bar, and what was offered and what arrived second by second, as
-//! they grow; in a pipe, for somebody who follows the run, a line from time to time; else nothing.
+//! The progress display of a run: on a terminal a bar and the rates by second; in a pipe, if the run is
+//! followed, a line every few seconds; otherwise nothing.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,28 +12,26 @@ use crate::check::verdict::show;
 use crate::scenario::SECOND;
 use crate::trace::Lately;
 
-/// How often the figures change.
+/// The refresh period.
 const PAUSE_NS: u64 = SECOND / 5;
-/// How often there is a line in a pipe.
+/// The period of lines in a pipe.
 const LINE_NS: u64 = 5 * SECOND;
-/// Columns of a course. A longer run is folded, so that all of it stays in sight.
+/// The columns of a chart; a longer run is folded into them.
 const COLUMNS: usize = 40;
 
-/// The lines.
 pub(super) struct View {
     bar: ProgressBar,
     lasts_ns: u64,
     updated: u64,
     offered: Course,
     arrived: Course,
-    /// What judges the run as it goes, where somebody follows it.
+    /// The live judge, if the run is followed.
     following: Option<Following>,
-    /// When the next line is due, where lines are wanted.
+    /// When the next line is due, if there are lines.
     line_at: Option<u64>,
 }
 
 impl View {
-    /// Shows a run whose traffic lasts so long.
     pub(super) fn new(name: &str, lasts_ns: u64, wanted: bool, following: Option<Following>) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let shown = wanted && is_terminal;
@@ -47,7 +45,6 @@ impl View {
         Self { bar, lasts_ns, updated: 0, offered, arrived, following, line_at }
     }
 
-    /// Shows where the run is.
     pub(super) fn update(&mut self, now: u64, recorder: &Recorder, waiting: Option<u64>) {
         if now.saturating_sub(self.updated) < PAUSE_NS {
             return;
@@ -80,13 +77,13 @@ impl View {
         self.bar.set_message(crate::report::visible(&lines));
     }
 
-    /// Says something beside the lines, also where there are none.
+    /// Prints a message above the display, or alone if there is none.
     pub(super) fn say(&self, text: &str) {
         self.bar.suspend(|| tell(text));
     }
 }
 
-/// What is worth a word of its own: the lane that is worst off, what was done to the sender last, what has failed already.
+/// Notable facts: the longest queue, the latest fault, the failed checks.
 fn noted(lately: &Lately, failed: &[String]) -> Vec<String> {
     let worst = lately.worst.as_ref().filter(|(.., waiting)| *waiting > 0);
     let worst = worst.map(|(_, name, waiting)| format!("most wait for {name}: {waiting}"));
@@ -102,11 +99,11 @@ fn joined(counts: &str, noted: &[String]) -> String {
     std::iter::once(counts).chain(noted.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
 }
 
-/// Says something while no lines are shown.
+/// Prints a message while there is no display.
 pub(super) fn tell(text: &str) {
     use std::io::Write as _;
 
-    // Where nobody reads it any more, the run goes on all the same.
+    // A closed stderr does not stop the run.
     let _ = writeln!(std::io::stderr().lock(), "{}", crate::report::visible(text));
 }
 
@@ -116,10 +113,10 @@ impl Drop for View {
     }
 }
 
-/// How a count grew, second by second.
+/// The growth of a counter by second.
 #[derive(Debug, Default)]
 struct Course {
-    /// What came in each second.
+    /// The increase in each second.
     seconds: Vec<u64>,
     count: u64,
 }
@@ -134,13 +131,13 @@ impl Course {
         self.count = count;
     }
 
-    /// The rate: the second that has just begun says little, the whole one before it is it.
+    /// The rate of the last whole second.
     fn lately(&self) -> u64 {
         self.seconds.len().checked_sub(2).map_or(0, |at| self.seconds[at])
     }
 }
 
-/// A run of a day, by second.
+/// One day.
 const SECONDS_MAX: usize = 86_400;
 
 impl std::fmt::Display for Course {

@@ -1,15 +1,16 @@
-//! When each request of an HTTP/2 connection began: the moment at which the first byte of its HEADERS frame was read.
+//! Finds the beginning of each request on an HTTP/2 connection: the time of the first byte of its HEADERS
+//! frame.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The connection preface of a client (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The length of a frame's head (§4.1), and the type of the frame that begins a request.
+/// The length of a frame's header (§4.1), and the type of the frame that begins a request.
 const HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 
-/// When the requests began that nobody has taken up yet, by their streams. Copies are of the same.
+/// The beginnings of requests that are not taken yet, by stream. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Begun(Arc<Mutex<BTreeMap<u32, u64>>>);
 
@@ -18,7 +19,7 @@ impl Begun {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, t);
     }
 
-    /// Takes one up: when it began, and when each of those did that came before it and were none.
+    /// Takes the beginning of a stream, and those of all earlier streams, which never became requests.
     pub(super) fn take(&self, stream: u32) -> (Option<u64>, Vec<u64>) {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let later = begun.split_off(&stream.saturating_add(1));
@@ -27,33 +28,31 @@ impl Begun {
         (own, earlier.into_values().collect())
     }
 
-    /// Takes up all that are left.
     pub(super) fn rest(&self) -> Vec<u64> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_values().collect()
     }
 }
 
-/// Where a client's bytes stand.
+/// A parser's position in a client's bytes.
 #[derive(Debug)]
 pub(super) struct Frames {
     begun: Begun,
-    /// Bytes until the next frame's head.
+    /// Bytes until the next frame's header.
     skip: usize,
     head: [u8; HEAD_BYTES],
-    /// How much of the head there is, and when its first byte came.
+    /// The bytes of the header so far, and when its first byte came.
     filled: usize,
     came: u64,
-    /// The last stream that began: one that has begun sends trailers in the same kind of frame.
+    /// The last stream that began: later HEADERS of a stream are trailers.
     last: u32,
 }
 
 impl Frames {
-    /// Of a connection that has not sent anything yet.
     pub(super) fn new(begun: Begun) -> Self {
         Self { begun, skip: PREFACE.len(), head: [0; HEAD_BYTES], filled: 0, came: 0, last: 0 }
     }
 
-    /// Moves over bytes that were read at a moment, and notes each request that they begin.
+    /// Reads bytes that came at a moment, and records the beginning of each request.
     pub(super) fn advance(&mut self, mut bytes: &[u8], now: u64) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());

@@ -1,24 +1,25 @@
-//! An HTTP/2 connection to an endpoint, chosen over TLS or by prior knowledge (RFC 9113 §3.3): then it is told by its preface, on
-//! the port on which HTTP/1.1 is spoken too. Frames and flow control are the library's (`h2`); when a request came is not ([`frames`]).
+//! An HTTP/2 connection to an endpoint, chosen over TLS or by prior knowledge (RFC 9113 §3.3): its preface
+//! distinguishes it from HTTP/1.1 on the same port. The library (`h2`) does frames and flow control; [`frames`]
+//! finds the time of each request.
 //!
-//! Each stream is a request of its own, and arrives with the first byte of its HEADERS frame. What a scenario does to a
-//! connection is done to the stream, so that it meets the one request that it is meant for:
+//! Each stream is a request, and arrives with the first byte of its HEADERS frame. A behaviour of a connection
+//! applies to the stream, so that it meets only the intended request:
 //!
 //! | behaviour | over HTTP/2 |
 //! |---|---|
-//! | `reset` | RST_STREAM (INTERNAL_ERROR) once the HEADERS are read, before anything of the body is |
-//! | `reset-after-read` | the same once all is read |
-//! | `close` | RST_STREAM (CANCEL) once all is read |
+//! | `reset` | RST_STREAM (INTERNAL_ERROR) after the HEADERS, before the body is read |
+//! | `reset-after-read` | the same after the whole request |
+//! | `close` | RST_STREAM (CANCEL) after the whole request |
 //! | `half-answer` | HEADERS that promise 100 bytes, 20 of them, and the end of the stream |
 //! | `blackhole` | the stream stays open until the peer ends it |
-//! | `drip` | HEADERS, then as many bytes of a body as the head has over HTTP/1.1, one in each DATA frame |
-//! | `stall` | nothing is read of the connection; of a share of the requests, the stream waits unread |
-//! | `refuse`, `no-accept` | the port is shut; a connection that is open ends (GOAWAY), and what still comes on it meets `reset` |
+//! | `drip` | HEADERS, then a body as long as the head over HTTP/1.1, one byte in each DATA frame |
+//! | `stall` | the connection is not read; for a share of the requests, the stream waits unread |
+//! | `refuse`, `no-accept` | the port is shut; an open connection ends (GOAWAY), and its later streams meet `reset` |
 //!
-//! On a port that endpoints share, each stream names its own: it is stalled alone, and `refuse` and `no-accept` meet it as `reset`.
+//! On a shared port each stream stalls alone, and `refuse` and `no-accept` meet it as `reset`.
 //!
-//! Bounds: streams of a connection ([`STREAMS_MAX`]), bytes that wait unread on a stream and on a connection, heads and bodies as
-//! over HTTP/1.1.
+//! Bounds: streams of a connection ([`STREAMS_MAX`]), unread bytes of a stream and of a connection, heads and
+//! bodies as over HTTP/1.1.
 
 mod frames;
 mod stream;
@@ -42,25 +43,25 @@ use super::request::HEAD_BYTES_MAX;
 use crate::clock::Clock;
 use crate::trace::CutKind;
 
-/// How many streams of a connection may be open at once.
+/// The most open streams of a connection.
 const STREAMS_MAX: u32 = 1_000;
-/// What may wait unread of a stream, and of a connection.
+/// The most unread bytes of a stream, and of a connection.
 const STREAM_BYTES_MAX: u32 = 1 << 20;
 const CONNECTION_BYTES_MAX: u32 = 4 << 20;
-/// Streams that a peer has ended before they were looked at. Who is stalled may end many.
+/// Streams that a peer may reset before they are accepted. A stalled peer may reset many.
 const ENDED_MAX: usize = 10_000;
-/// How long to wait for the rest of a preface.
+/// The polling interval for the rest of a preface.
 const PAUSE_NS: u64 = 1_000_000;
 
-/// Whether a connection that has something to read, or has ended, begins as HTTP/2 does. Nothing is read of it.
+/// Whether a connection begins as HTTP/2 does. Reads nothing from it.
 pub(super) async fn is_spoken(clock: &Clock, stream: &TcpStream) -> bool {
-    /// No method of HTTP/1.1 begins so.
+    /// No method of HTTP/1.1 begins with these bytes.
     const TELLING: usize = 3;
     let mut first = [0; TELLING];
     let mut seen = 0;
     loop {
         match stream.peek(&mut first).await {
-            // More may follow what has come, as long as something does.
+            // More may follow while the prefix matches.
             Ok(read) if read > seen && read < TELLING && PREFACE.starts_with(&first[..read]) => seen = read,
             Ok(read) => return read == TELLING && PREFACE.starts_with(&first),
             Err(_) => return false,
@@ -90,14 +91,14 @@ pub(super) async fn serve(
         loop {
             tokio::select! {
                 () = over.closed() => break,
-                // While the port is closed nobody is there to hold idle connections either.
+                // A closed port holds no idle connections either.
                 _ = open.wait_for(|open| !*open), if is_open => {
                     is_open = false;
                     connection.graceful_shutdown();
                 }
                 accepted = connection.accept() => match accepted {
                     Some(Ok((request, respond))) => taken.take(&mut streams, request, respond, is_open),
-                    // What was seen of the connection is recorded; it has nothing more to say.
+                    // The received requests are recorded; the connection has no more.
                     Some(Err(_)) | None => break,
                 },
                 Some(_) = streams.join_next() => {}
@@ -109,7 +110,7 @@ pub(super) async fn serve(
     begun.rest().into_iter().for_each(|t| port.broken_off(how, t, &[]));
 }
 
-/// Waits until every stream has ended, and been recorded; what they still write is written meanwhile.
+/// Waits until every stream has ended and is recorded; their writes continue meanwhile.
 async fn end(connection: &mut Connection<Watched, Bytes>, streams: &mut JoinSet<()>) {
     let mut is_over = false;
     while !streams.is_empty() {
@@ -132,7 +133,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// What a stream is taken up with.
+/// The context of accepted streams.
 struct Taken<'a> {
     port: &'a Arc<Port>,
     begun: &'a Begun,
@@ -149,7 +150,7 @@ impl Taken<'_> {
         is_open: bool,
     ) {
         let (own, strays) = self.begun.take(respond.stream_id().as_u32());
-        // The library has turned them away: what they said was no request.
+        // The library refused them as invalid.
         strays.into_iter().for_each(|t| self.port.broken_off(CutKind::Malformed, t, &[]));
         let began = own.unwrap_or_else(|| self.port.stage.clock.now());
         let target = request.uri().path_and_query().map_or("", |path| path.as_str());
@@ -168,7 +169,7 @@ impl Taken<'_> {
         streams.spawn(stream.serve(request, respond, tether));
     }
 
-    /// Notes a request that is for no endpoint, once it is read, and answers it.
+    /// Reads, records and answers a request for no endpoint.
     fn not_found(
         &self,
         streams: &mut JoinSet<()>,
@@ -181,7 +182,7 @@ impl Taken<'_> {
             let mut body = Vec::new();
             tokio::select! {
                 () = tether.closed() => {}
-                // Of what breaks off, what came is there.
+                // On an error the bytes so far are recorded.
                 _ = stream::read(&mut source, &mut body) => {}
             }
             let request = stream::taken(&parts, body);
@@ -190,7 +191,7 @@ impl Taken<'_> {
             port.stray(&request.method, &request.path, host, &request.body);
             let mut head = http::Response::new(());
             *head.status_mut() = http::StatusCode::NOT_FOUND;
-            // Whether anybody still reads it or not, it is over.
+            // The exchange is over, even if the peer is gone.
             let _ = respond.send_response(head, true);
         });
     }

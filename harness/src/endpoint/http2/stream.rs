@@ -1,4 +1,4 @@
-//! One stream: its request in, stamped and recorded; its answer out, or what happens instead.
+//! One stream: reads, stamps and records its request, and answers or misbehaves.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,12 +16,11 @@ use crate::endpoint::{Endpoint, ShutdownSignal};
 use crate::scenario::{self, Behaviour, Duration, Reply};
 use crate::trace::CutKind;
 
-/// What is written of a large body at once.
+/// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const PIECE_BYTES: usize = scenario::PIECE_BYTES as usize;
 static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
 
-/// A request that has begun.
 pub(super) struct Stream {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) connection: u64,
@@ -71,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// Records that the request was not read whole.
+    /// Records an incomplete request.
     fn broken_off(&self, body: &[u8], how: CutKind) {
         self.endpoint.keep_cut(None, how, Some(self.began), self.endpoint.stage.tokens.find(body));
     }
@@ -85,7 +84,7 @@ impl Stream {
         let latency = endpoint.choices.latency(chosen, self.luck, endpoint.stage.clock.now());
         if latency > 0 {
             tokio::select! {
-                // Who has gone is answered nothing, even if it is time to.
+                // A peer that has gone gets no answer, even if the answer is due.
                 biased;
                 () = gone(&mut respond) => return endpoint.cut(n, CutKind::PeerGone),
                 () = endpoint.stage.clock.pass(latency) => {}
@@ -98,7 +97,7 @@ impl Stream {
                 endpoint.cut(n, CutKind::HalfAnswer);
                 let half = Bytes::from_static(b"half of what was prom");
                 let head = Response::builder().header(http::header::CONTENT_LENGTH, 100).body(());
-                // Whether anybody still reads it or not, the exchange is over.
+                // The exchange is over, even if the peer is gone.
                 let sent = head.map(|head| respond.send_response(head, false));
                 let _ = sent.map(|sent| sent.and_then(|mut body| body.send_data(half, true)));
             }
@@ -113,7 +112,7 @@ impl Stream {
         }
     }
 
-    /// Writes a whole answer. Each of its times is taken before the library has the bytes that it is of.
+    /// Writes a whole answer. Each time is taken before the library gets the bytes.
     async fn answer(&self, n: u64, mut respond: SendResponse<Bytes>, reply: &Reply) {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(reply, clock.unix_ns(clock.now()));
@@ -139,7 +138,7 @@ impl Stream {
         self.endpoint.answered(n, rendered, (Some(first), last), true);
     }
 
-    /// Writes an answer's body one byte at a time, for as long as somebody listens.
+    /// Writes an answer's body one byte at a time, until the peer goes.
     async fn drip(&self, n: u64, mut respond: SendResponse<Bytes>, pace: Duration) {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));
@@ -168,13 +167,13 @@ impl Stream {
     }
 }
 
-/// Waits until the peer has ended the stream, or its connection.
+/// Waits until the peer has ended the stream or its connection.
 async fn gone(respond: &mut SendResponse<Bytes>) {
-    // An error says that the connection has ended, which is the same.
+    // An error means that the connection has ended.
     let _ = poll_fn(|cx| respond.poll_reset(cx)).await;
 }
 
-/// Waits for room for some of so many bytes; none if the peer takes no more.
+/// Waits for flow-control capacity, up to this many bytes; none if the peer takes no more.
 async fn room(body: &mut SendStream<Bytes>, wanted: usize) -> Option<usize> {
     body.reserve_capacity(wanted);
     loop {
@@ -185,7 +184,6 @@ async fn room(body: &mut SendStream<Bytes>, wanted: usize) -> Option<usize> {
     }
 }
 
-/// Reads the body to its end.
 pub(super) async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<(), CutKind> {
     while let Some(piece) = source.data().await {
         let ended = |error: h2::Error| {
@@ -202,7 +200,6 @@ pub(super) async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-/// A request as the endpoint knows it.
 pub(super) fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
     let mut fields = Fields::default();
     parts.headers.iter().for_each(|(name, value)| fields.push(name.as_str(), value.as_bytes()));
@@ -210,7 +207,7 @@ pub(super) fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
     Request { method: parts.method.to_string(), path: path.to_owned(), fields, body, keep_alive: true }
 }
 
-/// The head of an answer. A character that no field may have is shown as another that makes as little sense.
+/// The head of an answer. Characters that are invalid in a field become `?`.
 fn head(rendered: &Rendered) -> Response<()> {
     let mut head = Response::new(());
     *head.status_mut() = http::StatusCode::from_u16(rendered.status).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A connection's bytes on their way to the library, with the moments at which they were read.
+//! Passes a connection's bytes to the HTTP/2 library, and records when they were read.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use super::frames::{Begun, Frames};
 use crate::endpoint::port::Port;
 use crate::endpoint::stream::Stream;
 
-/// A connection that reads nothing while the endpoint whose it is stalls, and notes what begins when.
+/// A connection that reads nothing while its endpoint stalls, and records when requests begin.
 pub(super) struct Watched {
     port: Arc<Port>,
     stream: Stream,
@@ -32,7 +32,7 @@ impl Watched {
                 self.stalled = None;
             }
             let clock = &self.port.stage.clock;
-            // What is everybody's stalls for nobody.
+            // A shared port stalls for no endpoint.
             let until = self.port.alone().and_then(|endpoint| endpoint.choices.stalls_until(clock.now()));
             let Some(until) = until else { return Poll::Ready(()) };
             let clock = clock.clone();
@@ -48,7 +48,7 @@ impl AsyncRead for Watched {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_stall(cx));
-        // What came while it stalled is read then, and not before: whoever waits for it has waited for bytes.
+        // Bytes that came during a stall are read, and stamped, after it.
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let now = self.port.stage.clock.now();

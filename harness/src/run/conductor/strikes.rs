@@ -1,4 +1,4 @@
-//! What is done to a sender, when its moment has come, and what is said and recorded of it.
+//! Injects faults when they are due, reports and records them.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl Conductor<'_> {
         }
     }
 
-    /// Ends what a fault began that lasts, whomever it was done to. Of one that was not done, nothing is known by its place.
-    /// One that can't be told keeps no other from being told.
+    /// Ends a lasting fault on all of its targets, and continues after an error. A fault that was not
+    /// injected is unknown here by its index.
     pub(super) fn end(&mut self, place: u32) -> std::io::Result<()> {
         self.links.iter().for_each(|link| link.unbar(place));
         let clocks = self.clocks.values_mut().map(|clock| clock.end(place)).fold(Ok(()), Result::and);
@@ -52,12 +52,12 @@ impl Conductor<'_> {
         self.errands.spawn(found);
     }
 
-    /// Does what a fault is; `worker` is the process that it concerns, if it concerns one.
+    /// Injects a fault; `worker` is its process, if it has one.
     fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
         let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
-        // Before it is done: what follows may have it as its cause.
+        // The time is taken first: later events may be caused by the fault.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
-        // What the harness ends itself ends when that was planned, however late it was known whom it concerns.
+        // A fault that the harness ends itself ends as planned, even if its target was found late.
         let from = if crate::fault::ends(&fault.action) { fault.at.0 } else { t };
         let (plan, until) = (Some(place), from.saturating_add(lasts).max(t));
         let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
@@ -100,14 +100,12 @@ impl Conductor<'_> {
         self.recorder.keep(Record::Fault(Fault { t, kind, until, detail, delay, plan }));
     }
 
-    /// Takes back what was struck, and goes on all the same.
     pub(super) fn take_back(&self, undone: driver::Undone) {
         self.view.say(&undone.to_string());
         self.recorder.keep(Record::Undone(undone.record(self.clock.now())));
     }
 
-    /// Does something to the processes that a fault concerns. It is done if one of them is there; to those that aren't,
-    /// nothing can be done.
+    /// Strikes the processes of a fault. Succeeds if one of them could be struck.
     fn each(
         &mut self,
         worker: Option<usize>,
@@ -119,7 +117,7 @@ impl Conductor<'_> {
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
     }
 
-    /// The sender's processes, if it has any of ours.
+    /// The sender's processes, if the harness started them.
     fn ours(&mut self) -> std::io::Result<&mut Processes> {
         if self.processes.is_empty() {
             return Err(std::io::Error::other(
@@ -129,13 +127,13 @@ impl Conductor<'_> {
         Ok(&mut *self.processes)
     }
 
-    /// The ways of a process, or of all of them, to the database server.
+    /// The database links of a process, or of all.
     fn links_of(&self, worker: Option<usize>) -> impl Iterator<Item = &Link> {
         let links = self.links.iter().enumerate();
         links.filter(move |(at, _)| worker.is_none_or(|one| one == *at)).map(|(_, link)| link)
     }
 
-    /// Keeps a process, or all of them, and the database server from reaching each other.
+    /// Cuts a process, or all of them, off from the database server.
     fn cut_off(&self, worker: Option<usize>, place: u32, how: Partition) -> std::io::Result<()> {
         if self.links.is_empty() {
             return Err(std::io::Error::other("the database server is not the harness's own"));
@@ -162,7 +160,6 @@ impl Conductor<'_> {
         Errand::new(self.scenario, fault, &self.schemes)
     }
 
-    /// Lets somebody hold the database for a while.
     fn lock(&mut self, fault: &FaultPlan) {
         let path = self.api.file().start.as_ref().and_then(|start| start.database.as_ref());
         let path = path.ok_or_else(|| "the driver's [start] names no database".to_owned());
@@ -172,7 +169,6 @@ impl Conductor<'_> {
         }
     }
 
-    /// Stops the database server, and starts it again.
     fn restart_database(&mut self, fault: &FaultPlan) {
         match &self.server {
             Some(server) => {

@@ -1,4 +1,4 @@
-//! A run against a sender that answers as it likes.
+//! A run against a sender with scripted answers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::driver::{ProcessConfig, Variables};
 use crate::traffic::{Schedule, Tokens};
 
-/// Reads a request; its body.
+/// Reads a request; returns its body.
 async fn request(stream: &mut BufReader<tokio::net::TcpStream>) -> String {
     let (mut line, mut length) = (String::new(), 0);
     while stream.read_line(&mut line).await.unwrap() > 2 {
@@ -29,7 +29,7 @@ async fn answer(stream: &mut BufReader<tokio::net::TcpStream>) {
     stream.write_all(ok).await.unwrap();
 }
 
-/// A sender that takes events, and answers the first change of a limit only once it is asked for the second.
+/// A sender that accepts events, and answers the first limit change only after it got the second.
 async fn reluctant(listener: tokio::net::TcpListener) {
     let mut first = None;
     while let Ok((stream, _)) = listener.accept().await {
@@ -50,7 +50,6 @@ const TWO_CHANGES: &str = "name = \"x\"\nlinger = \"10ms\"\n[[traffic]]\nshape =
     [[subscriber]]\nname = \"a\"\n[[fault]]\nat = \"0s\"\ndo = \"limit\"\nlimit = { rate = \"9/s\" }\n\
     times = 2\nevery = \"20ms\"\n";
 
-/// Conducts a run with a clock and a recorder of its own.
 fn conductor<'a>(
     scenario: &'a Scenario,
     api: &'a Api,

@@ -1,8 +1,7 @@
-//! The page of a run while the run goes on: `server` hands it out, `sketch` draws it from the trace as that is written.
+//! The live page of a run: `server` serves it, `sketch` draws it from the growing trace.
 //!
-//! Nothing of the run waits for it. It has a thread of its own, and those that this one starts, all of the lowest priority
-//! where threads have one; it reads the trace from the disk; and it rests nine times as long as a page took to be judged and
-//! drawn, so that it takes a tenth of one processor at most, and that only where nobody else wants it.
+//! The run never waits for it. It reads the trace from disk on threads of the lowest priority, and rests nine
+//! times as long as a page took, so it uses at most a tenth of one core.
 
 mod server;
 mod sketch;
@@ -24,13 +23,13 @@ use sketch::{Sketch, Sketched};
 
 /// The least time between two pages.
 const PAUSE_NS: u64 = SECOND;
-/// How many times as long as a page took nothing is drawn after it.
+/// The rest after a page, as a multiple of its own time.
 const REST: u64 = 9;
 
-/// Judges what there is of a trace.
+/// Judges an incomplete trace.
 pub type Judging = Arc<dyn Fn(&Scenario, &Trace) -> Report + Send + Sync>;
 
-/// Serves pages on one address, until the last copy of it is dropped.
+/// Serves pages on one address, until its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct PageServer(Arc<Serving>);
 
@@ -39,15 +38,14 @@ struct Serving {
     address: SocketAddr,
     runtime: Handle,
     page: watch::Sender<Arc<str>>,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
 impl PageServer {
     /// Listens, and starts the thread.
     ///
-    /// # Errors
-    /// When the address can't be had, or no thread be started.
+    /// # Errors When the address is unavailable, or no thread can start.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -64,39 +62,39 @@ impl PageServer {
                     _ = stopped => {}
                 }
             });
-            // A page that is being drawn is not waited for.
+            // Does not wait for a page that is being drawn.
             runtime.shutdown_background();
         })?;
         Ok(Self(Arc::new(Serving { address, runtime: handle, page, _stop: stop })))
     }
 
-    /// Where it listens.
+    /// The address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// Shows this from now on.
+    /// Replaces the page.
     pub fn show(&self, page: String) {
         self.0.page.send_replace(Arc::from(page));
     }
 }
 
-/// Gives way to every other thread. Those that this one starts do too.
+/// Gives this thread and the threads that it starts the lowest priority.
 fn step_back() {
-    // Elsewhere a priority is the whole process's. Without one the thread shares the machine like any other.
+    // Only Linux has priorities of threads; elsewhere the thread runs as others do.
     #[cfg(target_os = "linux")]
     let _as_before = rustix::process::setpriority_process(None, 19);
 }
 
-/// How a run is shown while it goes on.
+/// The settings of a live page.
 #[derive(Clone)]
 pub struct Live {
-    /// Where.
+    /// The server.
     pub server: PageServer,
-    /// How it is judged.
+    /// The judge.
     pub judging: Judging,
-    /// Where its page will be once it is over.
+    /// The file of the final report.
     pub kept: PathBuf,
 }
 
@@ -107,7 +105,7 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// Draws this run again and again until what is answered is dropped.
+    /// Draws this run repeatedly until the result is dropped.
     pub(super) fn follow(&self, scenario: &Scenario, trace: &Path, recorder: &Recorder) -> Following {
         let sketch = Sketch::new(self, scenario, trace, recorder);
         let failed = Arc::new(Mutex::new(Vec::new()));
@@ -117,7 +115,6 @@ impl Live {
     }
 }
 
-/// A run that is being drawn.
 #[derive(Debug)]
 pub(super) struct Following {
     failed: Arc<Mutex<Vec<String>>>,
@@ -125,7 +122,7 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Checks that have already failed.
+    /// The ids of checks that have failed already.
     pub(super) fn failed(&self) -> Vec<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -145,7 +142,7 @@ async fn draw(mut sketch: Sketch, server: PageServer, failed: Arc<Mutex<Vec<Stri
             let sketched = sketch.draw();
             (sketch, sketched)
         });
-        // What panicked has said why; the page stays as it was.
+        // A panic was reported; the page stays as it was.
         let Ok((back, sketched)) = drawing.await else { return };
         sketch = back;
         match sketched {

@@ -1,5 +1,5 @@
-//! The page on loopback: a `GET /` is answered with the latest one, and the connection is closed. Whoever sends no request,
-//! or reads no answer, is cut off after a while, and has delayed nobody.
+//! Serves the latest page on loopback for `GET /`, and closes the connection. A client that sends no request
+//! or reads no answer is cut off, and delays no other.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use tokio::sync::{Semaphore, watch};
 use crate::clock::Clock;
 use crate::scenario::SECOND;
 
-/// Connections at a time; what comes beyond is closed at once.
+/// Concurrent connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 8;
-/// The longest head of a request.
+/// The longest head of a request, in bytes.
 const HEAD_MAX: usize = 8 << 10;
-/// How long a connection may take from its beginning to its end.
+/// The time limit of a connection.
 const WITHIN_NS: u64 = 5 * SECOND;
-/// How long nothing is accepted after that failed: files may be short.
+/// The pause after a failed accept: file descriptors may be short.
 const PAUSE_NS: u64 = SECOND / 10;
-/// What a page may do: show itself, and ask for itself again.
+/// The page may show itself and reload itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Answers until it is dropped.
+/// Serves until it is dropped.
 pub(super) async fn serve(listener: std::net::TcpListener, page: watch::Receiver<Arc<str>>) {
-    // It is told so where it was opened, should it ever fail here.
+    // The listener worked when it was opened; on an error the page is unavailable.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (clock, room) = (Clock::begun(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     loop {
@@ -36,7 +36,7 @@ pub(super) async fn serve(listener: std::net::TcpListener, page: watch::Receiver
         let (clock, page) = (clock.clone(), page.clone());
         tokio::spawn(async move {
             tokio::select! {
-                // Whoever has gone away needs no answer.
+                // The client may be gone.
                 _ = answer(stream, &page) => {}
                 () = clock.pass(WITHIN_NS) => {}
             }
@@ -75,7 +75,7 @@ async fn answer(mut stream: TcpStream, page: &watch::Receiver<Arc<str>>) -> std:
 
 const OK: &str = "200 OK";
 
-/// What is answered to the request with this head; none while it is not whole.
+/// The status for the request with this head; none while the head is incomplete.
 fn asked(head: &[u8]) -> Option<&'static str> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
@@ -85,7 +85,8 @@ fn asked(head: &[u8]) -> Option<&'static str> {
         Ok(httparse::Status::Complete(_)) => {}
     }
     let mut hosts = request.headers.iter().filter(|one| one.name.eq_ignore_ascii_case("host"));
-    // A name that somebody else made lead here would let that name's pages read this one.
+    // Refuses other host names: a foreign name resolved to loopback would let its pages read this one (DNS
+    // rebinding).
     let is_here = hosts.next().is_some_and(|host| is_loopback(host.value)) && hosts.next().is_none();
     Some(match (request.method, request.path) {
         _ if !is_here => "421 Misdirected Request",

@@ -1,4 +1,4 @@
-//! A run as far as it has come: judged as if it ended here, and drawn.
+//! Judges and draws a run as if it ended now.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,6 @@ use crate::run::Recorder;
 use crate::scenario::Scenario;
 use crate::trace::{Growing, TraceError};
 
-/// What it takes to draw a run.
 pub(super) struct Sketch {
     scenario: Scenario,
     trace: PathBuf,
@@ -19,11 +18,8 @@ pub(super) struct Sketch {
     growing: Option<Growing>,
 }
 
-/// What came of drawing.
 pub(super) enum Sketched {
-    /// The run has not begun.
     Nothing,
-    /// A page, and the checks that have failed on it.
     Page { page: String, failed: Vec<String>, is_last: bool },
 }
 
@@ -39,7 +35,6 @@ impl Sketch {
         }
     }
 
-    /// Draws what there is by now.
     pub(super) fn draw(&mut self) -> Sketched {
         self.recorder.flush();
         self.drawn().unwrap_or_else(|error| {
@@ -72,7 +67,7 @@ mod tests {
     use crate::run::PageServer;
     use crate::trace::Trace;
 
-    /// The ids of the checks that have failed when so many lines of a shipped trace are there.
+    /// The ids of failed checks after each of these numbers of lines.
     fn failed(name: &str, lines: impl Iterator<Item = usize>) -> Vec<(usize, Vec<String>)> {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name);
         let text = std::fs::read_to_string(&shipped).unwrap();
@@ -104,7 +99,7 @@ mod tests {
         seen.collect()
     }
 
-    /// Whatever moment a run that passes is looked at, nothing of it has failed.
+    /// No prefix of a passing run fails a check.
     #[test]
     fn no_beginning_of_a_run_that_passes_has_failed() {
         let count = failed("good.jsonl", std::iter::once(usize::MAX)).len();
