@@ -1,4 +1,4 @@
-//! What was sent in each second, against what may be.
+//! Attempts sent in each second, against the contract's limits.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -16,9 +16,9 @@ use crate::store::read::AuditSecond;
 
 /// Seconds in one answer.
 const SECONDS_MAX: u32 = 10_000;
-/// The longest span of one question.
+/// The longest span of one query.
 const SPAN_MAX: Nanos = Nanos::DAY;
-/// The span, if none is given: the last so much.
+/// The span if `from` is missing.
 const SPAN_DEFAULT: Nanos = Nanos::MINUTE;
 
 /// `GET /v1/audit`
@@ -60,7 +60,7 @@ fn shown(app: &App, second: &AuditSecond) -> Value {
     value
 }
 
-/// It is the contract of now; one that was changed since may have allowed more.
+/// Uses the current contract. An earlier one may have allowed more.
 fn limit_of(contract: &Contract) -> Limit {
     let (rate, burst) = (contract.bucket().rate(), contract.bucket().burst());
     let caps = contract.windows().iter().map(|window| (u64::from(window.limit()), window.length()));

@@ -1,5 +1,4 @@
-//! One connection: which requests it has, how far their bodies have come, how far its answers are written and read, and whether it
-//! is to close.
+//! The state of one connection: its requests, the progress of bodies and answers, and whether it must close.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,16 +12,15 @@ use http::{Request, Response};
 use hyper::body::{Buf, Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// How many bytes of a body have to come from one look to the next, which is a second.
+/// The least bytes of a body between two checks, which is one second.
 const BODY_RATE: u64 = 16 << 10;
-/// How many bytes a body may be behind that before it is refused: those of ten seconds.
+/// Bytes that a body may lag behind before it is refused: ten seconds' worth.
 const BEHIND_MAX: u64 = 10 * BODY_RATE;
-/// How many before it may have to make room for another connection.
+/// Bytes that a body may lag behind before another connection may take its place.
 const SLOW: u64 = BODY_RATE;
-/// How many looks a body may take at any rate.
+/// The most checks during one body, however fast it comes.
 const BODY_LOOKS_MAX: u32 = 25;
 
-/// A body that comes too slowly.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
     "the body came too slowly; expected {} KiB a second after the first 10 s, and its end within {BODY_LOOKS_MAX} s",
@@ -30,41 +28,38 @@ const BODY_LOOKS_MAX: u32 = 25;
 )]
 pub(super) struct TooSlow;
 
-/// What is known of it.
 #[derive(Default)]
 pub(super) struct State {
-    /// Requests whose head has come.
+    /// Requests whose head has arrived.
     begun: AtomicU64,
-    /// Those of them that are not answered.
+    /// Requests without a full answer yet.
     under_way: AtomicU32,
-    /// The same, to the last byte of the answer.
+    /// Answers not written to the last byte.
     unwritten: AtomicU32,
-    /// Pieces of answers that wait until somebody reads on.
+    /// Pieces of answers that wait for the client to read.
     pieces: AtomicU32,
-    /// Looks in a row in which none of them made any progress.
+    /// Consecutive checks without progress of any piece.
     looks: AtomicU32,
-    /// The body that is coming.
     coming: Coming,
-    /// Whether it was told to close, and how many requests had begun before.
+    /// Whether it was told to close, and the requests begun before.
     is_told: AtomicBool,
     begun_before: AtomicU64,
     close: Notify,
-    /// The server's: it has come to rest, or does not close as it was told.
+    /// Notifies the server that this connection is at rest, or does not close as told.
     rested: Arc<Notify>,
 }
 
 impl State {
-    /// A new one of a server that is told when it comes to rest.
     pub(super) fn new(rested: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self { rested, ..Self::default() })
     }
 
-    /// The request with its body, which must not come too slowly.
+    /// Wraps the request's body, so that a slow one ends with an error.
     pub(super) fn paced<B: hyper::body::Body>(self: &Arc<Self>, request: Request<B>) -> Request<Paced<B>> {
         request.map(|body| Paced::new(body, self))
     }
 
-    /// Answers a request, which has begun now.
+    /// Answers a request, which counts as begun now.
     pub(super) fn answer<F, E>(
         self: &Arc<Self>,
         response: F,
@@ -82,19 +77,19 @@ impl State {
         }
     }
 
-    /// Whether it has no request, and its answers are written to their end, but for what is unread if it is `or_unread`.
+    /// Whether no request is under way and, unless `or_unread`, no answer waits to be read.
     fn is_at_rest(&self, or_unread: bool) -> bool {
         self.under_way.load(Ordering::Acquire) == 0
             && (or_unread || self.unwritten.load(Ordering::Acquire) == 0)
     }
 
-    /// Looks at the answer that is being written. True if it made no progress for so many looks.
+    /// Checks the answer being written. True after `looks_max` checks without progress.
     pub(super) fn is_unread(&self, looks_max: u32) -> bool {
         let waits = self.pieces.load(Ordering::Relaxed) > 0 && self.under_way.load(Ordering::Relaxed) == 0;
         waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
     }
 
-    /// Looks at the body that is coming, and ends it if it comes too slowly.
+    /// Checks the body being received, and ends it if it is too slow.
     pub(super) fn look_at_body(&self) {
         if self.coming.is_open.load(Ordering::Acquire) {
             let looks = self.coming.looks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -105,7 +100,7 @@ impl State {
         }
     }
 
-    /// How many bytes the body that is coming is behind; nothing, if none is. One that has just begun is not slow yet.
+    /// The bytes by which the body lags behind. Zero without a body.
     pub(super) fn behind(&self) -> u64 {
         if !self.coming.is_open.load(Ordering::Acquire) {
             return 0;
@@ -114,23 +109,22 @@ impl State {
         wanted.saturating_sub(self.coming.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether so much is missing of the body that is coming that another connection may have its place.
+    /// Whether the body lags so far behind that another connection may take its place.
     pub(super) fn is_slow(&self) -> bool {
         self.behind() > SLOW
     }
 
-    /// Tells it to close if it is at rest. Whether it was told.
+    /// Tells the connection to close if it is at rest. Returns whether it was told.
     pub(super) fn tell_to_close(&self, or_unread: bool) -> bool {
         self.tell_to_close_if(|state| state.is_at_rest(or_unread))
     }
 
-    /// The same, if its body comes slowly.
     pub(super) fn tell_to_close_if_slow(&self) -> bool {
         self.tell_to_close_if(Self::is_slow)
     }
 
     fn tell_to_close_if(&self, closes: impl FnOnce(&Self) -> bool) -> bool {
-        // Counted first: a request that begins from here on is not counted, and it is found out before it closes.
+        // Read first: requests that begin later are not counted, and are noticed before it closes.
         let begun = self.begun.load(Ordering::Acquire);
         let is_told = closes(self);
         if is_told {
@@ -145,13 +139,12 @@ impl State {
         self.is_told.load(Ordering::Acquire)
     }
 
-    /// Waits until it is told.
     pub(super) async fn told(&self) {
         self.close.notified().await;
     }
 
-    /// Whether it closes at once, as it was told. If a request has begun since then, or its body has come, another one has to make
-    /// room.
+    /// Whether it may close at once, as told. If a request has begun or the body has arrived since, another
+    /// connection has to make room.
     pub(super) fn closes_at_once(&self) -> bool {
         let at_once = self.begun_before.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire)
             && (self.is_at_rest(true) || self.is_slow());
@@ -163,7 +156,7 @@ impl State {
     }
 }
 
-/// One request more in a count, as long as this lives.
+/// Counts one request while it lives.
 struct Counted(Arc<State>, fn(&State) -> &AtomicU32);
 
 impl Counted {
@@ -182,7 +175,7 @@ impl Drop for Counted {
     }
 }
 
-/// A body that is coming: a connection has one at a time.
+/// The body being received; a connection has one at a time.
 #[derive(Default)]
 struct Coming {
     is_open: AtomicBool,
@@ -192,7 +185,7 @@ struct Coming {
     waits: AtomicWaker,
 }
 
-/// The body of a request, which ends with an error if it comes too slowly.
+/// A request's body, which ends with an error if it is too slow.
 pub(super) struct Paced<B> {
     body: B,
     state: Arc<State>,
@@ -260,13 +253,12 @@ where
     }
 }
 
-/// The body of an answer, and that it is not written to its end.
 pub(super) struct Answer {
     body: Body,
     writing: Arc<Counted>,
 }
 
-/// A piece of it, for as long as a byte of it is not written.
+/// A piece of an answer, which lives until its last byte is written.
 pub(super) struct Piece {
     bytes: Bytes,
     waits: Counted,

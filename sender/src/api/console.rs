@@ -1,7 +1,6 @@
-//! The console: one page, all in itself, that asks this API like any other client.
-//!
-//! The page holds no figure, so that anybody may have it; what it shows it asks for with the token that is typed in. Its
-//! policy allows its own style and script, told by their hashes, requests to this API, and nothing else.
+//! The console: one self-contained page that uses this API like any other client. The page holds no data, so
+//! it needs no token; its requests send the token that the user enters. Its policy allows only its own style
+//! and script, by hash, and requests to this API.
 
 use std::sync::LazyLock;
 
@@ -13,7 +12,6 @@ use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("../../console/index.html");
 
-/// No page of others, no form to others, no frame around it, no script but its own.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |tag| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(inside(tag))));
     format!(
@@ -24,7 +22,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What stands in the page's only element of a kind.
+/// The content of the page's only element with this tag.
 fn inside(tag: &str) -> &'static str {
     let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
     let rest = PAGE.split_once(&begin).map_or("", |(_, rest)| rest);
@@ -33,7 +31,7 @@ fn inside(tag: &str) -> &'static str {
 
 /// `GET /`
 pub(super) async fn page() -> Response {
-    // What is no header value would be a defect of the page, which a test would find.
+    // A test ensures that the policy is a valid header value.
     let policy = HeaderValue::from_str(&POLICY).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),

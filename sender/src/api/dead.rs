@@ -1,4 +1,4 @@
-//! Dead letters: seen, understood, sent after all, or forgotten.
+//! Dead letters: list, analyse, redrive, purge.
 
 use axum::extract::{Request, State};
 use axum::http::Uri;
@@ -16,13 +16,12 @@ use crate::operate::shown;
 use crate::store::Reply;
 use crate::store::command::{Command, Dead, Forget, Redrive};
 
-/// Rows in one step: one commit, between which all others have their turn.
+/// Rows in one commit. Other commands run between two of them.
 const STEP_ROWS: u32 = 500;
-/// Steps for one request. What is left is said, and asked for again.
+/// Commits in one request. The answer says whether the client has to ask again.
 const STEPS_MAX: u32 = 200;
-/// Ids in one request.
 const IDS_MAX: usize = 10_000;
-/// How far back an analysis looks by default, and at most: as long as dead letters are kept.
+/// The longest period of an analysis: as long as dead letters are kept.
 const HOURS_MAX: u64 = 24 * 30;
 
 /// `GET /v1/dead`
@@ -112,7 +111,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Re
     Ok(ok(&json!({ "purged": purged, "more": after.is_some() })))
 }
 
-/// Which dead letters are meant: exactly one of `all`, `subscriber` and `ids`, so that none are meant by oversight.
+/// Requires exactly one of `all`, `subscriber` and `ids`, so that no letter is affected by oversight.
 async fn which(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
     const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
     let unclear = || {
@@ -149,7 +148,6 @@ fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
     })
 }
 
-/// Where a redrive is to go on.
 fn place(after: &Value) -> Result<DeliveryId, Problem> {
     let number = after.as_i64().and_then(|number| u64::try_from(number).ok());
     number.map(DeliveryId).ok_or_else(|| {

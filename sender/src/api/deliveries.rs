@@ -72,13 +72,12 @@ pub(super) async fn show(
     });
     let (found, attempts, body) = found.await??.ok_or_else(unknown)?;
     let mut value = shown(&found, &names);
-    // Nothing, where it was lost.
+    // `null` if the body was lost.
     value["body"] = json!(body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned()));
     value["tried"] = attempts.iter().map(attempt).collect();
     Ok(ok(&value))
 }
 
-/// What deliveries and their subscribers are called in answers.
 pub(super) struct Names {
     roster: Arc<Roster>,
     ids: DeliveryIds,
@@ -89,15 +88,15 @@ impl Names {
         Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
     }
 
-    /// The delivery that an id names, as far as the id itself tells.
+    /// The delivery that an id encodes, without a check that it exists.
     pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
         let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
-        // The store's numbers are signed ones; it takes no other.
+        // The store uses signed numbers.
         i64::try_from(found.0).is_ok().then_some(found)
     }
 }
 
-/// A delivery in an answer. One of a removed subscriber names none.
+/// Deliveries of removed subscribers have no `subscriber`.
 pub(super) fn shown(delivery: &Delivery, names: &Names) -> Value {
     let place = PLACES.iter().find(|(_, place)| *place == delivery.place).map(|(word, _)| *word);
     let waits = delivery.place == Place::Waiting;

@@ -1,4 +1,4 @@
-//! Events in: one, or many, one on each line.
+//! Accepts events: one, or many as NDJSON.
 
 use std::fmt::{self, Write};
 
@@ -28,12 +28,12 @@ pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Res
 
 async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
-    // With room for blanks around the event, which count as its length all the same.
+    // Leaves room for blanks around the event, which still count as its length.
     let events = app.room().read(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
     let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
     refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
-    // One offer has one answer; the sender is stopping if there is none.
+    // There is no answer only if the sender is stopping.
     let result = results.into_iter().next();
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;
@@ -43,9 +43,8 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Every line is an event of its own: one that is refused spoils no other. The answer has a line for each, in their
-/// order, and its status says at a glance whether all were taken by all (202) or some were not (207). It is some 10 MB long at most,
-/// as what was emitted lists no more refusals than that.
+/// Each line is an independent event. The answer has a line for each, in order. Its status is 202 if all
+/// subscribers took all events, or else 207. Bounded refusal lists keep it at about 10 MB at most.
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
@@ -59,8 +58,8 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(lines_shown(app, lines, results))
 }
 
-/// A store that has failed for a while will not be mended within this request: whoever emits should know at once, rather
-/// than wait, and not know in the end.
+/// A store that has failed for a while will not recover within this request, so the client gets an answer at
+/// once.
 fn refuse_if_failing(app: &App) -> Result<(), Problem> {
     match app.sender().health().failing {
         Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
@@ -109,17 +108,16 @@ fn lines_shown(
     response
 }
 
-/// Tells the emitter when to come back, if it is to.
 fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
     if let Some(secs) = retry_after_secs {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
 }
 
-/// What was recorded, as JSON. Written out, as a batch has thousands of these; an id has no letter to be escaped.
+/// Formatted by hand, since a batch has thousands. Ids need no escaping.
 struct Shown<'a> {
     accepted: &'a Accepted,
-    /// The first of those who were refused it, by name.
+    /// The first refused subscribers, by name.
     refused: Vec<Value>,
     line: Option<usize>,
 }
@@ -138,12 +136,11 @@ impl<'a> Shown<'a> {
         Self { accepted, refused: accepted.refused.listed().iter().map(one).collect(), line }
     }
 
-    /// Whether all have it, or some were refused.
     fn status(&self) -> StatusCode {
         if self.accepted.refused.is_empty() { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS }
     }
 
-    /// When to emit it again for those who were refused, if that can help.
+    /// When to emit again for the refused subscribers, if that can help.
     fn retry_after_secs(&self) -> Option<u32> {
         self.accepted.refused.may_pass().then_some(FULL_SECS)
     }
@@ -166,7 +163,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The refusal in the words of whoever knows subscribers by name, not by lane.
+/// Names the subscriber, since clients do not know lanes.
 fn explain(app: &App, error: EmitError) -> Problem {
     let first = match &error {
         EmitError::Full(refused) | EmitError::NeverFits(refused) => refused.listed().first().copied(),

@@ -1,7 +1,5 @@
-//! Figures in the text form that Prometheus reads (version 0.0.4): a family's help, its type, then its samples.
-//!
-//! Handed on in pieces while they are read: with many subscribers the text is larger than all that a process knows of them, and
-//! whoever asks for it and does not read must not make it keep that.
+//! Metrics in the Prometheus text format (version 0.0.4). The body is written while the client reads it: with
+//! many subscribers it is large, and a client that does not read must not make the process hold it.
 
 use std::convert::Infallible;
 use std::fmt::{self, Write};
@@ -12,33 +10,28 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-/// So much is handed on at once. Two such pieces at most are written and not taken: one that waits, and the one being written.
+/// Bytes in one piece. At most two pieces are in memory: one that waits and one being written.
 const PIECE_BYTES: usize = 64 << 10;
-/// A sample is written whole: its family's name, its labels and its value.
+/// Room for one more sample, which is never split.
 const SAMPLE_BYTES: usize = 1 << 10;
 
-/// What a figure may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
-    /// Only grows, until the database is another.
+    /// Only grows, for one database.
     Counter,
-    /// Rises and falls.
     Gauge,
-    /// How many were no larger than each of some bounds, a sum and a count.
     Histogram,
 }
 
-/// The text, as far as it is written and not handed on.
 pub(super) struct Exposition {
     text: String,
     pieces: mpsc::Sender<Bytes>,
 }
 
 impl Exposition {
-    /// What the answer's content type has to be.
     pub(super) const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// The body that `write` writes as it is read, and no longer than that.
+    /// A body that `write` produces as it is read.
     pub(super) fn body<W: Future<Output = Self> + Send + 'static>(write: impl FnOnce(Self) -> W) -> Body {
         let (sender, pieces) = mpsc::channel(1);
         let text = Self { text: String::with_capacity(PIECE_BYTES + SAMPLE_BYTES), pieces: sender };
@@ -47,7 +40,7 @@ impl Exposition {
         Body::from_stream(stream::unfold(Reading { writer: Some(Box::pin(whole)), pieces }, Reading::next))
     }
 
-    /// Begins a family. Its samples follow at once.
+    /// Begins a family. Its samples must follow at once.
     pub(super) fn family<'a>(&'a mut self, name: &'static str, kind: Type, help: &str) -> Family<'a> {
         debug_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{name}");
         let kind = match kind {
@@ -65,18 +58,18 @@ impl Exposition {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Waits until what was written before is being read.
+    /// Waits until the client reads the previous piece.
     async fn hand_on(&mut self) {
         let piece = Bytes::copy_from_slice(self.text.as_bytes());
         self.text.clear();
-        // Who reads is there, as it is who writes ([`Reading`]).
+        // The receiver lives as long as this writer, in [`Reading`].
         let _ = self.pieces.send(piece).await;
     }
 }
 
-/// A text that is written by whoever reads it.
+/// Drives the writer as the client reads.
 struct Reading {
-    /// Until it has written everything. If it panics, the answer breaks off.
+    /// `None` once it has finished. If it panics, the answer breaks off.
     writer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pieces: mpsc::Receiver<Bytes>,
 }
@@ -94,25 +87,23 @@ impl Reading {
     }
 }
 
-/// A family whose samples are being written.
 pub(super) struct Family<'a> {
     text: &'a mut Exposition,
     name: &'static str,
 }
 
 impl Family<'_> {
-    /// One sample.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Into<Value>) {
         self.with_suffix("", labels, value);
     }
 
-    /// One sample whose name goes on: `_bucket`, `_sum`, `_count`.
+    /// A sample with a suffix: `_bucket`, `_sum`, `_count`.
     pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
         let (name, labels, value) = (self.name, Labels(labels), value.into());
         self.text.line(format_args!("{name}{suffix}{labels} {value}"));
     }
 
-    /// After some samples, where there may be many more: waits until somebody reads them, if there are enough for a piece.
+    /// Call it between samples where many may follow. Waits for the client if a full piece is ready.
     pub(super) async fn pause(&mut self) {
         if self.text.text.len() >= PIECE_BYTES {
             self.text.hand_on().await;
@@ -120,11 +111,9 @@ impl Family<'_> {
     }
 }
 
-/// A figure as it is written.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
     Count(u64),
-    /// Exactly so many.
     Millionths(u64),
 }
 
@@ -149,7 +138,6 @@ impl fmt::Display for Value {
     }
 }
 
-/// What is said of a sample, in braces, if anything is.
 struct Labels<'a>(&'a [(&'a str, &'a str)]);
 
 impl fmt::Display for Labels<'_> {
@@ -197,7 +185,7 @@ mod tests {
         );
     }
 
-    /// A body of so many samples, and how many of them are written.
+    /// A body of that many samples, and a counter of the written ones.
     fn many(samples: usize) -> (Body, Arc<AtomicUsize>) {
         let written = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&written);

@@ -1,4 +1,4 @@
-//! A subscriber as operators write it and see it: its own fields, and its settings beside them.
+//! A subscriber in requests and answers: its own fields, and its settings beside them.
 //!
 //! ```json
 //! { "name": "acme", "url": "https://acme.example/hook", "events": ["video.*"], "limit": { "rate": "50/s" } }
@@ -19,22 +19,22 @@ use crate::sign::{Keys, Retiring, Secret, Signer};
 use crate::store::read;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsText, checked_name};
 
-/// What an operator wrote about a subscriber: all that may be written, nothing checked against anything else yet.
+/// An operator's input, checked only by itself.
 pub(super) struct Written {
     pub(super) name: Option<Arc<str>>,
     pub(super) url: Option<Arc<str>>,
     pub(super) events: Option<EventPatterns>,
-    /// All else: settings.
+    /// All other fields.
     pub(super) settings: Value,
 }
 
 impl Written {
-    /// Nothing, so that all stays as it is.
+    /// Changes nothing.
     pub(super) fn nothing() -> Self {
         Self { name: None, url: None, events: None, settings: Value::Object(Map::new()) }
     }
 
-    /// Takes a subscriber's own fields out of an object; the rest is settings.
+    /// Splits an object into the subscriber's own fields and settings.
     pub(super) fn take(mut object: Map<String, Value>, guard: &Guard) -> Result<Self, Problem> {
         let name = take_text(&mut object, "name")?;
         let name = name.as_deref().map(checked_name).transpose();
@@ -57,14 +57,13 @@ impl Written {
     }
 }
 
-/// Refuses an object without a field.
 pub(super) fn required<T>(value: Option<T>, field: &str) -> Result<T, Problem> {
     value.ok_or_else(|| {
         Problem::unprocessable("missing_field", format!("the subscriber has no {field}")).field(field)
     })
 }
 
-/// Settings that hold, for the subscriber with this id, signed with these keys.
+/// Validates settings for this id and these keys.
 pub(super) fn agree(
     settings: &SettingsText,
     id: &PublicId,
@@ -77,7 +76,6 @@ pub(super) fn agree(
     Ok(agreement)
 }
 
-/// The secret that an operator gives, or a new one.
 pub(super) fn secret_or(
     given: Option<String>,
     fresh: impl FnOnce() -> [u8; Secret::RANDOM_BYTES],
@@ -85,10 +83,9 @@ pub(super) fn secret_or(
     given.map_or_else(|| Ok(Secret::generate(&fresh())), |text| Ok(Secret::parse(&text)?))
 }
 
-/// What a rotation is asked for with.
 pub(super) struct Rotation {
     pub(super) secret: Option<String>,
-    /// For how long the old secrets sign too.
+    /// How long the old secrets sign too.
     pub(super) overlap: Nanos,
 }
 
@@ -103,7 +100,6 @@ impl Rotation {
     }
 }
 
-/// Takes a length of time out of an object.
 pub(super) fn length(
     object: &mut Map<String, Value>,
     name: &'static str,
@@ -118,13 +114,12 @@ pub(super) fn length(
     })
 }
 
-/// A subscriber in an answer, and what is wrong with it, as this process sees it.
+/// A subscriber in an answer, with its fault as this process sees it.
 pub(super) fn subscriber(subscriber: &read::Subscriber, roster: &Roster) -> Value {
     let fault = roster.get(subscriber.lane).and_then(|known| known.ready().err().map(ToString::to_string));
     shown::subscriber(subscriber, fault)
 }
 
-/// The keys that a lane signs with.
 pub(super) fn keys(secrets: &[read::LiveSecret]) -> Result<Keys, Problem> {
     let defect = |message: String| Problem::conflict("broken_secrets", message);
     let parse = |live: &read::LiveSecret| Secret::parse(live.secret.reveal());

@@ -1,4 +1,4 @@
-//! What every request passes before it reaches a handler: who asks, from where, and for how long.
+//! Checks every request before its handler: authority, token, time limit.
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -10,8 +10,7 @@ use tokio::time::timeout;
 use super::App;
 use super::problem::Problem;
 
-/// Answered to anybody: whoever restarts or balances processes has no token, and a browser has none before its user
-/// typed it into the console, which itself says nothing.
+/// Open without a token: health checks of orchestrators, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -39,7 +38,7 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// Judges the head alone: of a request that is refused here no byte of the body is read.
+/// Judges the head alone, so that a refused request's body is not read.
 fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let authority = authority(request)?;
     match &app.config().token {
@@ -51,8 +50,8 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     refuse_codings(request.headers())
 }
 
-/// The host that the request is meant for, as RFC 9112 (3.2) reads it: the target's authority goes before the header, and only
-/// HTTP/1.0 may say nothing.
+/// The request's host (RFC 9112, 3.2). The target's authority goes before the header; only HTTP/1.0 may omit
+/// both.
 fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let bad = |found: &str| {
         let message =
@@ -76,13 +75,13 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let after = authority.as_str().strip_prefix(authority.host());
     let is_plain = match after.map(|after| after.strip_prefix(':').unwrap_or(after)) {
         Some(port) => port.is_empty() || authority.port_u16().is_some(),
-        // Somebody's name and an @ stand before the host.
+        // User information stands before the host.
         None => false,
     };
     if is_plain { Ok(Some(authority)) } else { Err(bad("a host that is none")) }
 }
 
-/// Bodies are read as they come, so one in a coding would be taken for another text than it is.
+/// Bodies are not decoded, so an encoded one would be misread.
 fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     let is_only = |name, coding: &[u8]| {
         headers.get_all(name).iter().all(|found| found.as_bytes().eq_ignore_ascii_case(coding))
@@ -100,7 +99,7 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What the request shows.
+/// The bearer token in the request.
 fn shown(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, shown) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
@@ -111,9 +110,9 @@ fn unauthorized() -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).field("authorization")
 }
 
-/// Without a token, being on this machine is what admits. A web page that its user visits is on this machine too, so
-/// to speak, and must not reach the API: neither directly (then the browser tells its origin) nor under a name of its
-/// own that it makes point here (then the host is that name).
+/// Without a token, any client on this machine is trusted. A web page in its browser must not reach the API,
+/// neither from another origin (the browser sends `Origin`) nor through DNS rebinding (then `Host` is a
+/// foreign name).
 fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
     let refused = |status, code, what, field| {
         let message = format!(

@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it works.
+//! Liveness and readiness.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,19 +11,20 @@ use crate::operate::readiness::unready;
 use crate::operate::shown::moment;
 use crate::runtime::clock::wall_time;
 
-/// `GET /healthz`: this is answered, so the process lives.
+/// `GET /healthz`: the process answers.
 pub(super) async fn lives() -> Response {
     ok(&json!({ "status": "alive" }))
 }
 
-/// `GET /readyz`: nothing of ours keeps deliveries from moving.
+/// `GET /readyz`: nothing on the sender's side holds up deliveries.
 pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
     let reasons = unready(app.sender()).await;
     if !reasons.is_empty() {
         let details: Vec<_> = reasons.into_iter().map(|reason| reason.detail).collect();
         return Err(Problem::unavailable("not_ready", details.join("; ")));
     }
-    // Ready all the same: the others are served, and another process would be no better off. Anybody may ask: no names.
+    // Still ready: other subscribers are served, and another process would fail as well. No names, since no
+    // token is needed.
     let mut answer = json!({ "status": "ready" });
     let mut details = Vec::new();
     let broken = app.sender().roster().broken().count();
@@ -93,7 +94,6 @@ mod tests {
         (sender.clone(), router(sender, config))
     }
 
-    /// The status and the text of an answer to whether the process is ready.
     async fn ask(router: &Router) -> (StatusCode, String) {
         let request = Request::get("/readyz").header("host", "localhost").body(Body::empty()).unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
@@ -121,7 +121,7 @@ mod tests {
         let (go_on, goes_on) = channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
         let mut asked = JoinSet::new();
-        // Until one is turned away: those before it keep all threads busy, and the queue full.
+        // Ends when a query is refused: then all threads are busy and the queue is full.
         loop {
             let (sender, goes_on) = (sender.clone(), Arc::clone(&goes_on));
             asked.spawn(async move { sender.read(move |_| goes_on.lock().unwrap().recv().is_ok()).await });

@@ -1,4 +1,4 @@
-//! Reading what a request says: its path, its query, its body. Everything is bounded; what is not known is refused.
+//! Reads a request's path, query and body. All sizes are bounded, and unknown input is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
 use crate::store::read::{Subscriber, Whom};
 
-/// What an operator sends is short: settings, ids.
+/// Commands are short: settings, ids.
 const COMMAND_BYTES_MAX: usize = 256 << 10;
-/// Items on a page, unless asked for otherwise, and at most.
+/// The default and the largest page size.
 const PAGE_DEFAULT: u32 = 100;
 const PAGE_MAX: u32 = 1_000;
 
@@ -42,7 +42,7 @@ impl FromRequestParts<App> for Segment {
     }
 }
 
-/// The subscriber that a path or a parameter means, by its public id or its name.
+/// Finds a subscriber by its public id or its name.
 pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Problem> {
     let (id, name): (Arc<str>, Arc<str>) = (whom.into(), whom.into());
     let found = app.sender().read(move |reader| match reader.subscriber(&Whom::Id(id))? {
@@ -55,12 +55,11 @@ pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Prob
     })
 }
 
-/// The parameters after the question mark.
 #[derive(Debug)]
 pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Reads them. One that is not among the known, or comes twice, is refused: whoever wrote it expects an effect.
+    /// Refuses unknown and repeated parameters: the client expects an effect.
     pub(super) fn read(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let mut all = BTreeMap::new();
         for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
@@ -84,7 +83,6 @@ impl Query {
         self.0.get(name).map(String::as_str)
     }
 
-    /// One of some words.
     pub(super) fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
         let Some(given) = self.get(name) else { return Ok(None) };
         let known = words.iter().find(|(word, _)| *word == given);
@@ -94,20 +92,17 @@ impl Query {
         })
     }
 
-    /// How many items a page may have.
     pub(super) fn limit(&self) -> Result<u32, Problem> {
         let Some(given) = self.get("limit") else { return Ok(PAGE_DEFAULT) };
         let limit = given.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
         limit.ok_or_else(|| bad("limit", given, &format!("a whole number from 1 to {PAGE_MAX}")))
     }
 
-    /// Where the page begins.
     pub(super) fn cursor(&self) -> Result<Option<Cursor>, Problem> {
         let cursor = self.get("cursor").map(str::parse::<Cursor>).transpose();
         cursor.map_err(|error| Problem::bad_request("bad_cursor", error.to_string()).field("cursor"))
     }
 
-    /// The lane of the subscriber that is asked for.
     pub(super) async fn lane(&self, app: &App) -> Result<Option<LaneId>, Problem> {
         match self.get("subscriber") {
             None => Ok(None),
@@ -116,26 +111,24 @@ impl Query {
     }
 }
 
-/// A parameter that cannot be read.
 pub(super) fn bad(name: &str, given: &str, expected: &str) -> Problem {
     let message = format!("{name} is {}; expected {expected}", Excerpt::of(given));
     Problem::bad_request("bad_parameter", message).field(name)
 }
 
-/// The media type of a body, without its parameters, in lower case.
+/// The media type of a body, without parameters, in lower case.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
 }
 
-/// A body of another kind than expected. The kind is demanded, not guessed, because it is also what keeps a web page
-/// from sending commands to a sender on its visitor's own machine: a browser asks first before it sends this one.
+/// The media type is required, because it also protects a sender on a visitor's machine from web pages: a
+/// browser sends this type only after a preflight.
 pub(super) fn unsupported(expected: &str) -> Problem {
     let message = format!("the body's kind is not known; set the header content-type: {expected}");
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).field("content-type")
 }
 
-/// Reads a body to its end.
 pub(super) async fn bytes(body: Body, max: usize) -> Result<Bytes, Problem> {
     let whole = Limited::new(body, max).collect().await;
     whole.map(Collected::to_bytes).map_err(|error| cut(&*error, max))
@@ -153,11 +146,11 @@ fn cut(error: &(dyn std::error::Error + Send + Sync + 'static), max: usize) -> P
     Problem::bad_request("body_cut", "the body ended before it was complete")
 }
 
-/// The memory for all events that are being read or recorded. What finds none is told to come back.
+/// The memory for events being read or recorded. Requests beyond it must retry.
 #[derive(Debug)]
 pub(super) struct Room(Arc<Semaphore>);
 
-/// Events that were read whole, and the room that they take until they are dropped.
+/// A body of events that holds its room until dropped.
 #[derive(Debug)]
 pub(super) struct Events {
     pub(super) bytes: Bytes,
@@ -165,18 +158,17 @@ pub(super) struct Events {
 }
 
 impl Room {
-    /// For so many bytes altogether.
     pub(super) fn new(bytes: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Reads a body to its end. It takes room as it comes, not as it is announced. Parts are copied: one that is kept takes far
-    /// more room than its bytes, if it is short.
+    /// Reads a body. Reserves room as the bytes arrive, not as announced. Copies the parts, because a short
+    /// part kept as it is would hold far more memory than its bytes.
     pub(super) async fn read(&self, body: Body, max: usize) -> Result<Events, Problem> {
         let mut body = Limited::new(body, max);
         let (mut whole, mut room) = (Vec::new(), self.take(0)?);
         while let Some(frame) = body.frame().await {
-            // What is no data is a trailer, which says nothing here.
+            // Trailers are ignored.
             if let Ok(part) = frame.map_err(|error| cut(&*error, max))?.into_data() {
                 room.merge(self.take(part.len())?);
                 whole.extend_from_slice(&part);
@@ -192,7 +184,6 @@ impl Room {
     }
 }
 
-/// The JSON object that a request carries.
 pub(super) async fn object(request: Request) -> Result<Map<String, Value>, Problem> {
     if media_type(request.headers()).as_deref() != Some("application/json") {
         return Err(unsupported("application/json"));
@@ -200,7 +191,7 @@ pub(super) async fn object(request: Request) -> Result<Map<String, Value>, Probl
     read_object(&bytes(request.into_body(), COMMAND_BYTES_MAX).await?)
 }
 
-/// The same, where an empty body is as good as an empty object.
+/// The request's JSON object. An empty body counts as an empty object.
 pub(super) async fn object_or_nothing(request: Request) -> Result<Map<String, Value>, Problem> {
     let kind = media_type(request.headers());
     let bytes = bytes(request.into_body(), COMMAND_BYTES_MAX).await?;
@@ -226,7 +217,7 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-/// The first field whose name or value has half of a surrogate pair, if the bytes are JSON otherwise.
+/// The first field with half of a surrogate pair, if the rest is JSON.
 fn with_lone_surrogate(bytes: &[u8]) -> Option<Excerpt> {
     let mut fields = Json::parse(bytes, Limits::default().depth_max).ok()?.fields();
     let (name, _) =
@@ -234,7 +225,6 @@ fn with_lone_surrogate(bytes: &[u8]) -> Option<Excerpt> {
     Some(Excerpt::of(&name.string().unwrap_or(name.text().into())))
 }
 
-/// Takes a text out of an object.
 pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
     match object.remove(name) {
         None => Ok(None),
@@ -245,7 +235,7 @@ pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<O
     }
 }
 
-/// Refuses what is left in an object that should be empty by now.
+/// Refuses remaining fields of an object that should be empty by now.
 pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
     let Some(name) = object.keys().next() else { return Ok(()) };
     let shown = Excerpt::of(name);
@@ -270,7 +260,7 @@ mod tests {
         assert_eq!(too_long.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 
-    /// One byte, and that it is kept.
+    /// One byte that keeps a counter alive.
     struct Part {
         byte: [u8; 1],
         _kept: Arc<()>,

@@ -1,5 +1,5 @@
-//! Figures for Prometheus. What the store counts holds for all processes on the database, and across restarts; what
-//! only a lane's owner knows comes from the owner alone.
+//! Metrics for Prometheus. Counts of the store cover all processes and survive restarts. Only a lane's owner
+//! reports the state that it alone knows.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use crate::store::latency::{Histogram, Measured};
 use crate::store::read::{LaneStatus, Limited, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
-/// Lanes read at a time, and such pages at most: beyond 100,000 subscribers the last ones have no figures of their own.
+/// Lanes in one read, and such reads. Beyond 100,000 subscribers, the last ones have no metrics of their own.
 const PAGE: u32 = 1_000;
 const PAGES_MAX: u32 = 100;
-/// Over which time the share of 429 is told.
+/// The period for the share of 429 answers.
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
 
-/// The bounds of latency's buckets, as Prometheus reads them and in milliseconds: what alerts ask for (0.5 s, 2 s) is among
-/// them, so that they compare counts and no estimate; up to the longest timeout that is common.
+/// Bucket bounds, as text for Prometheus and in milliseconds. They include the thresholds of the alerts (0.5
+/// s, 2 s), so that alerts need no interpolation.
 const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("0.005", 5),
     ("0.01", 10),
@@ -45,7 +45,7 @@ const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("30", 30_000),
 ];
 
-/// Lanes that have figures of their own, unless all of them are asked for: those that [need attention](Need) first.
+/// Lanes with metrics of their own by default: first those that [need attention](Need).
 const LANES_MAX: usize = 100;
 
 /// `GET /metrics`
@@ -72,23 +72,21 @@ pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response
     Ok((StatusCode::OK, kind, body).into_response())
 }
 
-/// Why a lane is shown before others, the most urgent first. All that holds a lane back is among it, so that every lane left
-/// out is in steady state.
+/// Why a lane is shown, the most urgent first. It covers everything that holds a lane back, so an omitted
+/// lane is in steady state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
-    /// Its breaker is open.
     BreakerOpen,
     /// Its endpoint answered 410.
     Disabled,
     /// Its oldest delivery has been due for a minute.
     Behind,
-    /// It works below its contract, its endpoint has asked for a pause, or answers 429.
+    /// Its rate is below its contract, its endpoint asked for a pause, or it answers 429.
     Throttled,
     /// Its queue is 80 % full.
     NearlyFull,
-    /// Its bucket is full, and more waits.
+    /// Its bucket is full while deliveries wait.
     HeldToContract,
-    /// None of these.
     Nothing,
 }
 
@@ -116,7 +114,7 @@ impl<'a> Known<'a> {
         Self { views: views.iter().map(|view| (view.lane, view)).collect(), roster, now }
     }
 
-    /// The most urgent reason to show a lane, given the share of its attempts that were answered 429.
+    /// The most urgent need of a lane.
     fn need(&self, lane: &LaneStatus, limited: Option<&Limited>) -> Need {
         let (counts, bounds) = (&lane.counts, &lane.bounds);
         let view = self.views.get(&lane.lane);
@@ -147,8 +145,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// How many lanes have each need, and of all lanes the most urgent so many, those with the largest backlog first, in their
-    /// order.
+    /// Counts the lanes of each need, and selects the most urgent `max` lanes, the largest backlog first.
+    /// Keeps their order.
     fn choose(&self, lanes: Vec<LaneStatus>, limited: &[Limited], max: usize) -> Chosen {
         let limited: BTreeMap<LaneId, &Limited> = limited.iter().map(|it| (it.lane, it)).collect();
         let mut needs = [0; Need::ALL.len()];
@@ -171,35 +169,33 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The lanes that have figures of their own.
+/// The lanes with metrics of their own.
 struct Chosen {
     shown: Vec<LaneStatus>,
-    /// Of all lanes, how many have each need.
+    /// Over all lanes.
     needs: [u64; Need::ALL.len()],
-    /// Lanes that are not shown: those that need attention, and the others.
+    /// Omitted lanes that need attention, and the other ones.
     left_out: [u64; 2],
 }
 
-/// How full a lane's bucket may be.
 fn burst(roster: &Roster, lane: LaneId) -> u64 {
     roster.get(lane).map_or(0, |known| known.settings().contract().bucket().burst().into())
 }
 
-/// What the store knows.
 struct Figures {
     status: Status,
-    /// Those that are shown.
+    /// Only the selected lanes.
     lanes: Vec<LaneStatus>,
     needs: [u64; Need::ALL.len()],
     left_out: [u64; 2],
     limited: Vec<Limited>,
-    /// Of all lanes together, by [`LENGTHS`].
+    /// Over all lanes, by [`LENGTHS`].
     all_lengths: [Lengths; LENGTHS.len()],
-    /// In the order of lanes, by [`LENGTHS`].
+    /// By lane, then by [`LENGTHS`].
     lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
 }
 
-/// What is told of a histogram. One that counts many different lengths takes several times the room.
+/// The exported part of a histogram, several times smaller than the histogram itself.
 #[derive(Clone, Copy, Default)]
 struct Lengths {
     within: [u64; LATENCY_BOUNDS.len()],
@@ -249,7 +245,7 @@ impl Figures {
                 break;
             }
         }
-        // Removed lanes count among all lanes, whose figures must not fall.
+        // Removed lanes still count in the totals, which must not fall.
         let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
@@ -310,7 +306,7 @@ fn totals(text: &mut Exposition, status: &Status) {
     }
 }
 
-/// The figures of all lanes together. They do not jump when other lanes are shown.
+/// Totals over all lanes, independent of the selection.
 fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     let counts = &figures.status.counts;
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
@@ -340,10 +336,10 @@ fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     }
 }
 
-/// A figure of each lane, by its name, what it may do and what it is.
+/// A metric of each lane: name, type, help, value.
 type OfLane<T, V> = (&'static str, Type, &'static str, fn(&T) -> V);
 
-/// What is dead falls when dead letters are redriven, so it is no counter.
+/// The number of dead letters falls on a redrive, so it is not a counter.
 const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
     ("hookproof_delivered_total", Type::Counter, "Deliveries that endpoints took.", |lane| {
         lane.counts.delivered
@@ -383,10 +379,9 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
     }
 }
 
-/// Of what was measured, one part.
 type Measure = fn(&Measured) -> &Histogram;
 
-/// How long things took: the name for a lane, the name for all of them, and what it is.
+/// Durations: the name for a lane, the name for all lanes, the help, and the histogram.
 const LENGTHS: [(&str, &str, &str, Measure); 3] = [
     (
         "hookproof_latency_seconds",
@@ -408,7 +403,7 @@ const LENGTHS: [(&str, &str, &str, Measure); 3] = [
     ),
 ];
 
-/// The family at that place of [`LENGTHS`].
+/// The family at index `place` of [`LENGTHS`].
 async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     for lane in &figures.lanes {
         let Ok(found) = figures.lengths.binary_search_by_key(&lane.lane, |(lane, _)| *lane) else { continue };
@@ -418,7 +413,7 @@ async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     }
 }
 
-/// The requests of this process, of all its lanes together: beyond the lanes that have figures of their own, too.
+/// Attempts of this process over all its lanes, with or without metrics of their own.
 fn under_way(text: &mut Exposition, requests: &UnderWay) {
     let mut one = |name, help, value: u64| text.family(name, Type::Gauge, help).sample(&[], value);
     let help = "Attempts of this process whose request may yet arrive, of all subscribers.";
@@ -427,7 +422,7 @@ fn under_way(text: &mut Exposition, requests: &UnderWay) {
     one("hookproof_attempts_in_doubt", help, requests.in_doubt);
 }
 
-/// What a lane's owner alone knows.
+/// Metrics that only a lane's owner knows.
 const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
     ("hookproof_in_flight", Type::Gauge, "Attempts whose request may yet arrive.", |view| {
         u64::from(view.in_flight).into()
@@ -456,7 +451,6 @@ const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
     ),
 ];
 
-/// What the owner of lanes knows of them.
 async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app: &App) {
     let views: BTreeMap<LaneId, &LaneView> = views.iter().map(|view| (view.lane, view)).collect();
     for (name, kind, help, value) in OF_OWNED {
@@ -513,7 +507,7 @@ fn store(text: &mut Exposition, health: &Health) {
     one("hookproof_dead_forgotten_total", Type::Counter, help, health.written.forgotten);
 }
 
-/// The steady clock beside the wall clock, as far as that is worth a word.
+/// The difference between the steady clock and the wall clock, if it is notable.
 fn clock(text: &mut Exposition, clock: Clock) {
     let mut one = |name, help, off: Option<Nanos>| {
         let value = Value::Millionths(off.map_or(0, |off| off.0 / 1_000));
@@ -527,7 +521,7 @@ fn clock(text: &mut Exposition, clock: Clock) {
     one("hookproof_clock_behind_seconds", "How far it is behind.", clock.behind());
 }
 
-/// A sample for each of the lanes of which there is something to tell.
+/// A sample for each lane with a value.
 async fn per_lane(
     mut family: Family<'_>,
     lanes: &[LaneStatus],

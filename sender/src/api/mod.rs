@@ -1,4 +1,4 @@
-//! The sender over HTTP: events in, everything that an operator asks and changes, figures for machines.
+//! The sender's HTTP API: accepts events, serves operators, exports metrics.
 //!
 //! ```text
 //!   socket ──► server ──► gate ──► routes ──► a handler ──► Sender
@@ -6,15 +6,16 @@
 //!              time       time
 //! ```
 //!
-//! - [`server`]: where to listen, and under which limits; `connection`: what is known of each; [`token`]: who may ask.
-//! - `gate`: what every request passes; `routes`: all there is, in one table; `openapi.json`: the same for machines.
-//! - `problem`: what every refusal looks like; `input`: reading paths, queries and bodies.
-//! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`, `health`: the nouns; `console`: a page that
-//!   shows them to people.
+//! - [`server`]: listener and limits; `connection`: the state of each; [`token`]: authentication.
+//! - `gate`: checks every request; `routes`: the table of routes; `openapi.json`: its description for
+//!   machines.
+//! - `problem`: refusals; `input`: paths, queries and bodies.
+//! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`,
+//!   `health`: the resources; `console`: a page for people.
 //!
-//! Every refusal that a handler or the router gives is `{"error": {"code", "message", "field"}}`. Only what is no HTTP
-//! at all is answered by the HTTP library itself, with a bare 400 or 431. No answer but that to a creation or a rotation
-//! holds a secret.
+//! Every refusal by a handler or the router is `{"error": {"code", "message", "field"}}`. The HTTP library
+//! itself answers malformed HTTP with a bare 400 or 431. Only the answers to a creation or a rotation hold a
+//! secret.
 
 mod audit;
 mod connection;
@@ -54,25 +55,25 @@ use crate::runtime::Sender;
 use crate::store::StoreError;
 use crate::subscriber::RegionSecrets;
 
-/// What the API needs to know beside the sender.
+/// The API's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which addresses a subscriber's URL may name.
+    /// The addresses that a subscriber's URL may name.
     pub guard: Guard,
-    /// The secrets of regions, against which settings are checked.
+    /// The secrets of regions, for the validation of settings.
     pub regions: RegionSecrets,
-    /// What a request must show, if anything.
+    /// The required token, if any.
     pub token: Option<Token>,
-    /// How long one request may take, its body included.
+    /// The time limit of a request, its body included.
     pub request_time_max: Duration,
 }
 
 impl Config {
-    /// Half a minute: longer than a commit that waits for a locked database is worth waiting for.
+    /// Half a minute: a commit that waits longer for a locked database is not worth waiting for.
     pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 }
 
-/// The API, for a server or a test to call.
+/// The API as a router.
 pub fn router(sender: Sender, config: Config) -> Router {
     routes::router(App(Arc::new(Inner {
         sender,
@@ -82,10 +83,9 @@ pub fn router(sender: Sender, config: Config) -> Router {
     })))
 }
 
-/// Events that are read or recorded at once take no more than this: sixteen of the largest batches.
+/// Bounds the events being read or recorded: sixteen of the largest batches.
 const EVENTS_BYTES_MAX: usize = 256 << 20;
 
-/// What every handler works with.
 #[derive(Clone)]
 struct App(Arc<Inner>);
 
@@ -105,12 +105,10 @@ impl App {
         &self.0.config
     }
 
-    /// The memory for events.
     fn room(&self) -> &Room {
         &self.0.room
     }
 
-    /// What the store's deliveries are called.
     async fn delivery_ids(&self) -> Result<DeliveryIds, StoreError> {
         if let Some(ids) = self.0.delivery_ids.get() {
             return Ok(*ids);

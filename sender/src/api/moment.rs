@@ -1,21 +1,19 @@
-//! Moments as operators write and read them: `2026-05-17T20:47:03.120Z`, or seconds since 1970.
+//! Times in requests and answers: `2026-05-17T20:47:03.120Z`, or seconds since 1970.
 
 use serde_json::Value;
 
 use crate::engine::StoreTime;
 use crate::engine::calendar::Date;
 
-/// A moment in an answer.
 pub(super) fn shown(at: StoreTime) -> Value {
     Value::String(crate::operate::shown::moment(at))
 }
 
-/// What may be written for a moment, for messages.
+/// The expected form, for messages.
 pub(super) const FORM: &str = "a moment such as 2026-05-17T20:47:03Z, or whole seconds since 1970";
 
-/// Reads a moment.
 pub(super) fn read(text: &str) -> Option<StoreTime> {
-    /// The last second that [`StoreTime`] can hold, about: the year 2554.
+    /// About the last second in the range of [`StoreTime`]: the year 2554.
     const SECS_MAX: u64 = 18_446_744_073;
     let secs = text.parse().ok().filter(|_| !text.starts_with('+')).filter(|secs| *secs <= SECS_MAX);
     secs.map(StoreTime::from_secs).or_else(|| read_date(text))
@@ -56,7 +54,7 @@ mod tests {
 
     #[test]
     fn moments_are_read_in_both_forms() {
-        // Computed apart, with Python's datetime.
+        // Expected values from Python's datetime.
         let rows = [
             ("0", Some(0)),
             ("1674087231", Some(1_674_087_231_000)),

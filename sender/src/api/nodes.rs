@@ -1,4 +1,4 @@
-//! The processes that deliver from this one's database.
+//! The processes that deliver from this database.
 
 use axum::extract::{Request, State};
 use axum::http::Uri;
@@ -52,7 +52,7 @@ async fn set(app: &App, whom: String, request: Request, draining: bool) -> Resul
     }
     let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
     let node = nodes.iter().find(|status| status.node.owner == owner);
-    // It may have ended in this very moment.
+    // The node may just have ended.
     node.map(|node| ok(&node.shown())).ok_or_else(|| WhichNode::Unknown.into())
 }
 

@@ -1,4 +1,4 @@
-//! What a change of a subscriber would lead to, before it is made.
+//! Previews the effect of a subscriber's change.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -30,7 +30,7 @@ pub(super) async fn plan(
     }
     let (changed, agreement) = agreed(&app, &before, &written).await?;
     let settings = SettingsText::from_json(&before.settings)?;
-    // What can't be agreed on any more has limits to show all the same.
+    // Present settings that no longer validate still have limits to show.
     let present = agreed(&app, &before, &Written::nothing()).await.ok();
     let (lane, until) = (before.lane, app.sender().clock().now());
     let backlog = app.sender().read(move |reader| Backlog::read(reader, lane, Over::Day { until })).await??;
@@ -42,7 +42,6 @@ pub(super) async fn plan(
     })))
 }
 
-/// What waits, and what is known of how long attempts take.
 struct Backlog {
     waiting: u64,
     measured: Option<Measured>,
@@ -55,7 +54,7 @@ impl Backlog {
         Ok(Self { waiting, measured })
     }
 
-    /// The limits, and how long the backlog takes under them.
+    /// The limits, and the time to clear the backlog under them.
     fn under(&self, settings: &SettingsText, agreement: Option<&Agreement>) -> Value {
         let answers = self.measured.as_ref().map(|measured| &measured.answer);
         let clearing = agreement.map(|it| Clearing::of(self.waiting, it.lane.contract(), answers));

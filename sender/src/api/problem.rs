@@ -1,4 +1,4 @@
-//! What every refusal looks like: a status, and `{"error": {"code", "message", "field"}}`.
+//! Refusals: a status, and `{"error": {"code", "message", "field"}}`.
 
 use std::fmt::Display;
 
@@ -18,14 +18,13 @@ use crate::store::thread::Why;
 use crate::store::{Reply, StoreError};
 use crate::subscriber::SettingsError;
 
-/// When to come back if more is asked than can be written: the store's queue empties in about that.
+/// Retry delay if the store's queue is full: it empties in about that time.
 const BUSY_SECS: u32 = 1;
-/// When to come back if a subscriber is full: its backlog falls no faster than its contract allows.
+/// Retry delay if a subscriber is full: its backlog falls at its contract's rate.
 pub(super) const FULL_SECS: u32 = 5;
-/// When to come back if the store is in trouble: somebody has to see to it.
+/// Retry delay if the store fails, which an operator must fix.
 const STORE_SECS: u32 = 5;
 
-/// A refusal.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -64,7 +63,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(STORE_SECS)
     }
 
-    /// The store answered something that it should not have.
+    /// A defect: the store's reply does not match the command.
     pub(super) fn unexpected(doing: &'static str, reply: &Reply) -> Self {
         error!(doing, ?reply, "the store answered something unexpected");
         let message = format!("could not {doing}: the store's answer makes no sense; this is a defect");
@@ -76,7 +75,7 @@ impl Problem {
         self
     }
 
-    /// The same, with the name of the subscriber that it is about, or of the first of several.
+    /// Names the affected subscriber, or the first of several.
     pub(super) fn about(mut self, subscriber: &str) -> Self {
         self.message = format!("{}; the first of them is {subscriber:?}", self.message);
         self
@@ -95,7 +94,7 @@ impl Problem {
         self.retry_after_secs
     }
 
-    /// What stands under `error`.
+    /// The value of `error`.
     pub(super) fn value(&self) -> Value {
         json!({ "code": self.code, "message": self.message, "field": self.field })
     }
@@ -111,13 +110,11 @@ impl IntoResponse for Problem {
     }
 }
 
-/// An answer in JSON.
 pub(super) fn answer(status: StatusCode, value: &impl Display) -> Response {
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     (status, kind, value.to_string()).into_response()
 }
 
-/// An answer in JSON, and all is well.
 pub(super) fn ok(value: &Value) -> Response {
     answer(StatusCode::OK, value)
 }

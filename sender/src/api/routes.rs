@@ -1,4 +1,4 @@
-//! All there is, in one table. The document for machines is held against it by a test.
+//! The table of routes. A test compares it with `openapi.json`.
 
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -14,10 +14,9 @@ use super::{
 };
 use crate::excerpt::Excerpt;
 
-/// The API as OpenAPI 3.1 describes it.
+/// The OpenAPI 3.1 document.
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// A method, a path, and what answers.
 type Route = (Method, &'static str, MethodRouter<App>);
 
 fn routes() -> Vec<Route> {
@@ -53,7 +52,6 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// All of it, behind the gate.
 pub(super) fn router(app: App) -> Router {
     let routes = routes().into_iter();
     let router = routes.fold(Router::new(), |router, (_, path, handler)| router.route(path, handler));
@@ -90,7 +88,7 @@ mod tests {
     use crate::subscriber::SettingsText;
     use crate::subscriber::reference::schema;
 
-    /// The document with the settings that the types give.
+    /// The document with the settings' schema generated from the types.
     fn with_settings(document: &str) -> String {
         let (start, end) = ("      \"Settings\": {\n", "\n      },\n");
         let (before, rest) = document.split_once(start).unwrap();
@@ -117,12 +115,12 @@ mod tests {
             let schema = &schemas[name];
             assert_eq!(schema["allOf"][0]["$ref"], "#/components/schemas/Settings", "{name}");
             assert!(SettingsText::FIELDS.iter().all(|field| schema["properties"][field].is_null()), "{name}");
-            // Beside `allOf`, only this one refuses what neither knows.
+            // With `allOf`, only this keyword refuses fields that neither schema knows.
             assert_eq!(schema["unevaluatedProperties"] == false, name != "Subscriber", "{name}");
         }
     }
 
-    /// The letters that a class of a pattern holds: `\uXXXX`, and ranges of those.
+    /// The characters of a pattern's class: `\uXXXX` and ranges.
     fn letters(class: &str) -> BTreeSet<char> {
         let code = |text: &str| u32::from_str_radix(text.strip_prefix("\\u").unwrap(), 16).unwrap();
         let mut found = BTreeSet::new();
@@ -165,7 +163,6 @@ mod tests {
         assert_eq!(documented().1, routed);
     }
 
-    /// What a document refers to.
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Where to listen, and what a connection may do: how many there are, how long a head may be and take.
+//! The listener, and the limits of connections: their number, and the size and time of heads.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,49 +21,50 @@ use tracing::{debug, warn};
 use super::Token;
 use super::connection::State;
 
-/// Connections at a time. For the next one, the oldest at rest is closed, or else the one whose body comes slowest and too slowly,
-/// or else the oldest whose answer is not read to its end; if there is none, it waits for the first that comes to rest. A request
-/// whose body is here is answered all the same, and then its connection is closed. With a token, no body is read of a request
-/// without it, so a stranger's connection is at rest at all times.
+/// The most connections. At the bound, a new one replaces the oldest at rest, or else the one with the
+/// slowest body among those that lag too far, or else the oldest with an unread answer. If there is none, it
+/// waits for the first that comes to rest. A request whose body has arrived is still answered before its
+/// connection closes. With a token set, no body is read without it, so a stranger's connection is always at
+/// rest.
 const CONNECTIONS_MAX: usize = 1_024;
-/// The longest head of a request, in bytes, and the most headers in it.
+/// The longest head in bytes, and the most headers.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
-/// How long a head may take, and a connection may rest between two requests.
+/// The time limit of a head, and of rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// How often to look for bodies that come too slowly and for answers that nobody reads, and after how many looks in a row without any progress one of them is given
-/// such an answer is given up: half a minute, and about a second once the server is to stop.
+/// The interval of checks for slow bodies and unread answers. An answer is given up after this many checks
+/// without progress: half a minute, or about a second at a stop.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 30;
 const LOOKS_MAX_AT_STOP: u32 = 2;
-/// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
+/// The pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// It is not possible, or not wise, to listen there.
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Others could reach it, and nothing keeps them out.
+    /// Other machines could reach it without a token.
     #[error(
         "{address} can be reached from other machines, and no token is set; set one, or listen on 127.0.0.1"
     )]
     Open {
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
     /// The system refuses.
     #[error("can't listen on {address}: {error}; choose another address, or end what listens there")]
     Io {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
 }
 
-/// Listens: on loopback, or anywhere if there is a token.
+/// Listens on loopback, or on any address if a token is set.
 ///
 /// # Errors
-/// When the address can be reached from elsewhere and there is no token, or it cannot be had.
+/// When other machines can reach the address and there is no token, or the system refuses it.
 pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListener, BindError> {
     if token.is_none() && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::Open { address });
@@ -71,8 +72,8 @@ pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListe
     TcpListener::bind(address).await.map_err(|error| BindError::Io { address, error })
 }
 
-/// Answers until `stop` is done; then finishes what is under way, for `within` at most. False if that was too short. An answer
-/// that nobody reads is given up.
+/// Serves until `stop` completes, then finishes open requests for `within` at most. Returns false if that was
+/// too short. Unread answers are given up.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -93,7 +94,6 @@ async fn serve_bounded(
     let open = Arc::new(Open::default());
     tokio::select! {
         in_order = answer_all(listener, router, stop, within, connections_max, look_every, &open) => in_order,
-        // It never ends.
         () = open.look_around(look_every) => false,
     }
 }
@@ -121,7 +121,7 @@ async fn answer_all(
             accepted = accept => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Once, for as long as it lasts.
+                    // Logs once for each series of failures.
                     if !failing {
                         warn!(%error, "can't accept connections; trying on");
                     }
@@ -152,7 +152,8 @@ async fn answer_all(
     timeout(within, stopping.closed()).await.is_ok()
 }
 
-/// Answers on one connection until it ends. Once it was told to close, or the server stops, it takes no further request.
+/// Serves one connection until it ends. Once told to close, or when the server stops, it accepts no further
+/// request.
 async fn answer_one(
     connection: impl GracefulConnection<Error = hyper::Error>,
     state: &State,
@@ -162,7 +163,7 @@ async fn answer_one(
     let mut is_last = false;
     loop {
         tokio::select! {
-            // First what has come, so that a request is not thrown away unread.
+            // Input first, so that no request is dropped unread.
             biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
@@ -188,13 +189,12 @@ fn bounded_server() -> http1::Builder {
     server
 }
 
-/// The connections that are open.
 #[derive(Default)]
 struct Open {
-    /// How many there were, and those that are left, by the order in which they came.
+    /// How many there have been, and the open ones by their sequence number.
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
     is_stopping: AtomicBool,
-    /// A connection has come to rest.
+    /// A connection came to rest.
     rested: Arc<Notify>,
 }
 
@@ -212,8 +212,8 @@ impl Open {
         Entry { open: Arc::clone(self), number, state }
     }
 
-    /// A permit for one more connection. If there is none, one connection makes room: one that is at rest, or whose body comes too
-    /// slowly, or whose answer nobody reads, or else the first that comes to rest, lest those who go on asking keep all others out.
+    /// A permit for one more connection. At the bound, one connection makes room, in the order of
+    /// [`CONNECTIONS_MAX`], so that busy connections cannot lock out new ones.
     async fn permit(
         &self,
         connections: &Arc<Semaphore>,
@@ -226,12 +226,12 @@ impl Open {
         let mut permit = std::pin::pin!(Arc::clone(connections).acquire_owned());
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick would be at once.
+        // The first tick would fire at once.
         looks.reset();
         loop {
             tokio::select! {
                 biased;
-                // Never closed, so there is always a permit in the end.
+                // The semaphore is never closed.
                 permit = &mut permit => return permit.ok(),
                 _ = looks.tick() => self.close_the_oldest_idle(true),
                 () = self.rested.notified() => self.close_the_oldest_idle(false),
@@ -239,15 +239,15 @@ impl Open {
         }
     }
 
-    /// Heads that never end, or come byte by byte, must not keep others out: health least of all. Nor must bodies that do, nor
-    /// whoever does not read, if it is `or_unread`. Does nothing while one is about to close.
+    /// Closes one connection, unless one is about to close already. Endless heads, slow bodies and, if
+    /// `or_unread`, unread answers must not lock out other clients, such as health checks.
     fn close_the_oldest_idle(&self, or_unread: bool) {
         let open = self.lock();
         let mut states = open.1.values();
         let is_one_told = states.clone().any(|state| state.is_told())
             || states.clone().any(|state| state.tell_to_close(false));
         if or_unread && !is_one_told {
-            // Of several, the last is taken, which is the oldest.
+            // `max_by_key` takes the last of equals; reversed, that is the oldest.
             let slowest =
                 states.clone().rev().filter(|state| state.is_slow()).max_by_key(|state| state.behind());
             if !slowest.is_some_and(|state| state.tell_to_close_if_slow()) {
@@ -256,8 +256,8 @@ impl Open {
         }
     }
 
-    /// Ends bodies that come too slowly, and closes connections of which nobody reads the answer: they would be kept for ever, and
-    /// hold up the end.
+    /// Ends slow bodies, and closes connections with unread answers, which would otherwise stay for ever and
+    /// hold up a stop.
     async fn look_around(&self, look_every: Duration) {
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -275,7 +275,6 @@ impl Open {
     }
 }
 
-/// One of them, for as long as it is.
 struct Entry {
     open: Arc<Open>,
     number: u64,
@@ -290,7 +289,7 @@ impl Drop for Entry {
 
 async fn pause(length: Duration) {
     let mut ticks = interval(length);
-    // The first tick is at once.
+    // The first tick fires at once.
     ticks.tick().await;
     ticks.tick().await;
 }
@@ -308,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// More than the system holds of an answer that nobody reads.
+    /// More than the system's buffers hold.
     const LENGTH: usize = 64 << 20;
 
     #[tokio::test]
@@ -330,7 +329,7 @@ mod tests {
         let mut answer = String::new();
         late.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("well"), "{answer}");
-        // Had it waited for a head's time to run out, all halves would be gone by now.
+        // After a head's time limit, all halves would be gone.
         let mut oldest = halves.remove(0);
         assert!(matches!(oldest.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it is closed");
         for mut half in halves {
@@ -357,7 +356,7 @@ mod tests {
             stream
         };
         let mut reads = begin("/long HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
-        // The answer has begun, and is more than the system holds.
+        // The answer has begun, and exceeds the system's buffers.
         reads.read_exact(&mut [0]).await.unwrap();
         let mut rests = begin("/ HTTP/1.1\r\n").await;
         let mut late = begin("/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
@@ -371,13 +370,13 @@ mod tests {
         server.abort();
     }
 
-    /// Asks again on a connection, and reads the answer; false if the connection is closed.
+    /// Asks again; false if the connection is closed.
     async fn ask_again(stream: &mut TcpStream) -> bool {
         let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request).await.is_ok() && read_answer(stream).await
     }
 
-    /// Reads one answer to its end; false if the connection is closed.
+    /// Reads one answer; false if the connection is closed.
     async fn read_answer(stream: &mut TcpStream) -> bool {
         let mut answer = Vec::new();
         while !answer.ends_with(b"well") {
@@ -402,14 +401,14 @@ mod tests {
         let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/slow", get(slow)).route("/", get(|| async { "well" }));
-        // It looks once, and then only when a connection has come to rest.
+        // Checks once, and then only when a connection comes to rest.
         let (never, seldom) = (std::future::pending(), Duration::from_secs(24 * 60 * 60));
         let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 1, seldom));
         let mut asks = TcpStream::connect(address).await.unwrap();
         asks.write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         told.recv().await.unwrap();
         let mut late = TcpStream::connect(address).await.unwrap();
-        // The only thread is the server's as well: it accepts the late one while the slow request is under way.
+        // The server shares this thread: it accepts the late connection while the slow request runs.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
@@ -468,7 +467,7 @@ mod tests {
         server.abort();
     }
 
-    /// An answer that tells when it is dropped.
+    /// An answer that reports its drop.
     struct Long {
         bytes: Vec<u8>,
         dropped: mpsc::UnboundedSender<()>,
@@ -486,7 +485,7 @@ mod tests {
         }
     }
 
-    /// Asks for an answer, and reads no more than one byte of it.
+    /// Asks, and reads one byte of the answer.
     async fn ask_without_reading(address: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -517,7 +516,7 @@ mod tests {
         let router = Router::new().route("/", get(|| async { Bytes::from(vec![b'x'; LENGTH]) }));
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        // Shorter than an answer that nobody reads is kept otherwise.
+        // Shorter than the usual limit for unread answers.
         let within = LOOK_EVERY * (LOOKS_MAX / 2);
         let server = tokio::spawn(serve_bounded(listener, router, stopped, within, 2, LOOK_EVERY));
         let unread = ask_without_reading(address).await;
@@ -526,7 +525,7 @@ mod tests {
         drop(unread);
     }
 
-    /// Sends a body of ten bytes but for its last, once its head is read.
+    /// Sends nine of ten body bytes, once the head is read.
     async fn begin_body(address: SocketAddr) -> TcpStream {
         let head = "POST / HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
         let mut stream = TcpStream::connect(address).await.unwrap();

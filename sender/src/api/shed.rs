@@ -1,4 +1,4 @@
-//! Giving up what waits for a subscriber: told first, if that is asked for, then done.
+//! Sheds a subscriber's backlog, with an optional preview.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -13,14 +13,12 @@ use crate::operate::steps::{rest, rest_after};
 use crate::store::Reply;
 use crate::store::command::{Command, Shed};
 
-/// How long one request goes on: well within the time that a request may take. What is left is said, and asked for again.
+/// The duration of one request. The answer says whether the client has to ask again.
 const WITHIN: Nanos = Nanos::from_secs(10);
 
-/// What is asked for.
 struct Asked {
-    /// At most so many.
     max: u64,
-    /// Only tell.
+    /// Only a preview.
     plan: bool,
 }
 
@@ -42,8 +40,8 @@ pub(super) async fn shed(
     Ok(ok(&json!({ "shed": shed, "more": more })))
 }
 
-/// Gives up deliveries until as many are as are asked for, none is left, or the time is over. How many it were, and
-/// whether more may be left of what is asked for.
+/// Sheds until `max` are shed, none is left, or the time is over. Returns how many, and whether more may be
+/// left.
 async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Problem> {
     let clock = app.sender().clock();
     let (began, mut shed) = (clock.now(), 0);
@@ -66,7 +64,7 @@ async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Prob
     }
 }
 
-/// Deliveries of a lane that this process is about to send, or is sending.
+/// Deliveries of a lane that this process has claimed.
 async fn claimed_here(app: &App, lane: LaneId) -> u64 {
     let views = app.sender().views().await;
     let claimed = views.iter().find(|view| view.lane == lane).map_or(0, |view| {
@@ -77,7 +75,7 @@ async fn claimed_here(app: &App, lane: LaneId) -> u64 {
 }
 
 impl Asked {
-    /// Exactly one of `all` and `max`, so that nothing is given up by oversight.
+    /// Requires exactly one of `all` and `max`, so that nothing is shed by oversight.
     fn take(mut object: Map<String, Value>) -> Result<Self, Problem> {
         let (all, max, plan) = (object.remove("all"), object.remove("max"), object.remove("plan"));
         nothing_left(&object, &["all", "max", "plan"])?;

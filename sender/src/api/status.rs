@@ -1,4 +1,4 @@
-//! The state of everything in one answer, and of each lane, page by page.
+//! The overall state, and each lane's state page by page.
 
 use std::collections::BTreeMap;
 
@@ -53,14 +53,13 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     Ok(ok(&value))
 }
 
-/// What the store knows.
 struct Figures {
     status: Status,
     nodes: Nodes,
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
-    /// Of lanes whose breaker is open, whoever has them.
+    /// Lanes with an open breaker, of any owner.
     kept: Vec<Checkpoint>,
 }
 
@@ -72,7 +71,7 @@ impl Figures {
         limit: u32,
     ) -> Result<Self, ReadError> {
         let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
-        // What they were owed is being given up; nobody can do anything about them.
+        // Removed lanes are being shed, and operators cannot act on them.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
@@ -97,7 +96,7 @@ fn store(health: &Health) -> Value {
     })
 }
 
-/// When and why a lane's share of its contract changed last.
+/// The last change of a lane's share of its contract.
 fn shift_shown(shift: Shift) -> Value {
     let Shift { at, from, to, why } = shift;
     let mut shown = json!({
@@ -118,7 +117,7 @@ fn shift_shown(shift: Shift) -> Value {
     shown
 }
 
-/// A lane in an answer; what only its owner knows, if that is this process.
+/// `view` is present if this process owns the lane.
 fn lane_shown(
     lane: &LaneStatus,
     view: Option<&LaneView>,

@@ -1,4 +1,4 @@
-//! Subscribers: added, seen, changed while they run, paused, removed; their secrets rotated.
+//! Subscribers: create, read, change, pause, remove, rotate secrets, test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,13 @@ use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsText};
 
-/// How often a change is made anew because somebody else changed the subscriber in between.
+/// Retries of a change when another writer changed the subscriber meanwhile.
 const CHANGES_MAX: u32 = 8;
-/// How long an answer waits until this process goes by the change. It takes milliseconds, unless the store is locked.
+/// How long an answer waits until this process applies the change. Usually milliseconds, unless the store is
+/// locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a test waits for its first attempt, unless asked for otherwise, and at most: less than a request may take.
+/// How long a test waits for its first attempt by default, and at most: less than a request's time limit.
 const TRIAL_WAIT: Nanos = Nanos::from_secs(1);
 const TRIAL_WAIT_MAX: Nanos = Nanos::from_secs(20);
 
@@ -115,7 +116,7 @@ pub(super) async fn change(
     Err(Problem::conflict("changed_meanwhile", "others change the subscriber all the time; try again"))
 }
 
-/// What a request wants changed, and the version that it is to be a change of.
+/// The requested change, and the version that it applies to.
 pub(super) async fn read_change(app: &App, request: Request) -> Result<(Option<u64>, Written), Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
@@ -123,7 +124,6 @@ pub(super) async fn read_change(app: &App, request: Request) -> Result<(Option<u
     Ok((version, Written::take(object, &app.config().guard)?))
 }
 
-/// The change that makes of a subscriber what was written.
 async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Result<Change, Problem> {
     let (settings, agreement) = agreed(app, before, written).await?;
     Ok(Change {
@@ -136,7 +136,7 @@ async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Res
     })
 }
 
-/// The settings that a subscriber has once that is written, and what they amount to.
+/// The settings with the change applied, and their validated form.
 pub(super) async fn agreed(
     app: &App,
     before: &read::Subscriber,
@@ -185,7 +185,7 @@ async fn turn(app: &App, whom: &str, request: Request, state: LaneState) -> Resu
     nothing_left(&object_or_nothing(request).await?, &["no field at all"])?;
     let before = subscriber(app, whom).await?;
     if (before.state, state) == (LaneState::Disabled, LaneState::Paused) {
-        // Paused, it would record events again, which its endpoint said that it does not want.
+        // A paused subscriber records events, but this endpoint has said that it wants none.
         return Err(Problem::conflict(
             "disabled",
             "the endpoint answered 410 and is disabled; resume it first",
@@ -210,7 +210,7 @@ pub(super) async fn rotate(
     let subscriber = subscriber(&app, &whom).await?;
     let settings = SettingsText::from_json(&subscriber.settings)?;
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
-    // Only the secret is in question here: it must be of the kind that the profile signs with.
+    // Only the secret can be wrong here: the profile needs a certain kind.
     agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let now = wall();
     let retire = StoreTime(now.0.saturating_add(overlap.0));
@@ -223,8 +223,8 @@ pub(super) async fn rotate(
     })))
 }
 
-/// `POST /v1/subscribers/{id}/test`: one event, signed and sent as any other. Tells what became of its first attempt, if that is
-/// made soon, or else where to ask.
+/// `POST /v1/subscribers/{id}/test`: sends one event like any other. Reports the first attempt if it comes
+/// soon, or else where to ask.
 pub(super) async fn test(
     State(app): State<App>,
     Segment(whom): Segment,
@@ -265,7 +265,6 @@ fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {
         .map_err(|error| Problem::unprocessable("bad_events", error.to_string()).field("events"))
 }
 
-/// The version that a change is meant for.
 fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
     let Some(given) = object.remove("version") else { return Ok(None) };
     given.as_u64().map(Some).ok_or_else(|| {
@@ -278,7 +277,6 @@ async fn live_keys(app: &App, lane: LaneId) -> Result<Keys, Problem> {
     keys(&app.sender().read(move |reader| reader.secrets(lane, wall())).await??)
 }
 
-/// A command that is done or refused.
 async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(), Problem> {
     match app.sender().command(command).await? {
         Reply::Done => wait_until_known(app).await,
@@ -287,7 +285,7 @@ async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(
     }
 }
 
-/// Waits until this process goes by all changes so far, so that whoever is answered finds them made.
+/// Waits until this process applies all changes so far, so that later requests see them.
 async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));

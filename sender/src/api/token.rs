@@ -1,23 +1,23 @@
-//! Who may ask.
+//! Authentication by a bearer token.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// What a request must show as `Authorization: Bearer …`. Only its digest is kept.
+/// The token that requests must send as `Authorization: Bearer …`. Holds only its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 32]);
 
 impl Token {
-    /// The fewest characters: anything shorter is guessed.
+    /// The fewest bytes; a shorter token could be guessed.
     pub const BYTES_MIN: usize = 16;
-    /// The most.
+    /// The most bytes.
     pub const BYTES_MAX: usize = 1_024;
 
-    /// A token from its text.
+    /// Parses a token.
     ///
     /// # Errors
-    /// When the text is too short or too long, or cannot stand in a header.
+    /// When the text is too short or too long, or is not visible ASCII.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&text.len()) {
             return Err(TokenError::Length { bytes: text.len() });
@@ -28,7 +28,7 @@ impl Token {
         }
     }
 
-    /// Whether this is the one. Takes the same time whatever is shown: digests are compared, and to the end.
+    /// Whether `shown` is this token. Compares digests in constant time.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();
@@ -44,7 +44,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A text that is no token. Says nothing of what it holds.
+/// An invalid token. Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Too short or too long.
@@ -53,10 +53,10 @@ pub enum TokenError {
         /// Its length.
         bytes: usize,
     },
-    /// Something that is not visible ASCII.
+    /// A character that is not visible ASCII.
     #[error("the token has a character at byte {at} that is not visible ASCII")]
     Character {
-        /// Where.
+        /// Its byte position.
         at: usize,
     },
 }

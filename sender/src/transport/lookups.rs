@@ -21,7 +21,7 @@ use super::resolve::{Addresses, Resolve};
 use super::sync::lock;
 use super::timer::{after, now};
 
-/// The longest that an answer is valid, whatever its own lifetime.
+/// The longest that an answer is valid, even if its own lifetime is longer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(300);
 /// How long a failure is remembered.
 pub(super) const FAILED_FOR: Duration = Duration::from_secs(2);
