@@ -1,4 +1,4 @@
-//! `audit`: what was sent, second by second, beside what may be; or how long it took.
+//! `audit`: compares the attempts of each second with the contract, or shows durations.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::operate::sample::{Sample, TOO_HIGH_PERMILLE};
 use crate::store::read::AuditSecond;
 use crate::subscriber::SettingsText;
 
-/// Rows asked for at a time.
+/// Rows in one read.
 const ROWS_MAX: u32 = 10_000;
 
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Audit {
     /// How far to look back
     #[arg(long, value_name = "TIME", default_value = "1h")]
     since: Nanos,
-    /// Only spans in which more began than may
+    /// Only spans with more attempts than the contract allows
     #[arg(long)]
     over: bool,
     /// Instead: how long answers took, and how long it was from emit to the first attempt and to success, in percentiles
@@ -67,7 +67,7 @@ impl Span {
     }
 }
 
-/// What began in one span.
+/// The attempts of one span.
 struct Counted {
     begin: StoreTime,
     lane: LaneId,
@@ -127,7 +127,7 @@ impl Audit {
         let [mut answer, mut first_attempt, mut delivery] = [const { Sample::new() }; 3];
         let mut next = Some((from, DeliveryId(0)));
         while let Some(from) = next {
-            // What begins while this reads is of no interest: the end would never come.
+            // Stops at the time of the start; otherwise a busy sender would keep it running.
             let page = look.reader.attempt_times(lane, from, look.now, ROWS_MAX)?;
             for attempt in page.attempts {
                 attempt.answer.into_iter().for_each(|took| answer.add(took));
@@ -155,7 +155,7 @@ impl Audit {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Each subscriber's name, and how many attempts may begin in any one span.
+    /// For each subscriber its name, and the most attempts allowed in one span.
     fn most(&self, look: &Look) -> Result<BTreeMap<LaneId, (String, Option<u64>)>, Failure> {
         let mut most = BTreeMap::new();
         each(
@@ -175,7 +175,7 @@ impl Audit {
         Ok(most)
     }
 
-    /// Calls `take` with every span, in the order of time, until it answers false.
+    /// Calls `take` with each span in order of time, until it returns false.
     fn each_span(
         &self,
         look: &Look,
@@ -201,7 +201,8 @@ impl Audit {
             let is_last = u32::try_from(rows.len()).is_ok_and(|rows| rows < most);
             let whole = whole_seconds(&rows, is_last);
             if whole.is_empty() && !is_last {
-                // More lanes than that were busy in one second: there are at most as many rows as lanes.
+                // The page ends within one second: read more rows. A second has at most one row for each
+                // lane.
                 most = most.saturating_mul(2);
                 continue;
             }
@@ -224,7 +225,7 @@ impl Audit {
     }
 }
 
-/// The percentiles of a sample, if there are any: in whole microseconds, so that nothing exact is rounded away.
+/// Percentiles in whole microseconds, to keep exact values exact.
 fn add_row(table: &mut Table, measure: &str, sample: &mut Sample) {
     let Some(found) = sample.percentiles() else { return };
     let [p50, p95, p99] = [found.p50, found.p95, found.p99].map(|length| format!("{}us", length.0 / 1_000));
@@ -234,7 +235,7 @@ fn add_row(table: &mut Table, measure: &str, sample: &mut Sample) {
     table.row([measure.to_owned(), found.samples.to_string(), p50, p95, p99, error]);
 }
 
-/// The rows but for those of a last second that may go on, on the next page.
+/// The rows without those of the last second, which may continue on the next page.
 fn whole_seconds(rows: &[AuditSecond], is_last: bool) -> &[AuditSecond] {
     let Some(last) = rows.last().filter(|_| !is_last) else { return rows };
     &rows[..rows.partition_point(|row| row.second < last.second)]

@@ -1,4 +1,4 @@
-//! `dead …`: deliveries given up. To look at them is here; what they have in common: [`analyse`].
+//! `dead …`: lists, redrives and purges dead letters; for analysis, see [`analyse`].
 
 mod analyse;
 
@@ -18,14 +18,14 @@ use crate::event::PublicId;
 use crate::store::Reply;
 use crate::store::command::{self, Command, Forget, Redrive};
 
-/// Dead letters looked at in one commit.
+/// Dead letters in one commit.
 const STEP_ROWS: u32 = 500;
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Dead {
     /// Show them, the newest first
     List(List),
-    /// Show what they have in common, and what that points to
+    /// Show their common causes, and likely remedies
     Analyse(analyse::Analyse),
     /// Have them delivered after all, through their subscribers' limits
     Redrive(Which),
@@ -106,7 +106,7 @@ impl List {
     }
 }
 
-/// The names of all subscribers, removed ones excepted.
+/// The names of all subscribers that are not removed.
 fn names(look: &Look) -> Result<BTreeMap<LaneId, String>, Failure> {
     let mut names = BTreeMap::new();
     each(
@@ -204,7 +204,7 @@ impl Which {
         self.check_found(purged)
     }
 
-    /// Whoever names deliveries expects them to be dead.
+    /// Named ids must be dead letters.
     fn check_found(&self, found: u64) -> Result<(), Failure> {
         let named = u64::try_from(self.deliveries.len()).unwrap_or(u64::MAX);
         if found < named {

@@ -1,4 +1,4 @@
-//! `doctor`: what is off with a database, and mending what is safe to mend.
+//! `doctor`: diagnoses a database, and mends it where that is safe.
 
 use std::process::ExitCode;
 
@@ -22,11 +22,11 @@ use crate::store::liveness::Life;
 use crate::store::read::{Owner, Reader};
 use crate::store::{Command, Database, Durability, Finding, Reply, State, Store, StoreError};
 
-/// A lane whose first delivery has been due for longer, and that nobody holds, is stuck.
+/// A lane without an owner counts as stuck once its first delivery has been due for this long.
 const STUCK_AFTER: Nanos = Nanos::MINUTE;
 /// Rows corrected in one commit.
 const STEP_ROWS: u32 = 500;
-/// Something is off.
+/// The exit code if anything is wrong.
 const EXIT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ log. Deliveries that cannot be read become dead letters (unreadable) by themselv
 mend from here.
 Exit codes: 0 nothing is off, or all of it was mended; 1 something is off; 64 bad command line; 70 our own failure.")]
 pub(super) struct Doctor {
-    /// Mend what is safe to mend, in a file
+    /// Repair the faults that are safe to repair, in a file
     #[arg(long)]
     mend: bool,
     #[command(flatten)]
@@ -72,7 +72,7 @@ impl Doctor {
         Ok(if is_off { ExitCode::from(EXIT_OFF) } else { ExitCode::SUCCESS })
     }
 
-    /// Each check by itself: what one cannot read keeps no other from being made.
+    /// Runs each check independently, so that unreadable data stops only one.
     fn examine(&self, database: &Database) -> Result<Vec<Finding>, Failure> {
         let reader = match database.parts().reader() {
             Err(error @ StoreError::Broken { .. }) => {
@@ -84,7 +84,7 @@ impl Doctor {
             }
             reader => reader?,
         };
-        // First, as it may bring back the time by which the others look.
+        // Runs first, since it may set back the time that the other checks use.
         let mut findings = vec![checked("clock", clock(database, self.mend))?];
         let now = match Look::open(database) {
             Ok(look) => look.now,
@@ -111,12 +111,11 @@ fn checked(check: &'static str, found: Result<Finding, Failure>) -> Result<Findi
     }
 }
 
-/// What is read, and now, as the store counts, or as the wall clock does where that cannot be read.
+/// The reader, and the store's time, or the wall clock if that is unreadable.
 type Looking<'a> = (&'a dyn Reader, StoreTime);
 
-/// The database, for mending.
 fn writer(database: &Database) -> Result<Box<dyn Store>, StoreError> {
-    // It is there: whatever would be drawn for a new one is of no account.
+    // The database exists, so the identity for a new one is not used.
     database.parts().writer(Durability::default(), 0)
 }
 
@@ -142,7 +141,7 @@ fn clock(database: &Database, mend: bool) -> Result<Finding, Failure> {
     }
 }
 
-/// Nothing, where leases alone tell who is dead.
+/// `None` where leases alone show which owners are dead.
 fn leases(database: &Database, (reader, now): Looking<'_>, mend: bool) -> Result<Option<Finding>, Failure> {
     let liveness = database.parts().liveness();
     if !liveness.sees_deaths() {

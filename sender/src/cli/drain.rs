@@ -1,4 +1,4 @@
-//! `drain`: deliver what is due for a while, then end.
+//! `drain`: delivers due events for a while, then ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use crate::store::lane::{LaneState, OwnerId};
 use crate::store::liveness::{Life, Liveness};
 use crate::store::read::{Owner, Reader};
 
-/// How often to look whether anything is left to do.
+/// The interval of checks for remaining work.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ Examples:
 
 Ends sooner when nothing more falls due before its time is up. May overlap with `serve` and other drains.")]
 pub(super) struct Drain {
-    /// How long to work at most; what is under way then is finished
+    /// How long to work at most; attempts under way at that point are finished
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     span: Nanos,
     #[command(flatten)]
@@ -66,24 +66,24 @@ impl Drain {
     }
 }
 
-/// Who else delivers. Who was there must be known before we are one of them: from the moment on which a subscriber is
-/// ours in the store, it takes a little until this process knows.
+/// The other processes that deliver. Read before this process registers, since it learns of its own lanes
+/// with a delay.
 struct Others {
     liveness: Arc<dyn Liveness>,
-    /// Until when the leases of those lasted who were there.
+    /// When the leases of the owners that were there before ended.
     before: BTreeMap<OwnerId, StoreTime>,
 }
 
 impl Others {
     fn of(database: &Database) -> Self {
-        // A database that can't be read will be refused when it is opened.
+        // An unreadable database is refused when it is opened.
         let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
         let before = owners.into_iter().map(|owner| (owner.owner, owner.until)).collect();
         Self { liveness: database.parts().liveness(), before }
     }
 
-    /// Those who were there and deliver, as far as is known from these owners. Who was killed has a lease for a while, and renews
-    /// it no more: its subscribers are for us once that is over.
+    /// The earlier owners that still deliver. A killed one does not renew its lease, so this process takes
+    /// its subscribers once the lease ends.
     fn living(&self, owners: &[Owner]) -> BTreeSet<OwnerId> {
         let lives = |owner: &&Owner| {
             let is_renewed = self.before.get(&owner.owner).is_some_and(|until| owner.until > *until);
@@ -98,19 +98,19 @@ impl Others {
     }
 }
 
-/// Works until the end of its time, or until nothing is left: whether it was that.
+/// Works until the time is over or no work is left; true for the latter.
 async fn work(sender: &Sender, begun: StoreTime, span: Nanos, others: &Arc<Others>) -> Result<bool, Failure> {
     let until = StoreTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
     let mut signals = Signals::new()?;
     Ok(tokio::select! {
         idle = timeout(left, idle(sender, until, others)) => idle.ok().transpose()?.is_some(),
-        // Its time is up sooner than it thought.
+        // A signal ends it early.
         () = signals.next() => false,
     })
 }
 
-/// Waits until nothing is left that this process could deliver before then.
+/// Waits until no delivery is left that this process could make before `until`.
 async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result<(), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -127,8 +127,8 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result
     }
 }
 
-/// Whether something falls due before then for a subscriber that is nobody else's, or of whose owner nobody knows yet whether it
-/// lives.
+/// Whether a delivery falls due before `until` for a subscriber without another living owner. An owner of
+/// unknown state does not count as living.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,
@@ -149,11 +149,11 @@ fn has_work(
     Ok(found)
 }
 
-/// What waits at the end.
+/// The remaining backlog.
 #[derive(Debug, Default)]
 struct Left {
     waiting: u64,
-    /// Of that, for subscribers that another process delivers to.
+    /// Of these, for subscribers of other processes.
     others: u64,
     other_subscribers: u64,
 }

@@ -1,5 +1,3 @@
-//! `emit`: record events.
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +14,7 @@ use super::session::{WriteSession, with_session};
 use crate::event::{Limits, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
 
-/// Events recorded at a time; all that is read ahead of them.
+/// Events in one batch, which also bounds the reading ahead.
 const BATCH_EVENTS: usize = 1_000;
 /// Bytes read before they are recorded.
 const BATCH_BYTES: usize = 4 << 20;
@@ -33,16 +31,16 @@ What is answered for is durable. A bad line spoils no other; the exit code is 1 
 or if somebody had no room.
 A subscriber that is full refuses the event for itself alone: emit it again with its id, and only who lacks it gets it.")]
 pub(super) struct Emit {
-    /// What happened, such as video.trending
+    /// The event's type, such as video.trending
     #[arg(long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
     event_type: Option<String>,
-    /// What it is about
+    /// Its subject, for ordering and coalescing
     #[arg(long, conflicts_with = "ndjson")]
     key: Option<String>,
     /// Your own id for it: the same id twice is the same event
     #[arg(long, conflicts_with = "ndjson")]
     id: Option<String>,
-    /// Refuse it for all of its subscribers if one of them has no room; else those who have room get it
+    /// Refuse it for all of its subscribers if one of them has no room; otherwise those with room get it
     #[arg(long, conflicts_with = "ndjson")]
     atomic: bool,
     /// Its data, as JSON
@@ -92,7 +90,7 @@ impl Emit {
                 return Err(Failure::usage(problem));
             }
         };
-        // One byte more than allowed, so that what is too long is seen to be.
+        // One byte more than allowed, to detect excess length.
         let most = u64::try_from(limits.event_bytes_max).unwrap_or(u64::MAX).saturating_add(1);
         let mut data = Vec::new();
         open(path)?.take(most).read_to_end(&mut data).map_err(|error| unreadable(path, &error))?;
@@ -128,10 +126,10 @@ fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> 
     Ok(if any { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// A subscriber that was refused an event: its name, and why.
+/// A refused subscriber: its name, and the reason.
 type Refused = (String, &'static str);
 
-/// The first of those who were refused it, by name.
+/// The first refused subscribers, by name.
 fn refused(session: &WriteSession, accepted: &Accepted) -> Vec<Refused> {
     let listed = accepted.refused.listed().iter();
     let roster = session.sender().roster();
@@ -183,13 +181,13 @@ fn told(accepted: &Accepted, refused: &[Refused]) -> String {
     text
 }
 
-/// How a stream of events went.
+/// The result of a stream of events.
 #[derive(Default)]
 struct Tally {
     lines: u64,
     recorded: u64,
     deliveries: u64,
-    /// Recorded, but for who had no room.
+    /// Recorded, except for subscribers without room.
     in_part: u64,
     refused: u64,
 }
@@ -221,7 +219,7 @@ fn emit_lines(
 
 type Numbered = (u64, Line);
 
-/// Some lines with their numbers from 1, and whether they are the last.
+/// The next lines with their numbers from 1, and whether the input has ended.
 fn read_batch(
     input: &mut dyn BufRead,
     limits: &Limits,

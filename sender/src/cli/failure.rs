@@ -1,4 +1,4 @@
-//! Why a command ended early, and the exit code that says so to a script.
+//! Errors of commands, and their exit codes.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -7,26 +7,23 @@ use crate::runtime::{Failed, OpenError};
 use crate::store::read::ReadError;
 use crate::store::{Refusal, StoreError};
 
-/// A bad command line, or a bad setting in it.
 const EXIT_USAGE: u8 = 64;
-/// We failed: the disk, the store, a defect.
+/// The disk, the store or a defect.
 const EXIT_OURS: u8 = 70;
-/// The command could not do what was asked of it.
 const EXIT_REFUSED: u8 = 1;
 
-/// Why a command ended early, in one line: what, expected, got, hint.
+/// One line: the subject, expected, found, a hint.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The command line, or a setting in it.
     #[error("{0}")]
     Usage(String),
-    /// What was asked for cannot be done.
+    /// The request cannot be fulfilled.
     #[error("{0}")]
     Refused(String),
-    /// A part of the database cannot be read.
+    /// Part of the database is unreadable.
     #[error("{0}")]
     Damaged(String),
-    /// It is not the asker's fault.
+    /// The sender's own fault.
     #[error("{0}")]
     Ours(String),
 }
@@ -44,7 +41,6 @@ impl Failure {
         Self::Ours(text.to_string())
     }
 
-    /// The exit code.
     pub(super) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => EXIT_USAGE,

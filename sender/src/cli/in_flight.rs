@@ -1,4 +1,4 @@
-//! What is in flight: no database knows, so each node is asked for its own, at the address that it has announced.
+//! Attempts in flight. No database stores them, so each node is asked at its announced address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -20,22 +20,21 @@ use crate::operate::shown::node_id;
 use crate::store::liveness::{Life, Liveness};
 use crate::store::node::{Node, Nodes};
 
-/// How long a node may take to answer.
+/// The time limit of each node's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// No answer is longer, however many subscribers there are: one is asked for.
+/// The longest answer. It lists one subscriber, so its length is bounded.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What the nodes that live have in flight, as far as they say.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     sum: UnderWay,
     told: usize,
-    /// Those that did not tell, by their names, and why.
+    /// Nodes without an answer: name and reason.
     silent: Vec<(String, String)>,
 }
 
 impl InFlight {
-    /// Asks all nodes that live at once.
+    /// Asks all living nodes concurrently.
     pub(super) fn ask(
         liveness: &dyn Liveness,
         nodes: &Nodes,
@@ -61,7 +60,6 @@ impl InFlight {
         Ok(all)
     }
 
-    /// For machines.
     pub(super) fn shown(&self) -> Value {
         let silent: Vec<_> =
             self.silent.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
@@ -73,7 +71,6 @@ impl InFlight {
         })
     }
 
-    /// For people.
     pub(super) fn told(&self) -> String {
         let UnderWay { in_flight, in_doubt } = self.sum;
         let asked = self.told + self.silent.len();
@@ -90,14 +87,14 @@ impl InFlight {
     }
 }
 
-/// What one node has in flight, or why it does not say.
 async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
     let Some(announced) = node.announced.address.as_deref() else {
         return Err("it has no API to ask".to_owned());
     };
     let address = announced.parse().map(reachable);
     let address = address.map_err(|error| format!("its address {announced} is none: {error}"))?;
-    // Whoever else listens there is not told it: elsewhere, or where the process has ended, that may be anybody.
+    // The token is sent only to a living process on this machine's loopback; elsewhere any program may
+    // listen.
     let is_theirs = address.ip().is_loopback() && liveness.life_of(node.owner) == Life::Alive;
     let shown = token.filter(|_| is_theirs);
     let answer = timeout(ANSWER_WITHIN, get_status(address, shown));
@@ -115,7 +112,7 @@ async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Resul
         });
     };
     if status["node"] != node_id(node.owner) {
-        // On another machine, an address of its own is one of this machine here.
+        // A loopback address of another machine leads to this machine.
         return Err(format!("another node answers at {address}"));
     }
     match (status["here"]["in_flight"].as_u64(), status["here"]["in_doubt"].as_u64()) {
@@ -124,7 +121,7 @@ async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Resul
     }
 }
 
-/// Who listens on all addresses of a machine listens on its loopback address too. Whether it is this machine, the answer says.
+/// A process that listens on all addresses is asked on loopback. The answer shows whether it is this machine.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -134,13 +131,13 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// What `GET /v1/status` says; nothing if it asks for a token, or for another one.
+/// The answer to `GET /v1/status`; `None` if it needs another token.
 async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Option<Value>, String> {
     let failed = |error: &dyn std::error::Error| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
     let (mut connection, driver) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-    // It ends with the exchange; what went wrong is told there.
+    // Ends with the exchange, which reports its errors.
     tokio::spawn(driver);
     let mut request = Request::get("/v1/status?limit=1").header(header::HOST, address.to_string());
     if let Some(token) = token {

@@ -1,17 +1,14 @@
-//! Lines of a stream, each at most so long: a line without an end must not fill the memory.
+//! Reads lines of bounded length, so that a line without an end cannot fill the memory.
 
 use std::io::{self, BufRead};
 
-/// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A whole one.
     Whole(Vec<u8>),
-    /// One that is longer than allowed; the rest of it was passed over.
+    /// The line exceeded the limit; its rest was skipped.
     TooLong(usize),
 }
 
-/// The next line, if there is one.
 pub(super) fn next_line(input: &mut dyn BufRead, bytes_max: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     let mut length = 0;

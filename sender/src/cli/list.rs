@@ -1,5 +1,3 @@
-//! `subscriber list`: a line each.
-
 use std::collections::BTreeMap;
 
 use clap::Args;
@@ -58,7 +56,7 @@ impl List {
     }
 }
 
-/// Queries hold tokens, which have no place in a list on a shared screen.
+/// Queries may hold tokens, which must not show on a shared screen.
 fn without_query(url: &str) -> String {
     url.split_once('?').map_or_else(|| url.to_owned(), |(path, _)| format!("{path}?…"))
 }

@@ -1,4 +1,4 @@
-//! Logs: to stderr, as lines for people or as JSON.
+//! Logs to stderr, as text or JSON.
 
 use std::io::{self, IsTerminal};
 
@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 use super::failure::Failure;
 use super::print::wants_colour;
 
-/// Sets up logging for the whole process. A second call changes nothing.
+/// Sets up logging for the process. A second call changes nothing.
 pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
     let filter = EnvFilter::builder().parse(directives).map_err(|error| {
         Failure::usage(format_args!(
@@ -16,7 +16,7 @@ pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
         ))
     })?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // Somebody who set up logging before us keeps theirs.
+    // An earlier setup wins.
     let _ = if json {
         logs.json().try_init()
     } else {

@@ -1,7 +1,6 @@
-//! The command line: `hookproof-sender …`, which is also `hookproof sender …`.
-//!
-//! `serve` and `drain` deliver. All other commands open the same database beside them, and what they change takes
-//! effect there by itself. Data goes to stdout; logs, and what went wrong, to stderr.
+//! The command line: `hookproof-sender …`, also available as `hookproof sender …`. `serve` and `drain`
+//! deliver. The other commands open the same database, and running processes apply their changes. Data goes
+//! to stdout; logs and errors go to stderr.
 
 mod audit;
 mod dead;
@@ -65,44 +64,44 @@ struct Arguments {
 enum Command {
     /// Deliver, until told to stop
     Serve(serve::Serve),
-    /// Deliver what is due for a while, then end: for cron
+    /// Deliver due events for a while, then end: for cron
     Drain(drain::Drain),
     /// Record events, to be delivered by `serve` or `drain`
     Emit(emit::Emit),
-    /// Add, look at and change subscribers
+    /// Add, show and change subscribers
     #[command(subcommand)]
     Subscriber(subscriber::Subscriber),
     /// Print all settings of a subscriber: form, default, range, meaning
     Settings(reference::Settings),
-    /// Look at deliveries given up, have them delivered after all, or forget them
+    /// Show dead letters, redrive them, or forget them
     #[command(subcommand)]
     Dead(dead::Dead),
-    /// Compare what was sent, second by second, with what may be
+    /// Compare the attempts of each second with the contract
     Audit(audit::Audit),
-    /// Show how things stand
+    /// Show the state of deliveries and subscribers
     Status(status::Status),
     /// Show the processes that deliver, and how they share the subscribers
     Nodes(nodes::Nodes),
-    /// Have one of them hand its subscribers to the others, or let it go on
+    /// Have a process hand its subscribers to the others, or take them again
     #[command(subcommand)]
     Node(nodes::Node),
     /// Show rows of the outbox that were set aside
     Outbox(outbox::Outbox),
     /// Move a whole store from a file to a server, or back, while nobody works on it
     Move(transfer::Move),
-    /// Say what is off with a database, and mend what is safe
+    /// Find faults of a database, and repair those that are safe to repair
     Doctor(doctor::Doctor),
-    /// Give the disk back what was deleted from a file, while nobody works on it
+    /// Give the free space in a file back to the disk, while no process uses it
     Vacuum(vacuum::Vacuum),
 }
 
-/// The command line as data, which completions and manual pages are made of.
+/// The command line as data, for completions and manual pages.
 #[must_use]
 pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command line with its arguments, the program's name first.
+/// Runs the command line. The first argument is the program's name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "hookproof-sender".into());
@@ -111,7 +110,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => run(arguments).unwrap_or_else(|failure| report(&name, &failure)),
         Err(error) if error.use_stderr() => report(&name, &Failure::Usage(in_one_line(&error))),
         Err(help) => {
-            // Whoever does not read the help to its end has seen enough of it.
+            // The reader may have closed the pipe.
             let _ = write!(std::io::stdout(), "{}", help.render());
             ExitCode::SUCCESS
         }
@@ -145,7 +144,7 @@ fn report(name: &str, failure: &Failure) -> ExitCode {
     failure.exit_code()
 }
 
-/// What is wrong with the command line, and the hint, without the paragraphs around them.
+/// The error and the hint of a bad command line, on one line.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let told = text

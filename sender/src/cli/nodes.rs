@@ -1,4 +1,4 @@
-//! `nodes` and `node`: the processes that deliver from a database, and which of them are to take no more.
+//! `nodes` and `node`: lists the processes that deliver, and drains or resumes one.
 
 use std::process::ExitCode;
 

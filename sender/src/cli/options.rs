@@ -1,4 +1,4 @@
-//! The options that many commands share, and what they amount to.
+//! Options shared by commands.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::store::{Database, Durability};
 use crate::subscriber::RegionSecrets;
 use crate::transport::{DnsResolver, Settings};
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
     /// The database: a file, or postgres://USER@HOST/DATABASE, with ?sslmode=verify-full for TLS, and &sslrootcert=FILE for an
@@ -42,7 +42,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The database, made if there is none.
+    /// The database. Opening creates a missing file.
     pub(super) fn database(&self) -> Result<Database, Failure> {
         let missing =
             "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
@@ -50,8 +50,8 @@ impl Common {
         database_of(text, "--db")
     }
 
-    /// The database, which must be there: a misspelt path must not become a new, empty one. Whether a server has it is seen
-    /// when it is opened.
+    /// The database, which must exist: a misspelt path must not create an empty file. For a server, opening
+    /// checks that.
     pub(super) fn existing_database(&self) -> Result<Database, Failure> {
         let database = self.database()?;
         if !database.may_exist() {
@@ -63,7 +63,7 @@ impl Common {
     }
 }
 
-/// The database that an option names. A password that every user of this machine can read is worth a warning.
+/// Parses a database. Warns about a password in the arguments, which every user of this machine can read.
 pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failure> {
     let database = Database::parse(text)
         .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))?;
@@ -80,13 +80,13 @@ pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failur
     Ok(database)
 }
 
-/// Where deliveries may go, and what shapes them.
+/// The allowed targets and the secrets of regions.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Reach {
     /// Let deliveries reach loopback and private addresses too
     #[arg(long)]
     allow_private_targets: bool,
-    /// Let deliveries reach this network, whatever it is; may be given again
+    /// Let deliveries reach this network, even a private one; may be given again
     #[arg(long, value_name = "CIDR")]
     allow_network: Vec<Network>,
     /// A region and the environment variable with its secret, for pseudonyms; may be given again
@@ -101,14 +101,13 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Which addresses may be sent to.
     pub(super) fn guard(&self) -> Guard {
         let guard = Guard::strict();
         let guard = if self.allow_private_targets { guard.allow_private_targets() } else { guard };
         self.allow_network.iter().copied().fold(guard, Guard::allow_network)
     }
 
-    /// The secrets of regions, out of the environment.
+    /// Reads the secrets of regions from the environment.
     pub(super) fn regions(&self) -> Result<RegionSecrets, Failure> {
         self.region.iter().try_fold(RegionSecrets::default(), |regions, RegionSource { region, variable }| {
             Ok(regions.with(region.clone(), secret_from(variable)?))
@@ -116,19 +115,18 @@ impl Reach {
     }
 }
 
-/// How requests find their way to subscribers.
+/// How requests reach subscribers.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Requests {
     /// The name server to ask, over UDP and TCP; by default those of /etc/resolv.conf. /etc/hosts counts either way
     #[arg(long, value_name = "ADDRESS:PORT")]
     resolver: Option<SocketAddr>,
-    /// A PEM file with certificates of authorities to trust beside those that browsers trust: your company's own, for instance
+    /// A PEM file with root certificates to trust beside those of browsers, such as your company's own
     #[arg(long, value_name = "FILE")]
     extra_roots: Option<PathBuf>,
 }
 
 impl Requests {
-    /// The same for the transport.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let resolver = self.resolver.map_or_else(DnsResolver::system, DnsResolver::asking);
         let mut settings = Settings { resolver: Arc::new(resolver), ..Settings::default() };
@@ -143,7 +141,7 @@ impl Requests {
     }
 }
 
-/// Reads a secret out of an environment variable: on a command line, others would see it.
+/// Reads a secret from an environment variable: a command line would show it to other users.
 pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let text = std::env::var(variable).map_err(|problem| {
         let problem = match problem {
@@ -157,7 +155,7 @@ pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     })
 }
 
-/// Reads the token of an HTTP API out of an environment variable.
+/// Reads an API token from an environment variable.
 pub(super) fn token_from<T>(
     variable: &str,
     read: impl FnOnce(&str) -> Result<T, TokenError>,
@@ -189,10 +187,11 @@ impl FromStr for RegionSource {
     }
 }
 
-/// What an acknowledgement survives.
+/// The durability of acknowledged events.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Durable {
-    /// What an acknowledged event survives: a power cut, or the end of the process alone, which is faster
+    /// The failure that an acknowledged event survives: a power cut, or only the end of the process, which is
+    /// faster
     #[arg(long, value_enum, value_name = "WHAT", default_value = "power-loss")]
     durability: Survived,
 }
@@ -203,10 +202,10 @@ enum Survived {
     Process,
 }
 
-/// For how long things are kept.
+/// Retention.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Keep {
-    /// How long to keep what is delivered; 1d at least, the longest dedupe window there may be
+    /// How long to keep delivered events; 1d at least, the longest dedupe window
     #[arg(long, value_name = "TIME", default_value = "1d")]
     keep_delivered: Nanos,
     /// How long to keep the record of attempts
@@ -218,7 +217,7 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Refuses what would forget ids that are still compared.
+    /// Refuses a retention that would forget ids within their dedupe window.
     pub(super) fn retention(self) -> Result<Retention, Failure> {
         use crate::subscriber::SettingsText;
 
@@ -234,14 +233,14 @@ impl Keep {
     }
 }
 
-/// How long a lease is where it alone tells that a process is dead, as on a server.
+/// The default lease where only leases show that a process is dead, as on a server.
 const LEASE_THAT_TELLS: Nanos = Nanos::from_secs(5);
 
-/// Deletes nothing: that is up to those who deliver, who know for how long things are to be kept.
+/// Deletes nothing: retention belongs to the delivering processes.
 const FOR_EVER: Retention =
     Retention { settled: Nanos(u64::MAX), attempts: Nanos(u64::MAX), dead: Nanos(u64::MAX) };
 
-/// The options of a sender that emits and operates, and leaves delivery to others.
+/// The options of a sender that does not deliver.
 pub(super) fn operating(
     database: Database,
     reach: &Reach,
@@ -261,7 +260,7 @@ pub(super) fn operating(
     })
 }
 
-/// How a process delivers.
+/// Options of processes that deliver.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Delivering {
     #[command(flatten)]
@@ -272,16 +271,16 @@ pub(super) struct Delivering {
     keep: Keep,
     #[command(flatten)]
     pub(super) requests: Requests,
-    /// How long a subscriber stays this process's without a word, should it die [default: 30s with a file, 5s with a server]
+    /// How long this process keeps a subscriber without renewal, if it dies [default: 30s with a file, 5s
+    /// with a server]
     #[arg(long, value_name = "TIME")]
     lease: Option<Nanos>,
-    /// How long to wait at the end for what is under way
+    /// How long to wait at the end for attempts under way
     #[arg(long, value_name = "TIME", default_value = "20s")]
     pub(super) stop_within: Nanos,
 }
 
 impl Delivering {
-    /// The options of a sender that delivers.
     pub(super) fn options(&self, database: Database) -> Result<Options, Failure> {
         let sees_deaths = database.parts().liveness().sees_deaths();
         let usual = if sees_deaths { LEASE_DEFAULT } else { LEASE_THAT_TELLS };
@@ -296,7 +295,7 @@ impl Delivering {
     }
 }
 
-/// Reads what a node is to be called: it stands in tables and in paths of the API.
+/// Parses a node's name, which stands in tables and in paths of the API.
 pub(super) fn node_name(text: &str) -> Result<Arc<str>, String> {
     let is_fit =
         text.len() <= NAME_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');

@@ -1,4 +1,4 @@
-//! `outbox`: rows of the outbox that could not become events.
+//! `outbox`: lists rows that were set aside.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What goes to stdout: lines, tables aligned by their widest cell, and JSON.
+//! Writes to stdout: lines, aligned tables, JSON.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use crate::excerpt::is_hidden;
 
-/// Writes to stdout. Once nobody reads it any more (`| head`), it writes nothing and says so.
+/// Writes to stdout, until the reader closes the pipe (`| head`).
 pub(super) struct Printer {
     out: Box<dyn Write>,
     /// Print JSON.
@@ -18,29 +18,27 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// Stdout, coloured on a terminal whose user has not asked for none.
+    /// Stdout, coloured on a terminal unless the user declines.
     pub(super) fn stdout(json: bool) -> Self {
         let out = io::stdout();
         let colour = out.is_terminal() && wants_colour();
         Self { out: Box::new(out), json, colour, closed: false }
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader has closed the pipe.
     pub(super) const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// One line.
     pub(super) fn line(&mut self, text: impl Display) -> Result<(), Failure> {
         self.write(&format!("{text}\n"))
     }
 
-    /// One JSON value on its line.
     pub(super) fn object(&mut self, value: &Value) -> Result<(), Failure> {
         self.line(value)
     }
 
-    /// A table, or a line that says that there is nothing in it.
+    /// Prints a table, or `when_empty` if it has no rows.
     pub(super) fn table(&mut self, table: &Table, when_empty: &str) -> Result<(), Failure> {
         if table.rows.is_empty() {
             return self.line(when_empty);
@@ -48,7 +46,7 @@ impl Printer {
         self.write(&table.render(self.colour))
     }
 
-    /// Lines of a name and a value each, the values below one another.
+    /// Prints names and aligned values, one pair a line.
     pub(super) fn pairs(&mut self, pairs: &[(String, String)]) -> Result<(), Failure> {
         let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, value) in pairs {
@@ -72,12 +70,12 @@ impl Printer {
     }
 }
 
-/// Whether colours are welcome at all: <https://no-color.org>.
+/// See <https://no-color.org>.
 pub(super) fn wants_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Rows of cells. What begins with `>` in its heading stands to the right.
+/// Rows of cells. A heading that begins with `>` aligns its column to the right.
 pub(super) struct Table {
     headings: &'static [&'static str],
     rows: Vec<Vec<String>>,
@@ -120,7 +118,7 @@ impl Table {
     }
 }
 
-/// Fit for one line of a terminal: strangers choose names and errors, and none of them shall move the cursor.
+/// Replaces control characters, because strangers choose names and errors.
 fn fit(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

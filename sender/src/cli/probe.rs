@@ -1,4 +1,4 @@
-//! `subscriber test`: one test event to one subscriber, through its limits and in its turn, as any other.
+//! `subscriber test`: sends one test event through a subscriber's limits.
 
 use std::io::{IsTerminal as _, stderr};
 use std::process::ExitCode;

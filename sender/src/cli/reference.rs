@@ -1,4 +1,4 @@
-//! `settings`: what can be set for a subscriber, in full.
+//! `settings`: prints the reference of a subscriber's settings.
 
 use std::process::ExitCode;
 

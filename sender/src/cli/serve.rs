@@ -1,4 +1,4 @@
-//! `serve`: deliver, until told to stop.
+//! `serve`: delivers until told to stop.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -20,12 +20,12 @@ use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
 
-/// As a shell reports what SIGINT has ended.
+/// The exit code after SIGINT, as shells report it.
 const EXIT_INTERRUPTED: u8 = 130;
-/// What could not be finished in time is attempted again at the next start.
+/// The exit code if attempts were cut off. The next start repeats them.
 const EXIT_CUT_OFF: u8 = 1;
 
-/// How long to wait before a database that is locked or away is opened again; opening it waits a little by itself.
+/// The pause before a locked or unreachable database is opened again. Opening itself also waits.
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
@@ -40,7 +40,7 @@ off after --stop-within. A second one ends it at once, with 130.
 Any number of `serve` and `drain` may run on one database: they share the subscribers evenly, each one process's at a
 time. `nodes` shows them, `node drain` has one hand its subscribers to the others.")]
 pub(super) struct Serve {
-    /// Where to offer the HTTP API; beyond loopback only with a token
+    /// The address of the HTTP API; beyond loopback only with a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// The environment variable with the token that the HTTP API asks for
@@ -48,15 +48,17 @@ pub(super) struct Serve {
     token_env: Option<String>,
     #[command(flatten)]
     delivering: Delivering,
-    /// The most connections to all subscribers together; by default, what the limit on open files leaves
+    /// The most connections to all subscribers together; by default, the share that the limit on open files
+    /// leaves
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<NonZeroU32>,
-    /// What to call this process among those that deliver from the database; by default, its machine and number
+    /// The name of this process among those that deliver from the database; by default, its machine and
+    /// number
     #[arg(long, value_name = "NAME", value_parser = node_name, env = "HOOKPROOF_NODE", hide_env_values = true)]
     node: Option<Arc<str>>,
 }
 
-/// Where the HTTP API is offered, and to whom; and how far the sender itself may reach out.
+/// The validated options for the API and for requests.
 struct ListenArgs {
     listen: SocketAddr,
     token: Option<Token>,
@@ -71,7 +73,7 @@ impl Serve {
         let runtime = runtime()?;
         let result =
             runtime.block_on(serve(options, door, Duration::from_nanos(self.delivering.stop_within.0)));
-        // After a second signal, nobody waits for anything any more.
+        // After a second signal, do not wait.
         runtime.shutdown_background();
         result
     }
@@ -113,10 +115,11 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     let answering = tokio::spawn(api::serve(listener, router, stopped, stop_within));
     tokio::select! {
         () = signals.next() => {}
-        // Half a sender is worse than none: whoever restarts processes must notice.
+        // A sender with a dead part must end, so that a supervisor restarts it.
         what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
     }
-    // Before the word and before the API's end, which may take its time: what is said here must hold from here on.
+    // Before the log line and the end of the API, which may take time: from the log line on, no attempt
+    // starts.
     sender.start_nothing_more();
     info!(?stop_within, "stopping: finishing what is under way");
     drop(stop);
@@ -131,8 +134,8 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     }
 }
 
-/// Begins. A database that another program has to itself, or that is away or takes no writes for now, is waited for, or whoever
-/// restarts what has ended would do so again and again; nothing, when told to stop meanwhile.
+/// Opens the sender. Waits while the database is locked, unreachable or read-only, instead of restarting
+/// again and again. `None` if told to stop meanwhile.
 async fn open(
     options: Options,
     requests: &Settings,
@@ -154,11 +157,11 @@ async fn open(
     }
 }
 
-/// Ends the API first, since it needs the sender for what it still has to answer. One deadline for both.
+/// Stops the API first, since its open requests need the sender. Both share one deadline.
 async fn end(sender: &Sender, answering: JoinHandle<bool>, within: Duration) -> bool {
     let clock = sender.clock();
     let begun = clock.now();
-    // What holds the API up may not cost the deliveries their time.
+    // A slow API must not take the time of deliveries.
     let answered = matches!(timeout(within / 2, answering).await, Ok(Ok(true)));
     let passed = Duration::from_nanos(clock.now().since(begun).0);
     sender.stop(within.saturating_sub(passed)).await && answered

@@ -1,4 +1,4 @@
-//! Where operators' commands meet the database: one that writes, one that only reads.
+//! How commands open the database: for changes, or only for reading.
 
 use std::time::Duration;
 
@@ -17,12 +17,11 @@ use crate::store::read::{ReadError, Reader, Subscriber, Whom};
 use crate::store::{Command, Database, Reply};
 use crate::transport::Settings;
 
-/// Rows asked for at a time.
+/// Rows in one read.
 pub(super) const PAGE_ROWS: u32 = 500;
-/// How long an operator's command waits for its own end.
+/// How long a command waits for its own end.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// The tokio runtime that all commands run on.
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))?;
@@ -33,7 +32,7 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
     Ok(runtime)
 }
 
-/// A database to change things in.
+/// A database open for changes.
 pub(super) struct WriteSession {
     runtime: Runtime,
     sender: Sender,
@@ -50,12 +49,11 @@ impl WriteSession {
         &self.sender
     }
 
-    /// Waits for something.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
 
-    /// Has the store carry out a command; a refusal is a failure here.
+    /// Runs a command. A refusal becomes a failure.
     pub(super) fn command(&self, command: Command) -> Result<Reply, Failure> {
         match self.wait(self.sender.command(command))? {
             Reply::Refused(refusal) => Err(refusal.into()),
@@ -63,13 +61,12 @@ impl WriteSession {
         }
     }
 
-    /// Carries out `step` until it says that nothing is left, and rests in between.
+    /// Repeats `step` until it returns false, with pauses in between.
     pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
         let clock = self.sender.clock();
         in_steps(|| clock.now(), |length| self.wait(rest(length)), step)
     }
 
-    /// Ends in order.
     pub(super) fn close(self) {
         self.wait(self.sender.stop(STOP_WITHIN));
     }
@@ -89,7 +86,7 @@ fn in_steps(
     }
 }
 
-/// Carries out `work` with a database open for changes, and closes it whatever comes of it.
+/// Runs `work` on a database open for changes, and closes it in any case.
 pub(super) fn with_session<T>(
     options: Options,
     work: impl FnOnce(&WriteSession) -> Result<T, Failure>,
@@ -100,14 +97,14 @@ pub(super) fn with_session<T>(
     result
 }
 
-/// A database to look into. Writes nothing.
+/// A database open for reading.
 pub(super) struct Look {
     pub(super) reader: Box<dyn Reader>,
-    /// Now, as the store counts.
+    /// The store's time.
     pub(super) now: StoreTime,
-    /// What is wrong with the database's time.
+    /// The fault of the database's clock.
     pub(super) fault: Option<Fault>,
-    /// What deliveries are called outside.
+    /// Converts between delivery ids and public ids.
     pub(super) delivery_ids: DeliveryIds,
 }
 
@@ -124,7 +121,7 @@ impl Look {
         })
     }
 
-    /// The subscriber that a person names, by its name or its public id.
+    /// Finds a subscriber by its name or public id.
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
         for whom in [Whom::Name(name.into()), Whom::Id(name.into())] {
             if let Some(found) = self.reader.subscriber(&whom)? {
@@ -138,7 +135,7 @@ impl Look {
     }
 }
 
-/// Calls `take` with every item of a listing, until it answers false.
+/// Calls `take` with each item of a paged listing, until it returns false.
 pub(super) fn each<T>(
     mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>,
     mut take: impl FnMut(T) -> Result<bool, Failure>,

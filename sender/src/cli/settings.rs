@@ -1,4 +1,4 @@
-//! `KEY=VALUE` on a command line: a subscriber's name, URL, events, and all that it is owed.
+//! `KEY=VALUE` arguments: a subscriber's name, URL, events and settings.
 
 use std::str::FromStr;
 
@@ -12,10 +12,9 @@ use crate::guard::{Guard, Target};
 use crate::store::read::Subscriber;
 use crate::subscriber;
 
-/// The settings that are lists: there, commas separate what is given without brackets.
+/// Settings with lists: a value without brackets is split at commas.
 const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
 
-/// One `KEY=VALUE`.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     key: String,
@@ -34,7 +33,7 @@ impl FromStr for Setting {
     }
 }
 
-/// JSON where it looks like JSON, text elsewhere: `limit.rate=10/s` needs no quotes.
+/// Parses JSON if the value looks like JSON, and else text: `limit.rate=10/s` needs no quotes.
 fn read(key: &str, text: &str) -> Result<Value, String> {
     if key == "name" || key == "url" {
         return Ok(Value::String(text.to_owned()));
@@ -52,7 +51,6 @@ fn read(key: &str, text: &str) -> Result<Value, String> {
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())))
 }
 
-/// Changes to a subscriber, sorted by what they change.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) name: Option<String>,
@@ -87,7 +85,7 @@ impl Changes {
     }
 }
 
-/// Puts a value at its dotted place.
+/// Sets a value at its dotted key.
 fn put(patch: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), Failure> {
     let Some((group, field)) = key.split_once('.') else {
         patch.insert(key.to_owned(), value.clone());
@@ -112,7 +110,6 @@ fn events(value: &Value) -> Result<EventPatterns, Failure> {
         .map_err(|error| Failure::usage(format_args!("events cannot be read: {error}; {problem}")))
 }
 
-/// Event patterns out of a list.
 pub(super) fn patterns(patterns: &[Pattern]) -> Result<EventPatterns, Failure> {
     if patterns.is_empty() {
         return Ok(EventPatterns::all());
@@ -124,7 +121,7 @@ pub(super) fn checked_name(name: &str) -> Result<String, Failure> {
     subscriber::checked_name(name).map(str::to_owned).map_err(Failure::usage)
 }
 
-/// A URL that may be sent to, in its normal form.
+/// Checks a URL, and returns its normal form.
 pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
     let target = Target::parse(url, guard).map_err(|error| {
         Failure::usage(format_args!(
@@ -134,7 +131,7 @@ pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
     target.map(|target| target.as_str().to_owned())
 }
 
-/// A subscriber's public id, which every event carries in its pseudonyms.
+/// The subscriber's public id, which its pseudonyms depend on.
 pub(super) fn read_id(subscriber: &Subscriber) -> Result<PublicId, Failure> {
     subscriber.id.parse().map_err(Failure::refused)
 }

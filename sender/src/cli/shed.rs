@@ -1,4 +1,4 @@
-//! `subscriber shed`: give up what waits for a subscriber.
+//! `subscriber shed`: sheds a subscriber's backlog.
 
 use clap::Args;
 use serde_json::json;
@@ -24,7 +24,7 @@ Without --yes it says how many that would be, and changes nothing. Those longest
 pub(super) struct Shed {
     /// Its name or id
     name: String,
-    /// At most so many; all that wait, if none is given
+    /// At most so many; by default, all that wait
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     max: Option<u64>,
     /// Give them up
@@ -38,7 +38,7 @@ impl Shed {
         let lane = look.subscriber(&self.name)?.lane;
         let max = self.max.unwrap_or(u64::MAX);
         if !self.yes {
-            // What other processes have claimed, only they know.
+            // Claims of other processes are unknown here.
             return self.tell(&Plan::read(&*look.reader, look.now, lane, 0, max)?, printer);
         }
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
@@ -69,7 +69,7 @@ impl Shed {
     }
 }
 
-/// Gives up deliveries in small steps. How many it were.
+/// Sheds in small steps. Returns how many.
 fn shed(session: &WriteSession, lane: LaneId, max: u64) -> Result<u64, Failure> {
     let (mut left, mut shed) = (max, 0);
     session.in_steps(|| {

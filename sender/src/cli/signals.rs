@@ -1,19 +1,19 @@
-//! SIGTERM and SIGINT, which ask a process to end, and SIGXFSZ, which must not end it.
+//! SIGTERM and SIGINT, which stop a process, and SIGXFSZ, which must not.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failure::Failure;
 
-/// SIGXFSZ: a file would grow beyond the limit that the process was given (`ulimit -f`). Unheard, it ends the process;
-/// heard, the write fails, as on a full disk, which the store knows how to live with.
+/// SIGXFSZ: a file would exceed the process's limit (`ulimit -f`). Unhandled, it ends the process. Handled,
+/// the write fails as on a full disk, and the store copes with that.
 #[cfg(any(target_arch = "mips", target_arch = "mips64"))]
 const FILE_SIZE: i32 = 31;
 #[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
 const FILE_SIZE: i32 = 25;
 
-/// From now on a write beyond that limit fails, and no more. Must be called within a tokio runtime.
+/// From now on, a write beyond that limit only fails. Call it within a tokio runtime.
 pub(super) fn outlive_file_size_limit() -> Result<(), Failure> {
-    // That somebody has listened once is enough.
+    // Tokio keeps the handler when the stream is dropped.
     listen(SignalKind::from_raw(FILE_SIZE)).map(drop)
 }
 
@@ -21,7 +21,6 @@ fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::ours(format_args!("can't listen for signals: {error}")))
 }
 
-/// What asks a process to end.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -32,7 +31,6 @@ impl Signals {
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next one.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

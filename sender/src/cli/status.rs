@@ -1,4 +1,4 @@
-//! `status`: how things stand.
+//! `status`: shows the overall state.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::store::latency::Measured;
 use crate::store::read::{Nodes, Over, Status as Figures};
 use crate::subscriber::RegionSecrets;
 
-/// What has been due for longer than this says that we are behind.
+/// Deliveries due for longer than this mean that the sender is behind.
 const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
-/// So many names are said of those that need a look.
+/// The most names in one list.
 const NAMES_MAX: usize = 10;
 
 #[derive(Args, Debug)]
@@ -67,25 +67,24 @@ impl Status {
     }
 }
 
-/// How things stand.
 struct Found {
     figures: Figures,
     /// Processes that hold subscribers.
     senders: usize,
-    /// Nodes that live, and those of them that drain.
+    /// Living nodes, and those of them that drain.
     nodes: [usize; 2],
     in_flight: InFlight,
     overdue: Nanos,
     /// All subscribers together.
     measured: Measured,
     slow: Vec<String>,
-    /// Of all nodes, as checkpoints tell.
+    /// Of all nodes, from checkpoints.
     breakers: Vec<OpenBreaker>,
-    /// As this process understands it, with the regions that it knows.
+    /// With the regions known here.
     roster: Arc<Roster>,
     now: StoreTime,
     log_bytes: u64,
-    /// What is wrong with the database's time.
+    /// The fault of the database's clock.
     fault: Option<Fault>,
 }
 
@@ -246,7 +245,7 @@ fn nodes([living, draining]: [usize; 2]) -> String {
     if draining == 0 { living } else { format!("{living}, {draining} of them draining") }
 }
 
-/// The first few of some names, and how many more there are.
+/// The first names, and the count of the rest.
 fn first_of(names: &[String]) -> String {
     if names.is_empty() {
         return "none".to_owned();

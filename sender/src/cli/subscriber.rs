@@ -1,5 +1,5 @@
-//! `subscriber …`: add partners' endpoints and change what they are owed. To look at them: [`super::list`] and
-//! [`super::show`]; to try one: [`super::probe`].
+//! `subscriber …`: adds and changes subscribers. To show them, see [`super::list`] and [`super::show`]; to
+//! test one, [`super::probe`].
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use crate::store::read;
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
-/// How often a change is made anew because somebody else made one in between.
+/// Retries when another writer changed the subscriber meanwhile.
 const CHANGES_MAX: u32 = 5;
 
 #[derive(Subcommand, Debug)]
@@ -32,7 +32,7 @@ pub(super) enum Subscriber {
     Add(Add),
     /// Show all, a line each
     List(list::List),
-    /// Show one with all that it is owed
+    /// Show one with all its settings
     Show(show::Show),
     /// Change its limits, its events, its URL, …
     Set(Set),
@@ -42,9 +42,9 @@ pub(super) enum Subscriber {
     Resume(Resume),
     /// Give it a new secret; the old one signs too for a while
     Rotate(RotateSecret),
-    /// Give up what waits for it
+    /// Give up its backlog
     Shed(shed::Shed),
-    /// Remove it; what it is still owed becomes dead letters
+    /// Remove it; its backlog becomes dead letters
     Remove(Remove),
     /// Send it a test event, through its limits like any other, and show the answer
     Test(probe::Test),
@@ -78,7 +78,7 @@ Examples:
 
 `hookproof-sender settings` explains every KEY: its form, default and range.")]
 pub(super) struct Add {
-    /// What people call it
+    /// Its name
     name: String,
     /// Its endpoint
     url: String,
@@ -135,7 +135,7 @@ impl Add {
     }
 }
 
-/// What a burst costs that requests without an answer can fill.
+/// Warns of a burst that requests without an answer can use up.
 fn of_doubt(settings: &Settings) -> Option<String> {
     let (burst, in_flight) = (settings.contract().bucket().burst(), settings.contract().in_flight());
     let doubt = settings.lateness().doubt();
@@ -160,7 +160,7 @@ A running `serve` goes by it within a second. null brings a default back. `subsc
 pub(super) struct Set {
     /// Its name or id
     name: String,
-    /// What to change
+    /// The changes
     #[arg(value_name = "KEY=VALUE", required = true)]
     settings: Vec<Setting>,
     #[command(flatten)]
@@ -173,7 +173,7 @@ impl Set {
         let database = common.existing_database()?;
         let options = operating(database.clone(), &self.reach, None)?;
         let look = Look::open(&database)?;
-        // Refused before anything is opened for writing, if it is to be refused.
+        // A bad change is refused before the database is opened for writing.
         self.change(&look, &changes)?;
         with_session(options, |session| {
             for _ in 0..CHANGES_MAX {
@@ -194,7 +194,6 @@ impl Set {
         printer.line(format_args!("changed {}", after.name))
     }
 
-    /// The change to the subscriber as it is now.
     fn change(&self, look: &Look, changes: &Changes) -> Result<Change, Failure> {
         let subscriber = look.subscriber(&self.name)?;
         let id = read_id(&subscriber)?;
@@ -238,7 +237,7 @@ pub(super) struct Resume {
 fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
-            // Paused, it would record events again, which its endpoint said that it does not want.
+            // A paused subscriber records events, but this endpoint has said that it wants none.
             let problem = "the endpoint answered 410 and is disabled; expected an active one; `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
@@ -270,7 +269,7 @@ pub(super) struct RotateSecret {
 }
 
 impl RotateSecret {
-    /// The longest that two secrets are both good.
+    /// The longest time that both secrets sign.
     const OVERLAP_MAX: Nanos = Nanos::DAY.times(30);
 
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
@@ -327,7 +326,6 @@ impl Remove {
     }
 }
 
-/// Changes a subscriber that a person names.
 fn on(
     name: &str,
     common: &Common,
@@ -339,7 +337,6 @@ fn on(
     with_session(options, |session| change(session, &subscriber))
 }
 
-/// Settings that can't be: the command line is at fault.
 fn unfit(error: SettingsError) -> Failure {
     Failure::usage(error)
 }
@@ -352,7 +349,7 @@ fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
     variable.map_or_else(|| Ok(Secret::generate(&random())), secret_from)
 }
 
-/// What was done stays done, but nobody saw the secret.
+/// The change took effect, but the output with the secret failed.
 fn unseen(failure: &Failure, done: &str, name: &str) -> Failure {
     Failure::ours(format_args!(
         "{failure}; {name} {done} all the same, and nobody has seen its secret: `subscriber rotate {name}` makes another"
@@ -363,7 +360,7 @@ fn stored(secret: &Secret) -> lane::Secret {
     lane::Secret::new(secret.reveal())
 }
 
-/// Refuses a secret of a form that the profile can't sign with.
+/// Refuses a secret that the profile cannot sign with.
 fn check_signing(profile: Profile, secret: &Secret) -> Result<(), Failure> {
     let signer = Signer::new(profile, &Keys::new(secret.clone()));
     signer

@@ -1,4 +1,4 @@
-//! `move`: a whole store from a file to a server, or back.
+//! `move`: copies a store from a file to a server, or back.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ of mode 0600 that ?passfile=FILE or PGPASSFILE names.
 End every process on either of them first. Where it is broken off nothing has moved: run it again. The source stays as it is: deliver
 from one of the two alone afterwards.")]
 pub(super) struct Move {
-    /// Where the store is: a file, or postgres://USER@HOST/DATABASE
+    /// The source: a file, or postgres://USER@HOST/DATABASE
     #[arg(long, value_name = "DATABASE", env = "HOOKPROOF_FROM", hide_env_values = true)]
     from: OsString,
-    /// Where it is to be: the other of the two, with nothing in it
+    /// The target: the other of the two, empty
     #[arg(long, value_name = "DATABASE", env = "HOOKPROOF_TO", hide_env_values = true)]
     to: OsString,
 }

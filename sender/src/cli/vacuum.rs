@@ -1,4 +1,4 @@
-//! `vacuum`: what was deleted from a file, given back to the disk.
+//! `vacuum`: returns a file's free space to the disk.
 
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ pub(super) struct Vacuum {}
 impl Vacuum {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        // Where files may grow no further, writing fails, instead of ending this process.
+        // Makes a write beyond a file size limit fail instead of ending this process.
         let _runtime = runtime()?;
         let (Space { bytes, free_bytes }, bytes_after) = database.vacuum().map_err(failure)?;
         if printer.json {
@@ -54,7 +54,6 @@ fn failure(error: VacuumError) -> Failure {
     }
 }
 
-/// To the tenth, as people compare sizes.
 fn mebibytes(bytes: u64) -> String {
     let tenths = (bytes >> 10).saturating_mul(10) >> 10;
     format!("{}.{} MiB", tenths / 10, tenths % 10)

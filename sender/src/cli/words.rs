@@ -1,27 +1,23 @@
-//! The sender's figures in the words that people and machines read.
+//! Formats figures for people.
 
 use crate::engine::StoreTime;
 pub(super) use crate::operate::shown::{moment, place, reason, state};
 use crate::store::latency::{Histogram, Percentiles, TOO_HIGH_PERMILLE};
 pub(super) use crate::units::rough;
 
-/// How long ago.
 pub(super) fn ago(at: StoreTime, now: StoreTime) -> String {
     format!("{} ago", rough(now.since(at)))
 }
 
-/// When, as seen from now.
 pub(super) fn when(at: StoreTime, now: StoreTime) -> String {
     if at > now { format!("in {}", rough(at.since(now))) } else { ago(at, now) }
 }
 
-/// How long the attempts of a day took.
 pub(super) fn latency(counted: Option<&Histogram>) -> String {
     let is_slow = counted.and_then(Histogram::percentiles).is_some_and(|found| found.is_slow());
     format!("{}{}", lengths(counted, "attempts"), if is_slow { "; SLOW" } else { "" })
 }
 
-/// What was measured of some things in a day.
 pub(super) fn lengths(counted: Option<&Histogram>, what: &str) -> String {
     counted.and_then(Histogram::percentiles).map_or_else(
         || format!("no {what} in the last 24 h"),

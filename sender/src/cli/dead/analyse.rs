@@ -1,4 +1,4 @@
-//! `dead analyse`: what dead letters have in common, and what that points to.
+//! `dead analyse`: common causes of dead letters.
 
 use clap::Args;
 
