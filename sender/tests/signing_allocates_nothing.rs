@@ -1,5 +1,5 @@
-//! Signing an attempt into a buffer that has been used before takes no memory from the allocator. Alone in its file,
-//! since it watches the allocator of the whole process.
+//! Signing an attempt into a used buffer allocates nothing. Alone in its file, because it counts the allocations of
+//! the whole process.
 
 #![cfg(feature = "service")]
 
@@ -34,7 +34,7 @@ fn signing_into_a_used_buffer_allocates_nothing() {
             body: &body,
         };
         signer.sign(at, &attempt, &mut headers);
-        // The test's own harness may allocate on another thread meanwhile, but not every time.
+        // The test harness may allocate on another thread, but not every time.
         let fewest = (0..100)
             .map(|_| {
                 let region = Region::new(ALLOCATOR);

@@ -1,4 +1,4 @@
-//! The signer makes what specifications and public libraries make: the valid ones of `scenarios/vectors/`.
+//! The signer reproduces the valid vectors of `scenarios/vectors/`, from specifications and public libraries.
 
 #![cfg(feature = "service")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
@@ -7,10 +7,10 @@ use hookproof_sender::engine::time::StoreTime;
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use serde_json::Value;
 
-/// Too short for us to take from a subscriber, and published that way.
+/// Published with a secret too short for our subscribers.
 const SHORT_SECRETS: [&str; 1] = ["rfc-4231-case-2-as-frozen"];
 
-/// One request that was signed elsewhere.
+/// A request that was signed elsewhere.
 struct Vector(Value);
 
 impl Vector {
@@ -23,7 +23,7 @@ impl Vector {
         headers.iter().find(|pair| pair[0] == name).and_then(|pair| pair[1].as_str())
     }
 
-    /// What our signer writes for it.
+    /// The signer's headers for it.
     fn signed(&self) -> Headers {
         let profile: Profile = self.text("profile").parse().unwrap();
         let secret = Secret::parse(self.0["secrets"][0].as_str().unwrap()).unwrap();
@@ -43,7 +43,7 @@ impl Vector {
         headers
     }
 
-    /// The headers that differ. A list of signatures has to contain ours.
+    /// The headers that differ. A list of signatures must contain ours.
     fn differences(&self) -> Vec<String> {
         let differs = |name: &str, ours: &str| {
             let theirs = self.header(name).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Vector {
     }
 }
 
-/// The valid ones that are text, and whose secret we would take.
+/// The valid vectors with text bodies and acceptable secrets.
 fn vectors() -> Vec<Vector> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/vectors");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

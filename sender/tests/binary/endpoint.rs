@@ -1,4 +1,4 @@
-//! An endpoint that answers as it is told to, and notes what came.
+//! An endpoint with scripted answers, which records requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,12 +9,11 @@ use serde_json::Value;
 
 use super::FOREVER;
 
-/// A request, as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
-    /// In nanoseconds since the endpoint began.
+    /// In nanoseconds since the endpoint started.
     pub(crate) at: u64,
-    /// Names in lower case.
+    /// With names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
@@ -30,13 +29,12 @@ impl Arrival {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The event's id.
     pub(crate) fn event(&self) -> String {
         self.json()["id"].as_str().unwrap().to_owned()
     }
 }
 
-/// What is answered to the request of that number, from 0.
+/// Answers the nth request, from 0.
 type Script = dyn Fn(usize, &mut TcpStream) -> std::io::Result<()> + Send + Sync;
 
 #[derive(Clone)]
@@ -53,19 +51,18 @@ struct Shared {
 }
 
 impl Endpoint {
-    /// Takes everything.
     pub(crate) fn taking() -> Self {
         Self::answering(|_| "204 No Content\r\n".to_owned())
     }
 
-    /// Answers with a status and headers, each of them ending its line.
+    /// `answer` gives the status and the headers, each ending its line.
     pub(crate) fn answering(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         Self::scripted(move |number, stream| {
             write!(stream, "HTTP/1.1 {}content-length: 0\r\n\r\n", answer(number))
         })
     }
 
-    /// Answers as a script does. A connection is closed when that fails.
+    /// An error of the script closes the connection.
     #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
     pub(crate) fn scripted(
         script: impl Fn(usize, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
@@ -79,7 +76,7 @@ impl Endpoint {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let shared = Arc::clone(&ours);
-                // A connection that breaks off is the sender's right.
+                // The sender may close its connections.
                 std::thread::spawn(move || drop(shared.serve(stream.unwrap())));
             }
         });
@@ -103,7 +100,6 @@ impl Endpoint {
         self.wait_until(&format!("{count} arrivals"), |arrivals| arrivals.len() >= count)
     }
 
-    /// Waits until all these events have come.
     #[track_caller]
     pub(crate) fn wait_for_events(&self, events: &[String]) {
         self.wait_until("all events", |arrivals| {

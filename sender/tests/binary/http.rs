@@ -1,4 +1,4 @@
-//! HTTP by hand, so that a test can also say what no client would.
+//! HTTP by hand, so that a test can send malformed requests too.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::FOREVER;
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -30,7 +29,7 @@ impl Answer {
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// A refusal says what, in a word for programs and in a sentence for people, and where.
+    /// A refusal has a code for programs, a message for people, and a field.
     #[track_caller]
     pub(crate) fn is_a_refusal(&self) {
         let error = &self.json()["error"];
@@ -63,7 +62,6 @@ pub(crate) fn try_ask(
     read(&stream)
 }
 
-/// Reads one answer.
 pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Answer> {
     stream.set_read_timeout(Some(FOREVER))?;
     let mut reader = BufReader::new(stream);
@@ -93,7 +91,7 @@ pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Answer> {
     Ok(Answer { status, head, body })
 }
 
-/// Reads a chunk; whether it was one before the last.
+/// Returns false after the last chunk.
 fn read_chunk(reader: &mut impl BufRead, body: &mut Vec<u8>) -> std::io::Result<bool> {
     let mut line = String::new();
     reader.read_line(&mut line)?;

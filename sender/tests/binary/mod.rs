@@ -1,5 +1,5 @@
-//! The real sender as a process, and an endpoint in this one. Shared by the tests that know the sender from outside
-//! alone. Nothing here sleeps: a test waits for a line of the log, a request or an answer.
+//! The real sender as a process, and an endpoint in this process, for tests that see the sender from outside. A test
+//! waits for a log line, a request or an answer, and never sleeps.
 #![allow(dead_code, reason = "each test that takes this module along uses a part of it")]
 
 pub(crate) mod endpoint;
@@ -16,10 +16,9 @@ use tempfile::TempDir;
 
 use http::Answer;
 
-/// Longer than anything takes; a test that waits so long has failed.
+/// Longer than any step takes; after this a test fails.
 pub(crate) const FOREVER: Duration = Duration::from_secs(120);
 
-/// A database in a folder of its own.
 pub(crate) struct Database {
     pub(crate) folder: TempDir,
 }
@@ -57,14 +56,14 @@ impl Database {
         command
     }
 
-    /// Adds a subscriber. What is printed then.
+    /// Returns the command's output.
     #[track_caller]
     pub(crate) fn subscribe(&self, name: &str, url: &str, settings: &[&str]) -> Value {
         let add = ["subscriber", "add", name, url, "--allow-private-targets", "--json"];
         self.json(&[&add, settings].concat())
     }
 
-    /// What a command that succeeds prints, as JSON.
+    /// The output of a command that must succeed.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         read_json(self.command(arguments))
@@ -90,14 +89,13 @@ pub(crate) fn read_json(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// What a process has said so far, a line each.
 #[derive(Default)]
 struct Log {
     lines: Mutex<(Vec<String>, bool)>,
     changed: Condvar,
 }
 
-/// A running `serve`, or another command that writes a log. It does not outlive a test that fails.
+/// A running `serve`, or another command with a log. Dropping it kills the process.
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -105,7 +103,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts, and waits until it listens.
+    /// Waits until the process listens.
     pub(crate) fn start(command: Command) -> Self {
         let mut serving = Self::spawn(command);
         let line = serving.wait_for_line("\"address\"");
@@ -114,7 +112,6 @@ impl Serving {
         serving
     }
 
-    /// Starts without waiting.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -132,13 +129,13 @@ impl Serving {
         Self { child, address: String::new(), log }
     }
 
-    /// The first line that holds this text.
+    /// Returns the first line that contains `text`.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
         self.wait_for_lines(text, 1).remove(0)
     }
 
-    /// The same; nothing, if the process ends without it.
+    /// Returns `None` if the process ends without such a line.
     #[track_caller]
     pub(crate) fn wait_for_line_or_end(&self, text: &str) -> Option<String> {
         let guard = self.log.lines.lock().unwrap();
@@ -168,7 +165,7 @@ impl Serving {
         self.log.lines.lock().unwrap().0.clone()
     }
 
-    /// Lines that complain.
+    /// Warnings and errors.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let complains = |line: &String| line.contains("\"ERROR\"") || line.contains("\"WARN\"");
         self.lines().into_iter().filter(complains).collect()
@@ -184,7 +181,7 @@ impl Serving {
         http::ask(&self.address, "POST", path, "application/json", body.as_bytes())
     }
 
-    /// Emits an event. Its id, if it is acknowledged.
+    /// Returns the event's id. The event must be acknowledged.
     #[track_caller]
     pub(crate) fn emit(&self, key: &str) -> String {
         let answer = self.post("/v1/events", &event(key));
@@ -192,7 +189,6 @@ impl Serving {
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks until the answer is as it should be.
     pub(crate) fn until(&self, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
         loop {
             let answer = self.get(path).json();
@@ -203,7 +199,7 @@ impl Serving {
         }
     }
 
-    /// The value of a figure, of all subscribers together.
+    /// Sums a metric over all subscribers.
     pub(crate) fn figure(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
@@ -213,14 +209,14 @@ impl Serving {
         values.iter().sum()
     }
 
-    /// Hundredths of a second that it has spent on a processor.
+    /// Processor time used, in hundredths of a second.
     pub(crate) fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
-    /// The most memory that it ever had, in MiB.
+    /// Peak memory, in MiB.
     pub(crate) fn peak_mib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -242,7 +238,7 @@ impl Serving {
         assert!(told.success());
     }
 
-    /// Sends SIGTERM and waits. It must end in order.
+    /// Sends SIGTERM. The process must exit with success.
     #[track_caller]
     pub(crate) fn stop_in_order(mut self) {
         self.tell_to_stop();
@@ -251,7 +247,7 @@ impl Serving {
         assert!(!self.lines().iter().any(|line| line.contains("panicked")), "{:#?}", self.lines());
     }
 
-    /// Waits until it ends by itself: the code, and what it printed.
+    /// Waits for the process's own end; returns the exit code and the output.
     pub(crate) fn wait(&mut self) -> (Option<i32>, String) {
         let mut printed = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
@@ -264,7 +260,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It has ended already, if all went well.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,3 @@
-//! `serve` and `drain`, with an endpoint to deliver to.
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

@@ -1,12 +1,11 @@
-//! `audit --latencies`: what it prints, beside percentiles by their definition over the rows themselves.
+//! Compares `audit --latencies` with percentiles by their definition over the rows.
 
 use serde_json::{Value, json};
 
 use crate::world::{Endpoint, World};
 
-/// Of the shop, in a day.
 const ASK: [&str; 6] = ["audit", "--latencies", "--subscriber", "shop", "--since", "1d"];
-/// What is added has higher numbers.
+/// Added rows have higher numbers.
 const ADDED: u64 = 1_000_000;
 
 #[test]
@@ -44,7 +43,7 @@ fn check(world: &World, deliveries: &str, numbers: &str) {
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["answer", "20", &p50, &p95, &p99, "exact"], "{table}");
 
-    // Of all lengths up to 1.1 s, in no order; nothing was sent of every eleventh.
+    // Lengths up to 1.1 s in random order; every eleventh attempt sent nothing.
     let shop = "(SELECT max(lane) FROM attempts)";
     let past = "(SELECT min(at) - 60000000000 FROM attempts)";
     world.sql(&format!(
@@ -79,7 +78,7 @@ fn sorted(world: &World, query: &str) -> Vec<u64> {
     lengths
 }
 
-/// In microseconds, each the length of which so much of a hundred is no longer.
+/// In microseconds, by the nearest-rank definition.
 fn percentiles(sorted: &[u64]) -> [u64; 3] {
     [50, 95, 99].map(|percent| sorted[(sorted.len() * percent).div_ceil(100) - 1] / 1_000)
 }

@@ -1,4 +1,4 @@
-//! A limit lowered in one process holds in another.
+//! A limit lowered by one process applies in another.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::world::World;
 
-/// An endpoint that tells when each request arrived, by one clock.
+/// Reports each request's arrival by one clock.
 fn endpoint() -> (String, Receiver<Instant>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -42,9 +42,9 @@ fn endpoint() -> (String, Receiver<Instant>) {
     (url, arrivals)
 }
 
-/// Whether arrivals fit into a bucket that drains at a rate and holds a burst, whatever it held before.
+/// Whether arrivals fit a bucket with this rate and burst, for some initial level.
 fn fits(arrivals: &[Instant], per_second: u128, burst: u128) -> bool {
-    // In every window from one arrival to a later one: no more than the burst and what the rate lets out meanwhile.
+    // Each window between two arrivals has at most burst + rate × length.
     let nanos = 1_000_000_000;
     arrivals.iter().enumerate().all(|(first, begin)| {
         arrivals[first..].iter().zip(1_u128..).all(|(end, count)| {

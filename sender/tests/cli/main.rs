@@ -1,4 +1,4 @@
-//! The real binary on temporary databases, as a person or a script would use it.
+//! The real binary on temporary databases, used like a person or a script would.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The processes that deliver, as the command line shows and drains them.
+//! The delivering processes: shown and drained by commands.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// What `status` says of requests, once it says what is waited for.
+/// Polls `status` until its figures on requests pass `is_there`.
 fn requests_once(world: &World, more: &[&str], is_there: impl Fn(&Value) -> bool) -> Value {
     loop {
         let requests = world.json(&[&["status"], more].concat())["requests"].take();
@@ -17,7 +17,7 @@ fn requests_once(world: &World, more: &[&str], is_there: impl Fn(&Value) -> bool
     }
 }
 
-/// What it says for people.
+/// The line for people.
 fn in_flight(world: &World, more: &[&str]) -> String {
     let status = world.ok(&[&["status"], more].concat());
     let line = status.lines().find_map(|line| line.strip_prefix("in flight")).unwrap();
@@ -26,7 +26,7 @@ fn in_flight(world: &World, more: &[&str]) -> String {
 
 #[test]
 fn what_is_in_flight_is_asked_of_the_processes_that_know() {
-    // It takes connections and never answers.
+    // Accepts connections, and never answers.
     let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", endpoint.local_addr().unwrap());
     let (world, _) = World::with_shop(&url, &["timeout=5min", "limit.burst=10", "limit.in_flight=3"]);
@@ -42,7 +42,7 @@ fn what_is_in_flight_is_asked_of_the_processes_that_know() {
     assert_eq!(requests, expected, "three at a time");
     assert_eq!(in_flight(&world, &[]), "3, 0 of them in doubt");
 
-    // An address at which somebody else answers: on another machine it may be anybody's.
+    // Another sender answers at the node's address.
     let (other, _) = World::with_shop(&url, &[]);
     let stranger = other.serve();
     world.sql(&format!("UPDATE nodes SET address = '{}'", stranger.address));
@@ -68,7 +68,7 @@ fn a_process_that_asks_for_a_token_is_shown_it() {
     drop(serving);
 }
 
-/// A lease lasts for a while longer than its process, at whose address anybody may listen by then.
+/// A lease outlasts its process, and any program may listen at its address then.
 #[test]
 fn whoever_listens_where_a_process_has_ended_is_shown_no_token() {
     let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
@@ -100,7 +100,7 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
     let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
     assert_eq!(world.ok(&["nodes"]), "no process delivers from this database now\n");
     let serving = world.serve_with(&["--node", "web-1"]);
-    // It listens a moment before it has said that it is there.
+    // The process listens before it announces itself.
     let node = loop {
         let shown = world.ok(&["nodes", "--json"]);
         if let Some(line) = shown.lines().next() {
@@ -127,7 +127,7 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
     drop(serving);
 }
 
-/// As after a failover to a server whose clock is behind what was committed. Leases go by that clock, whatever the store's time is.
+/// As after a failover to a server with a slow clock. Leases follow the server's clock, not the store's time.
 #[test]
 fn who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back() {
     let test = "who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back";
@@ -141,7 +141,7 @@ fn who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back() {
     let told =
         [&status["nodes"]["living"], &status["delivering_processes"], &status["requests"]["nodes_asked"]];
     assert_eq!(told, [1, 1, 1]);
-    // What is due is late by the store's time, and whoever delivers it is not dead.
+    // By the store's time the deliveries are late, but their owner is alive.
     let findings = world.run(&["doctor", "--json"]).stdout;
     let mut findings = findings.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let lanes = findings.find(|finding| finding["check"] == "lanes").unwrap();

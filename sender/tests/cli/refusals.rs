@@ -1,4 +1,4 @@
-//! Bad input: one line that names what, and the right exit code.
+//! Bad input gives one line that names the fault, and the right exit code.
 
 use crate::world::World;
 

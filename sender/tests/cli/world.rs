@@ -1,4 +1,4 @@
-//! A database in a folder of its own, an endpoint, and ways to run the binary.
+//! A database in its own folder, an endpoint, and the binary.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,11 +11,10 @@ use tempfile::TempDir;
 
 pub(crate) struct World {
     folder: TempDir,
-    /// Where the database is, if it is no file in the folder.
+    /// The database's address, unless it is a file.
     server: Option<String>,
 }
 
-/// How a command went.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -27,12 +26,12 @@ impl World {
         Self { folder: tempfile::tempdir().unwrap(), server: None }
     }
 
-    /// With one subscriber, `shop`, and its secret.
+    /// With one subscriber, `shop`; returns its secret too.
     pub(crate) fn with_shop(url: &str, settings: &[&str]) -> (Self, String) {
         Self::new().and_shop(url, settings)
     }
 
-    /// The same in a PostgreSQL database; nothing, where there is no server.
+    /// In a PostgreSQL database; `None` without a server.
     pub(crate) fn with_shop_on_postgres(test: &str, url: &str) -> Option<Self> {
         let server = Some(crate::postgres_server::new_schema(test)?);
         Some(Self { server, ..Self::new() }.and_shop(url, &[]).0)
@@ -53,7 +52,7 @@ impl World {
         command
     }
 
-    /// Carries out a statement on the database, as any other program would; the first column of the rows that come back.
+    /// Runs a statement on the database, past the sender; returns the first column.
     pub(crate) fn sql(&self, statement: &str) -> Vec<u64> {
         if let Some(server) = &self.server {
             let found = crate::postgres_server::query(server, statement);
@@ -68,7 +67,6 @@ impl World {
         self.command(arguments).output().unwrap().into()
     }
 
-    /// Runs with something on stdin.
     pub(crate) fn feed(&self, arguments: &[&str], input: &str) -> Ran {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -77,7 +75,7 @@ impl World {
         child.wait_with_output().unwrap().into()
     }
 
-    /// What a command that succeeds prints.
+    /// The output of a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
@@ -85,7 +83,6 @@ impl World {
         ran.stdout
     }
 
-    /// The same as JSON.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let arguments = if arguments.contains(&"--json") {
@@ -97,17 +94,15 @@ impl World {
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
     }
 
-    /// Starts `serve`, and waits until it listens.
+    /// Waits until the process listens.
     pub(crate) fn serve(&self) -> Serving {
         self.serve_with(&[])
     }
 
-    /// The same with more arguments.
     pub(crate) fn serve_with(&self, more: &[&str]) -> Serving {
         self.serve_by(more, &[])
     }
 
-    /// The same in an environment with these variables too.
     pub(crate) fn serve_by(&self, more: &[&str], variables: &[(&str, &str)]) -> Serving {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"];
         let mut command = self.command(&[&serve, more].concat());
@@ -115,7 +110,7 @@ impl World {
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut serving = Serving { child, address: String::new() };
         let mut line = String::new();
-        // Byte by byte: what follows is for whoever reads on.
+        // Reads single bytes, to leave the rest to other readers.
         let log = serving.child.stderr.as_mut().unwrap();
         while serving.address.is_empty() {
             let mut byte = [0];
@@ -131,14 +126,14 @@ impl World {
     }
 }
 
-/// A running `serve`. It does not outlive a test that fails.
+/// Dropping it kills the process.
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: String,
 }
 
 impl Serving {
-    /// Sends SIGTERM, and waits. The exit code and the rest of the log.
+    /// Sends SIGTERM, and returns the exit code and the rest of the log.
     pub(crate) fn terminate(mut self) -> (i32, String) {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
@@ -150,7 +145,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It has ended already, if all went well.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -164,7 +159,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// An endpoint that answers every request with one status, and passes on the bodies.
+/// Answers every request with one status, and passes on the bodies.
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) bodies: Receiver<String>,
@@ -181,7 +176,7 @@ impl Endpoint {
                 std::thread::spawn(move || {
                     let mut stream = BufReader::new(stream.unwrap());
                     while let Some(body) = request(&mut stream) {
-                        // The test may have seen enough.
+                        // The receiver may be gone.
                         let _ = sender.send(body);
                         let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
                         stream.get_mut().write_all(answer.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! A headless browser on the console's page, where the machine has one, told what to do through a pipe.
+//! A headless browser on the console's page, controlled through a pipe.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
 
-/// It reads commands from its third file and answers on its fourth. The limit of time ends a test that hangs.
+/// The browser reads commands from descriptor 3, and answers on 4. The timeout ends a test that hangs.
 const START: &str = "exec timeout 120 \"$0\" \"$@\" 3<&0 4>&1 1>&2 0</dev/null";
 
-/// The program: what `HOOKPROOF_CHROMIUM` says, else the first on the `PATH`.
+/// `HOOKPROOF_CHROMIUM`, or the first browser on the `PATH`.
 fn find() -> Option<PathBuf> {
     if let Some(told) = std::env::var_os("HOOKPROOF_CHROMIUM") {
         return Some(told.into());
@@ -29,13 +29,13 @@ pub(crate) struct Browser {
     answers: BufReader<ChildStdout>,
     session: Option<String>,
     sent: u64,
-    /// What scripts and policies complained of.
+    /// Errors of scripts and policies.
     pub(crate) complaints: Vec<String>,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Opens a page of a process on this machine; nothing, and a line that says so, where there is no browser.
+    /// Opens a page of a local process. Without a browser, prints a line and returns `None`.
     pub(crate) fn open(test: &str, url: &str) -> Option<Self> {
         let Some(program) = find() else {
             eprintln!("{test}: skipped: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
@@ -68,7 +68,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Has a command carried out. Its result.
+    /// Runs a command, and returns its result.
     #[track_caller]
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.sent += 1;
@@ -95,7 +95,7 @@ impl Browser {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// A refusal of the API is no complaint: the page tells it.
+    /// The page shows the API's refusals itself, so they do not count.
     fn note(&mut self, event: &Value) {
         let complains = match event["method"].as_str() {
             Some("Log.entryAdded") => event["params"]["entry"]["source"] != "network",
@@ -107,7 +107,7 @@ impl Browser {
         }
     }
 
-    /// What an expression comes to in the page.
+    /// Evaluates an expression in the page.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -116,7 +116,7 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// Looks at each frame that the page draws, until an expression comes to something. What that is.
+    /// Evaluates an expression on each frame until it has a value.
     #[track_caller]
     pub(crate) fn until(&mut self, expression: &str) -> Value {
         let look =
@@ -132,7 +132,7 @@ impl Browser {
         self.value(&format!("document.querySelector({selector}).click()"));
     }
 
-    /// Types into a field of a dialog, as a person would: with an event.
+    /// Types into a field of a dialog, with the events of a keyboard.
     pub(crate) fn type_in(&mut self, dialog: &str, field: &str, text: &str) {
         let field = json!(format!("#{dialog} [name={field}]"));
         let set = format!(
@@ -142,7 +142,7 @@ impl Browser {
         self.value(&format!("{{ const field = document.querySelector({field}); {set} }}"));
     }
 
-    /// Waits until a dialog has planned what was typed in, and would do it. What it says.
+    /// Waits until a dialog shows its plan; returns the text.
     #[track_caller]
     pub(crate) fn planned(&mut self, dialog: &str, says: &str) -> String {
         let ready = format!("!document.querySelector('#{dialog} [type=submit]').disabled");
@@ -159,7 +159,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It has ended already, if its time was over.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
-//! The console as a browser shows it, on the real sender.
+//! The console in a real browser, on the real sender.
 //!
-//! Where there is no Chromium, each test says so and passes: `.ci/run` installs one where it can.
+//! Without Chromium each test prints a line and passes; `.ci/run` installs Chromium where it can.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,14 +14,14 @@ use binary::{Database, Serving, event};
 use browser::Browser;
 use serde_json::json;
 
-/// By how much the page is wider than the screen.
+/// By how much the page exceeds the screen's width.
 const WIDER: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
-/// What is shown beyond the screen's edges: of the dialog if one is open, else of the page.
+/// Controls beyond the screen's edges: of an open dialog, or else of the page.
 const OUT_OF_SIGHT: &str = "[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button, input, td')]
   .filter((one) => { const box = one.getBoundingClientRect(); return box.width > 0 && (box.left < 0 || box.right > innerWidth); })
   .map((one) => one.textContent)";
 
-/// A sender with so many deliveries waiting for `shop`, which is paused, and its console.
+/// A sender with `waiting` deliveries for `shop`, which is paused.
 fn console(test: &str, waiting: usize) -> Option<(Database, Serving, Browser)> {
     let database = Database::new();
     database.subscribe("shop", "http://127.0.0.1:9/", &["limit.rate=5/s"]);

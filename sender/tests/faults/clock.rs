@@ -1,9 +1,8 @@
-//! A clock that was wrong: set back an hour, or ahead for a while.
+//! A wrong clock: set back by an hour, or ahead for a while.
 //!
-//! A test may not set the machine's clock. What a step back leaves behind is a file whose every time is an hour ahead:
-//! that is made here, with SQL, and it is what a sender finds that begins after the step. What a process with a clock that
-//! is ahead leaves behind is made in the same way. That a step under a running process changes nothing follows from how it
-//! counts (`runtime/clock`: the monotonic clock), and is not tested here.
+//! A test must not set the machine's clock. SQL produces the traces of a wrong clock instead: a file with future
+//! times. A step under a running process has no effect because the process uses the monotonic clock
+//! (`runtime/clock`), so these tests omit it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +13,7 @@ use crate::WIDE;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
 
-/// Everything that the file says of time, an hour later.
+/// Moves every time in the file ahead by an hour.
 const AN_HOUR_AHEAD: &str = "
     UPDATE totals SET clock = clock + 3600000000000;
     UPDATE deliveries SET at = at + 3600000000000, expires = expires + 3600000000000;
@@ -28,7 +27,7 @@ fn wall_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// One line complains, and of that.
+/// Exactly one complaint, about the clock.
 fn is_told_of_the_clock(serving: &Serving) -> bool {
     matches!(&serving.complaints()[..], [line] if line.contains("ahead of the wall clock"))
 }
@@ -40,7 +39,7 @@ fn after_a_step_back_of_an_hour_nothing_waits_for_it_and_signatures_tell_the_tru
     });
     let database =
         Database::with_sink(&sink.url, &["retry.base=1s", "retry.backoff=additive", "retry.jitter=0s"]);
-    // One that is to be tried again in a second, by a process that dies before that; its lease is in the future too.
+    // A delivery with a retry in a second, and a process that dies before that; its lease is in the future too.
     let mut serving = database.serve();
     let first = serving.emit("before");
     sink.wait_for(1);
@@ -65,7 +64,7 @@ fn after_a_step_back_of_an_hour_nothing_waits_for_it_and_signatures_tell_the_tru
 fn bodies_tell_the_true_time_on_a_file_that_is_ahead_and_the_log_says_that_it_is() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
-    // What one process with a wrong clock leaves behind.
+    // The traces of one process with a wrong clock.
     database.sql().execute_batch("UPDATE totals SET clock = clock + 864000000000000").unwrap();
     let began = wall_secs();
     let serving = database.serve();
@@ -73,7 +72,7 @@ fn bodies_tell_the_true_time_on_a_file_that_is_ahead_and_the_log_says_that_it_is
     let arrival = sink.wait_for(1).remove(0);
     let body = arrival.json();
     let text = |secs| Timestamp(StoreTime::from_secs(secs)).to_string();
-    // It sorts as text.
+    // Timestamps sort as text.
     let told = body["timestamp"].as_str().unwrap().to_owned();
     assert!(
         (text(began)..=text(wall_secs() + 1)).contains(&told),
@@ -91,7 +90,7 @@ fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
     let early = database.serve();
     let mut events = vec![early.emit("1")];
     sink.wait_for_events(&events);
-    // Somebody wrote whose clock was an hour ahead.
+    // The traces of another process with a clock an hour ahead.
     database.sql().execute_batch("UPDATE totals SET clock = clock + 3600000000000").unwrap();
     let late = database.serve();
     for round in 0..20 {
@@ -101,7 +100,7 @@ fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
     sink.wait_for_events(&events);
     early.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
     assert_eq!(sink.count(), events.len(), "each once");
-    // The first to look brings the time back, and nobody loses a lane by it.
+    // The first process to notice restores the time; no process loses a lane.
     let complaints = [early.complaints(), late.complaints()].concat();
     assert!(matches!(&complaints[..], [line] if line.contains("ahead of the wall clock")), "{complaints:#?}");
     early.stop_in_order();
@@ -121,7 +120,7 @@ fn what_is_emitted_after_a_process_with_a_fast_clock_does_not_wait_for_that_cloc
     let serving = database.serve();
     let first = serving.emit("before");
     sink.wait_for_events(&[first]);
-    // Whether the one that runs or the command notices first.
+    // Either the running process or the command may notice first.
     for _ in 0..5 {
         database.sql().execute_batch("UPDATE totals SET clock = clock + 3600000000000").unwrap();
         let emitted = database.json(&["emit", "--type", "x", "--key", "k", "--data", "1", "--json"]);
@@ -166,7 +165,7 @@ fn what_was_written_by_a_clock_that_was_ahead_is_delivered_by_the_right_one() {
     sink.wait_for_events(&events);
     assert_eq!(minutes_ahead(&database), 0);
     serving.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
-    // They live no longer than they would have by the right clock.
+    // Their life is no longer than by the right clock.
     let latest: u64 =
         database.sql().query_row("SELECT max(expires - ttl) FROM deliveries", [], |row| row.get(0)).unwrap();
     assert!(latest / 1_000_000_000 <= wall_secs(), "{latest}");

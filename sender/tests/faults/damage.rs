@@ -1,4 +1,4 @@
-//! A file whose pages were overwritten.
+//! A file with overwritten pages.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,10 +10,9 @@ use crate::{WIDE, holds_still, offer};
 
 const PAGE: u64 = 4096;
 const RUBBISH: [u8; 4096] = [0xa5; 4096];
-/// Each asks the sender three times, so that all of them take far longer than any delivery does.
+/// Each poll sends three requests, so together they outlast any delivery.
 const LOOKS_MAX: usize = 20_000;
 
-/// Overwrites pages of the file.
 fn damage(database: &Database, pages: std::ops::Range<u64>) {
     let file = OpenOptions::new().write(true).open(database.path()).unwrap();
     for page in pages {
@@ -51,7 +50,7 @@ fn whichever_page_is_damaged_nothing_panics_or_spins_and_what_is_acknowledged_is
     let content = fs::read(whole.path()).unwrap();
     let count = pages(&whole);
     assert!(count > 20, "{count}");
-    // All of them would take a while.
+    // A sample; all pages would take too long.
     for first in (1..count).step_by(usize::try_from(count / 6).unwrap()) {
         let database = Database::new();
         fs::write(database.path(), &content).unwrap();
@@ -99,7 +98,7 @@ fn whichever_tree_of_pages_is_damaged_doctor_names_its_table_and_checks_the_rest
 fn rows_that_cannot_be_read_are_told_by_their_keys_from_both_ends() {
     let database = filled("http://127.0.0.1:9/");
     let sql = database.sql();
-    // A dozen pages of rows, of which one in the middle is damaged.
+    // A dozen pages of rows, with damage in the middle.
     sql.execute_batch(
         "WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < 30)
              INSERT INTO outbox (id, type, data) SELECT n, 'x', json_quote(hex(zeroblob(500))) FROM row;
@@ -129,7 +128,8 @@ fn rows_that_cannot_be_read_are_told_by_their_keys_from_both_ends() {
     assert!(detail.contains("become no events"), "{detail}");
 }
 
-/// It ends with one line, or goes on and says little; then what it acknowledges is delivered, or known to be stuck or dead.
+/// The process ends with one line, or continues with few complaints. Each acknowledged event is then delivered, dead,
+/// or reported as blocked.
 fn survives(serving: &mut Serving, sink: &Endpoint) {
     let Some(line) = serving.wait_for_line_or_end("\"address\"") else {
         let (code, _) = serving.wait();
@@ -147,7 +147,7 @@ fn survives(serving: &mut Serving, sink: &Endpoint) {
         is_not_lost(serving, sink, answer.json()["id"].as_str().unwrap());
     }
     let complaints = serving.complaints();
-    // A line for each way in which requests fail for good, however often they do.
+    // One line for each kind of permanent failure.
     assert!(complaints.len() <= 10, "{} lines: {complaints:#?}", complaints.len());
     serving.tell_to_stop();
     let (code, _) = serving.wait();
@@ -155,13 +155,13 @@ fn survives(serving: &mut Serving, sink: &Endpoint) {
     assert!(!serving.lines().iter().any(|line| line.contains("panicked")), "{:#?}", serving.lines());
 }
 
-/// It arrives, or it is a dead letter, or whoever asks is told that deliveries cannot be made. Whichever comes first.
+/// Waits until the event arrives, is a dead letter, or the sender reports that it is not ready.
 fn is_not_lost(serving: &Serving, sink: &Endpoint, event: &str) {
     let looks = std::iter::repeat_with(|| {
         let arrived = sink.wait_for(0).iter().any(|arrival| arrival.event() == event);
         let dead = serving.get("/v1/dead");
         let is_dead = dead.status == 200 && dead.text().contains(event);
-        // A store that can't be read, and lanes that can't move, are reasons not to be ready.
+        // An unreadable store and blocked lanes make the sender not ready.
         arrived || is_dead || serving.get("/readyz").status == 503
     });
     assert!(looks.take(LOOKS_MAX).any(|found| found), "{event} is nowhere: {:#?}", serving.lines());

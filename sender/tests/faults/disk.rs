@@ -1,7 +1,7 @@
-//! No room left: on a small disk that is filled, and under a limit on the size of a process's files, which no reserve helps against.
+//! A full disk: a small disk that the test fills, and a limit on file sizes, against which no reserve helps.
 //!
-//! The small disk is a tmpfs in a mount namespace of its own, which the kernel takes away with the process that holds it. Where
-//! the system gives nobody a namespace, tests of it say so and end.
+//! The small disk is a tmpfs in its own mount namespace, which the kernel removes with its process. Where the system
+//! allows no namespace, its tests print a line and pass.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -17,17 +17,16 @@ use crate::{WIDE, holds_still, offer};
 /// In MiB: the reserve, the margin over it, and as much again.
 const DISK_MIB: u32 = 96;
 const RESERVE_BYTES: u64 = 32 << 20;
-/// Far more than the log that was written so far has room for.
+/// More deliveries than the existing log can hold.
 const OWED: u64 = 3_000;
 
-/// A disk for a database's folder.
 struct SmallDisk {
     holder: Child,
     database: Database,
 }
 
 impl SmallDisk {
-    /// Nothing, if the system gives nobody a namespace.
+    /// `None` where the system allows no namespace.
     fn new() -> Option<Self> {
         let database = Database::new();
         let mount = format!("mount -t tmpfs -o size={DISK_MIB}m none \"$0\" && echo mounted && exec cat");
@@ -61,7 +60,7 @@ impl SmallDisk {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
-    /// With a subscriber who is owed [`OWED`] deliveries, and is paused.
+    /// Its paused subscriber is owed [`OWED`] deliveries.
     fn serve_what_is_owed(&self, url: &str) -> Serving {
         self.run(&[&["subscriber", "add", "sink", url, "--allow-private-targets"], &WIDE[..]].concat());
         self.run(&["subscriber", "pause", "sink"]);
@@ -77,7 +76,7 @@ impl SmallDisk {
         serving
     }
 
-    /// Where a file of the folder is, seen from outside.
+    /// A file's path outside the namespace.
     fn path(&self, name: &str) -> PathBuf {
         let folder = self.database.folder.path().strip_prefix("/").unwrap();
         PathBuf::from(format!("/proc/{}/root", self.holder.id())).join(folder).join(name)
@@ -87,7 +86,6 @@ impl SmallDisk {
         std::fs::metadata(self.path("sender.db-reserve")).map_or(0, |file| file.len())
     }
 
-    /// Leaves no room for anything.
     fn fill(&self) {
         let mut filler = OpenOptions::new().append(true).create(true).open(self.path("filler")).unwrap();
         let full = (0..).find_map(|_| filler.write_all(&[1; 4_096]).err()).unwrap();
@@ -107,7 +105,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// An event is refused, by the store and not for want of time, and its emitter is told when to come back.
+/// The store refuses an event, without a timeout, and names when to retry.
 #[track_caller]
 fn refuses_an_event(serving: &Serving) {
     let refused = serving.post("/v1/events", &event("refused"));
@@ -117,7 +115,7 @@ fn refuses_an_event(serving: &Serving) {
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
 }
 
-/// Waits until as much is delivered as was owed; fails once the store does.
+/// Waits until all owed deliveries are made; fails if the store does.
 #[track_caller]
 fn deliveries_go_on(serving: &Serving) {
     serving.until("/v1/status", |status| {
@@ -184,7 +182,7 @@ fn once_the_reserve_is_used_up_deliveries_wait_for_room_and_events_are_still_ref
     serving.stop_in_order();
 }
 
-/// No file of the process grows beyond so many bytes. It needs no rights, and can be lifted while the process runs.
+/// Limits the size of the process's files. The limit needs no rights, and can be lifted later.
 fn limit(serving: &Serving, bytes: &str) {
     let pid = serving.child.id().to_string();
     let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:")]).status().unwrap();
@@ -206,7 +204,7 @@ fn where_nothing_can_be_written_events_are_refused_at_once_and_with_room_everyth
         holds_still(&mut serving, &nothing, Duration::from_secs(4));
         assert_eq!(serving.get("/readyz").status, 503);
         refuses_an_event(&serving);
-        // What is there can still be read.
+        // Existing data stays readable.
         assert_eq!(serving.get("/v1/status").json()["deliveries"]["delivered"], sink.count());
         limit(&serving, "unlimited");
         serving.until("/readyz", |ready| ready["status"] == "ready");

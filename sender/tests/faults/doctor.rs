@@ -1,10 +1,10 @@
-//! `doctor`: what it finds, what it mends, and its exit codes.
+//! `doctor`: findings, repairs and exit codes.
 
 use serde_json::Value;
 
 use crate::binary::Database;
 
-/// The exit code, and what each check found: a state and a detail.
+/// Returns the exit code, and the state and detail of each check.
 fn examine(database: &Database, options: &[&str]) -> (Option<i32>, impl Fn(&str) -> (String, String)) {
     let output = database.command(&[&["doctor", "--json"], options].concat()).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
@@ -47,7 +47,7 @@ fn a_clock_that_is_months_ahead_is_brought_back_on_an_operators_word() {
     let (state, detail) = found("clock");
     assert_eq!((code, &*state), (Some(1), "off"), "{detail}");
     assert!(detail.contains("99d ahead"), "{detail}");
-    // Nobody follows such a clock without being told, and nothing is given up by it.
+    // The sender reports such a clock, and expires nothing by it.
     let emitted = database.command(&["emit", "--type", "x", "--data", "1"]).output().unwrap();
     assert!(String::from_utf8_lossy(&emitted.stderr).contains("ahead of the wall clock"), "{emitted:?}");
     let (code, found) = examine(&database, &["--mend"]);
@@ -89,7 +89,7 @@ fn leases_of_the_dead_are_freed() {
 #[test]
 fn free_space_is_told_of_when_it_is_much_and_is_nothing_wrong() {
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
-    // 80 MiB of rows that are deleted again.
+    // 80 MiB of rows, deleted again.
     database
         .sql()
         .execute_batch(

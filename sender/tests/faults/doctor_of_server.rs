@@ -1,4 +1,4 @@
-//! `doctor` on a server: who keeps it from clearing away what is done, and what it does not mend.
+//! `doctor` on a server: transactions that block its clean-up, and findings that it does not repair.
 
 use std::process::{Command, Output};
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::postgres_server::{Fsync, Private, execute, hold, none, query};
 
-/// More transactions than a short one has beside it.
+/// More than pass beside a short transaction.
 const MANY: &str =
     "DO $$ BEGIN FOR i IN 1..10500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
 
-/// A server of one's own, since whatever others leave open on it would be told of, with a store on it.
+/// A private server with a store, because `doctor` reports any open transaction on a server.
 fn server(test: &str) -> Option<(Private, String)> {
     let Some(server) = Private::start(Fsync::Off) else {
         none(test);
@@ -31,7 +31,7 @@ fn sender(address: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The exit code, and the state and detail of what was found of transactions.
+/// The exit code, and the state and detail of the check of transactions.
 fn transactions(address: &str) -> (Option<i32>, String, String) {
     let output = sender(address, &["doctor", "--json"]);
     let told = String::from_utf8(output.stdout).unwrap();
@@ -69,7 +69,7 @@ fn a_strangers_transaction_that_stays_open_is_told_with_its_program_and_what_to_
     drop(stranger);
 }
 
-/// Whose start this user may not see: how much went on beside it is seen by anybody.
+/// The server hides the start time from this user, but not the number of later transactions.
 #[test]
 fn a_transaction_of_another_user_is_told_without_since_when() {
     let test = "a_transaction_of_another_user_is_told_without_since_when";

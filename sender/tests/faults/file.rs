@@ -1,4 +1,4 @@
-//! A file that is missing, that may not be written, or that another version made.
+//! A file that is missing, read-only, or of another version.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,10 +11,10 @@ use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE};
 use crate::{WIDE, acknowledged_after_all, holds_still, offer, said_once};
 
-/// Whoever is root may write everything: then the sender runs as nobody.
+/// Root may write everything, so the sender runs as nobody.
 const NOBODY: u32 = 65_534;
 
-/// The sender ends at once with this code, and one line that says this; the folder is left as it was.
+/// The sender must end at once with this code and one line with `says`, and leave the folder unchanged.
 #[track_caller]
 fn refuses(mut command: Command, code: i32, says: &str) {
     let output = command.output().unwrap();
@@ -78,7 +78,7 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
     let folder = database.folder.path();
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // Where nobody surely may run it.
+    // A place where `nobody` may run it.
     let program = folder.join("sender");
     fs::copy(env!("CARGO_BIN_EXE_hookproof-sender"), &program).unwrap();
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -103,7 +103,7 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
         allow(&database.path(), 0o666);
         assert_eq!(fs::read(database.path()).unwrap(), before);
     }
-    // And once it may, it does.
+    // Once it may write, it starts.
     for beside in ["-wal", "-shm"] {
         let path = folder.join(format!("{}{beside}", database.path().file_name().unwrap().display()));
         if path.exists() {
@@ -131,13 +131,13 @@ fn a_file_that_another_version_made_is_refused_and_left_alone() {
     assert_eq!(fs::read(database.path()).unwrap(), before);
 }
 
-/// The names of the files in the database's folder, but for the reserve, whose content is of no account.
+/// Files of the database's folder, without the reserve.
 fn files(database: &Database) -> Vec<String> {
     let names = fs::read_dir(database.folder.path()).unwrap().map(|file| file.unwrap().file_name());
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with("-reserve")).collect()
 }
 
-/// How many events a copy of the database's file alone has, for a sender that starts on it.
+/// Starts a sender on a copy of the database's file alone, and returns its count of events.
 fn events_of_a_copy(database: &Database) -> u64 {
     let copy = Database::new();
     fs::copy(database.path(), copy.path()).unwrap();

@@ -55,7 +55,7 @@ fn a_lock_held_by_a_stranger_while_draining_loses_nothing_that_was_delivered() {
     let command = ["drain", "--for", "5min", "--allow-private-targets", "--log-json", "--json"];
     let stranger = database.sql();
     let mut draining = Serving::spawn(database.command(&command));
-    // Held from about the first attempts on, so that some of what is delivered can't be written down.
+    // Held from about the first attempts on, so that some outcomes cannot be recorded.
     draining.wait_for_line("the sender runs");
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (_keep, nothing) = std::sync::mpsc::channel();
@@ -74,7 +74,7 @@ fn a_file_that_a_stranger_has_all_to_itself_at_the_start_is_waited_for() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
     let stranger = database.sql();
-    // Not even readers may pass.
+    // Blocks readers too.
     let lock = "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE totals SET id = id; COMMIT;";
     stranger.execute_batch(lock).unwrap();
     let command = database.command(&SERVE);

@@ -1,10 +1,10 @@
-//! A program that reads the database for long, and so keeps its log from being cut.
+//! A long reader prevents the log's checkpoint.
 
 use crate::WIDE;
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 
-/// An event of about 200 KiB.
+/// About 200 KiB.
 fn large(key: usize) -> String {
     format!(r#"{{"type":"video.trending","key":"{key}","data":"{}"}}"#, "x".repeat(200 << 10))
 }
@@ -33,7 +33,7 @@ fn a_reader_that_does_not_end_is_told_of_and_the_log_is_cut_once_it_has() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains(r#""check":"log""#) && told.contains("MiB"), "{told}");
-    // Nothing needs to be written for it to be over.
+    // The fault must end without another write.
     serving.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
     reader.execute_batch("COMMIT").unwrap();
     serving.wait_for_line("the store's log is short again");

@@ -1,7 +1,7 @@
-//! What goes wrong around the real sender: a full disk, a lock, a lost or damaged file, a clock set back.
+//! Faults around the real sender: a full disk, a lock, a lost or damaged file, a clock set back.
 //!
-//! Of each the same is asked: nothing is acknowledged that is not kept; the process neither ends nor runs hot; one line
-//! of the log says what is wrong, and one more that it is over; and then everything goes on by itself.
+//! In each fault the sender keeps every acknowledged event, and neither ends nor spins. One log line reports the
+//! fault and one its end; then the sender recovers by itself.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,7 +28,7 @@ use binary::{Serving, event};
 /// Settings under which a sink takes everything at once.
 const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "retry.base=10ms"];
 
-/// Offers an event beside the test. What is answered arrives here; nothing, when there was no answer.
+/// Offers an event on another thread. The channel yields `None` without an answer.
 fn offer(serving: &Serving, key: &str) -> Receiver<Option<Answer>> {
     let (tell, told) = channel();
     let (address, body) = (serving.address.clone(), event(key));
@@ -40,7 +40,7 @@ fn offer(serving: &Serving, key: &str) -> Receiver<Option<Answer>> {
     told
 }
 
-/// Watches for so long that nothing is acknowledged, and that the sender spends little of that time on a processor.
+/// For this time no event is acknowledged, and the sender uses little processor time.
 #[track_caller]
 fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length: Duration) {
     let before = serving.ticks();
@@ -51,11 +51,11 @@ fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length
     }
     assert!(serving.is_running(), "{:#?}", serving.lines());
     let (spent, passed) = (serving.ticks() - before, u64::try_from(length.as_millis() / 10).unwrap());
-    // A loop that spins takes all of a processor; watching for new work takes a few hundredths.
+    // A spinning loop uses a whole processor; polling for work uses a few hundredths.
     assert!(spent < passed / 3 + 10, "{spent} of {passed} hundredths of a second on a processor");
 }
 
-/// One line said what was wrong, and one that it was over.
+/// One line reports the fault, and one its end.
 #[track_caller]
 fn said_once(serving: &Serving, what: &str) {
     let over = serving.wait_for_line("\"the store works again");
@@ -70,7 +70,7 @@ fn said_once(serving: &Serving, what: &str) {
     );
 }
 
-/// An event that was offered during a fault is acknowledged once it is over, or was refused and can be offered again.
+/// The event offered during the fault was acknowledged after it, or was refused and can be offered again.
 #[track_caller]
 fn acknowledged_after_all(serving: &Serving, offered: &Receiver<Option<Answer>>) -> String {
     let answer = offered.recv_timeout(binary::FOREVER).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Rows of the database that are lost under a running sender.
+//! Rows that vanish from the database of a running sender.
 
 use crate::WIDE;
 use crate::binary::Database;
@@ -50,7 +50,7 @@ fn a_process_that_could_not_say_that_it_ends_is_found_dead_by_the_next() {
     };
     assert!(nodes().contains("lease_ms"), "its lease lasts");
     database.sql().execute_batch("DROP TRIGGER fault").unwrap();
-    // Whoever opens the database looks who is dead.
+    // A process that opens the database looks for dead nodes.
     database.json(&["emit", "--type", "x", "--key", "after", "--data", "1", "--json"]);
     assert_eq!(nodes(), "");
 }

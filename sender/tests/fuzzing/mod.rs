@@ -1,23 +1,24 @@
-//! Gives a reader of foreign bytes inputs that are mutated at random, without a compiler's help. The tests of every crate include it.
+//! Feeds randomly mutated inputs to a reader of untrusted bytes. The tests of every crate include this file.
 //!
-//! An input of the corpus is changed some times: bits, numbers, words of the format, pieces of other inputs. An input whose outcome is
-//! new joins the corpus. Everything follows from the seed. A failure prints its input and the command that repeats it.
+//! A mutation changes bits, numbers, words of the format, or inserts parts of other inputs. An input with a new
+//! outcome joins the corpus. The seed determines everything. A failure prints its input and the command that repeats
+//! it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// The longest input. As hexadecimal digits it fits into one variable of the environment.
+/// The longest input. As hexadecimal digits it fits into one environment variable.
 const INPUT_BYTES_MAX: usize = 32 << 10;
-/// The most inputs that are kept beside the corpus.
+/// The most inputs kept beside the corpus.
 const KEPT_MAX: usize = 2_000;
-/// The most outcomes that are remembered.
+/// The most remembered outcomes.
 const OUTCOMES_MAX: usize = 50_000;
-/// The most changes to an input.
+/// The most mutations of an input.
 const CHANGES_MAX: usize = 6;
-/// The longest piece that is cut, moved or doubled.
+/// The longest piece to cut, move or double.
 const PIECE_BYTES_MAX: usize = 64;
-/// Numbers at which readers are wrong, and bytes that many formats take for something else.
+/// Numbers that readers often mishandle, and bytes with a special meaning in many formats.
 const NUMBERS: [&str; 10] = [
     "0",
     "1",
@@ -32,24 +33,24 @@ const NUMBERS: [&str; 10] = [
 ];
 const BYTES: [u8; 8] = [0, b'\t', b'\n', b'\r', b' ', 0x7f, 0x80, 0xff];
 
-/// A reader, and what it is tried on.
+/// A reader under test.
 pub(crate) struct Target<'t> {
-    /// How many inputs the quick form tries.
+    /// Number of inputs of the quick form.
     pub(crate) quick: u64,
     pub(crate) corpus: Vec<Vec<u8>>,
     /// Words of the format.
     pub(crate) words: &'t [&'t str],
-    /// Panics at an input that is handled wrongly. Returns a name for the outcome; there are few names.
+    /// Panics on a wrongly handled input. Returns a name of the outcome, out of few names.
     pub(crate) check: &'t dyn Fn(&[u8], &mut Random) -> String,
 }
 
 impl Target<'_> {
-    /// Tries a fixed number of inputs, the same ones each time; `HOOKPROOF_SEED` tries others.
+    /// Tries the same inputs on each run; `HOOKPROOF_SEED` chooses others.
     pub(crate) fn try_some(&self) {
         self.run(number("HOOKPROOF_SEED").unwrap_or(1), |tried| tried < self.quick);
     }
 
-    /// Tries inputs for as many seconds as `HOOKPROOF_SECONDS` says, or 60, from a new seed unless `HOOKPROOF_SEED` has one.
+    /// Tries inputs for `HOOKPROOF_SECONDS` seconds, 60 by default, from `HOOKPROOF_SEED` or a new seed.
     #[expect(clippy::disallowed_methods, reason = "a run at length ends by the clock, and begins anywhere")]
     pub(crate) fn try_at_length(&self) {
         let (began, length) =
@@ -86,7 +87,7 @@ impl Target<'_> {
         eprintln!("{tried} inputs, {} outcomes, seed {seed}", seen.len());
     }
 
-    /// The outcome of one input. Whatever else the check draws at random follows from the input, which alone repeats it.
+    /// The check's random choices follow from the input, so the input alone repeats it.
     fn outcome(&self, input: &[u8], seed: u64) -> String {
         let mut hasher = DefaultHasher::new();
         input.hash(&mut hasher);
@@ -130,7 +131,7 @@ impl Target<'_> {
     }
 }
 
-/// Tells of the input, should the check panic.
+/// Prints the input if the check panics.
 struct Failing<'i> {
     input: &'i [u8],
     seed: u64,
@@ -173,7 +174,7 @@ impl Random {
         &list[self.below(list.len())]
     }
 
-    /// The input in pieces, most of them short.
+    /// Splits the input into pieces, most of them short.
     #[allow(dead_code, reason = "some readers take their input whole")]
     pub(crate) fn pieces<'i>(&mut self, mut input: &'i [u8]) -> Vec<&'i [u8]> {
         let (mut pieces, longest) = (Vec::new(), 1 << self.below(12));

@@ -1,4 +1,4 @@
-//! A lane that has nothing to do with it, and must not notice.
+//! An unrelated lane, which bad input must not affect.
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::http::ask;
@@ -6,9 +6,9 @@ use crate::binary::{Database, Serving};
 
 const RATE_PER_SECOND: u64 = 20;
 const BURST: u64 = 5;
-/// More than the contract lets out while a test runs.
+/// More than the contract allows in a test's time.
 const BACKLOG: usize = 4_000;
-/// The sender's memory, whatever comes in.
+/// The limit on the sender's memory.
 const MEMORY_MIB_MAX: u64 = 300;
 
 pub(crate) struct Bystander {
@@ -18,7 +18,7 @@ pub(crate) struct Bystander {
 }
 
 impl Bystander {
-    /// A database with a bystander that is owed a lot, and a sender that is at it.
+    /// A running sender with a bystander that has a large backlog.
     pub(crate) fn beside() -> (Database, Serving, Self) {
         let sink = Endpoint::taking();
         let database = Database::new();
@@ -33,8 +33,8 @@ impl Bystander {
         (database, serving, Self { sink, began, before })
     }
 
-    /// It got no more than its contract in any window, and since the beginning at least half of it, on a machine that
-    /// others use too. And the sender lives, has not panicked, and has not grown.
+    /// The bystander's lane kept its contract, and used at least half of it, since the machine may be busy. The
+    /// sender lives, did not panic, and used bounded memory.
     #[track_caller]
     pub(crate) fn did_not_notice(&self, serving: Serving) {
         let now = self.sink.now();

@@ -1,4 +1,4 @@
-//! Endpoints that answer as no endpoint should.
+//! Endpoints with invalid answers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn bytes(bytes: &'static [u8]) -> Answer {
     })
 }
 
-/// The same again and again, until the sender has enough.
+/// Repeats `again` until the sender closes the connection.
 fn endless(head: &'static [u8], again: &'static [u8]) -> Answer {
     Box::new(move |stream| {
         stream.write_all(head)?;
@@ -50,7 +50,7 @@ fn hostile() -> Vec<Answer> {
         endless(b"HTTP/1.1 200 OK\r\nx: ", b"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"),
         endless(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"5\r\nhello\r\n"),
         endless(b"HTTP/1.1 500 OK\r\ncontent-length: 999999999999\r\n\r\n", b"endless "),
-        // Says nothing until the sender has gone.
+        // Silent until the sender closes the connection.
         Box::new(|stream| stream.read_to_end(&mut Vec::new()).map(|_| ())),
     ]
 }
@@ -64,14 +64,14 @@ fn endpoints_that_answer_as_none_should_are_attempted_and_disturb_no_other_lane(
     for (number, endpoint) in endpoints.iter().enumerate() {
         database.subscribe(&format!("hostile{number}"), &endpoint.url, &hasty);
     }
-    // Known to this process before the first event is offered.
+    // Wait until the process knows all subscribers.
     serving.until("/v1/subscribers", |page| page["items"].as_array().unwrap().len() == endpoints.len() + 1);
     for number in 0..5 {
         let event = format!(r#"{{"type":"x","data":{number}}}"#);
         assert_eq!(serving.post("/v1/events", &event).status, 202);
     }
     for (number, endpoint) in endpoints.iter().enumerate() {
-        // One may ask for a pause so long that no second one comes.
+        // An endpoint may ask for so long a pause that no second request comes.
         let arrivals = endpoint.wait_for(1);
         assert!(arrivals.iter().all(|arrival| arrival.json()["type"] == "x"), "{number}");
     }

@@ -1,4 +1,4 @@
-//! Many events at once, bad lines between good ones.
+//! Batches of events with bad lines between good ones.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -24,7 +24,7 @@ fn line() -> impl Strategy<Value = (Vec<u8>, bool)> {
         1 => Just((format!(r#"{{"type":"a","data":"{}"}}"#, "x".repeat(1 << 20)).into_bytes(), false)),
         2 => proptest::collection::vec(1_u8.., 1..50).prop_map(|mut bytes| {
             bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
-            // Never blank: blank lines are passed over.
+            // Never blank: blank lines are skipped.
             bytes.insert(0, b'!');
             (bytes, false)
         }),

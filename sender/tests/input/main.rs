@@ -1,6 +1,6 @@
-//! Bad input of every kind against the real sender: over its sockets, in its outbox, in settings, and in what endpoints
-//! answer. Whatever comes, the process goes on, every refusal says what is wrong and where, memory stays bounded, and
-//! another lane gets what it is owed at the rate of its contract.
+//! Bad input against the real sender: on its sockets, in the outbox, in settings, and in endpoints' answers. The
+//! process must continue, each refusal must name fault and place, memory must stay bounded, and another lane must
+//! keep its contract's rate.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

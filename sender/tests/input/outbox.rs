@@ -1,4 +1,4 @@
-//! What any program may put into the outbox, constraints of the table or not.
+//! Rows that any program may put into the outbox, with or without the table's constraints.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving, read_json};
 use crate::bystander::Bystander;
 
-/// Rows that can't become events, as SQL for type, key, data and event.
+/// Rows that cannot become events, as SQL for type, key, data and event.
 const HOSTILE: [&str; 12] = [
     "CAST(x'ff41' AS TEXT), 'k', '1', NULL",
     "'a', CAST(x'c328' AS TEXT), '1', NULL",
@@ -22,7 +22,7 @@ const HOSTILE: [&str; 12] = [
     "printf('%.*c', 5000000, 't'), 'k', '1', NULL",
 ];
 
-/// Numbers that the outbox does not give out itself.
+/// Numbers that the outbox never assigns itself.
 const HOSTILE_IDS: [i64; 5] = [i64::MIN, -5, 0, 1 << 62, i64::MAX];
 
 #[test]
@@ -36,7 +36,7 @@ fn a_row_of_any_number_is_set_aside_and_rows_after_it_go_on() {
         sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
         serving.wait_for_lines("set aside an outbox row", count + 1);
         assert_eq!(serving.get("/readyz").status, 200, "{id}");
-        // The highest number there is leaves none for the next row, unless somebody sees to it; and none comes twice.
+        // The highest number would leave none for the next row. No number may be reused.
         sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
         assert!(last < sql.last_insert_rowid(), "{id}");
         last = sql.last_insert_rowid();
@@ -80,7 +80,7 @@ fn hostile_rows_are_set_aside_and_hold_up_no_row_after_them() {
         "'a', NULL, x'00ff', NULL",
         "'a', NULL, '1', x'00ff'",
     ] {
-        // What is no text does not get in at all.
+        // The table accepts only text.
         let insert = format!("INSERT INTO outbox (type, key, data, event) VALUES ({blob})");
         assert!(sql.execute_batch(&insert).is_err(), "{blob}");
     }
@@ -147,7 +147,7 @@ fn rows_that_wait_for_a_full_subscriber_hold_up_no_other_and_cost_little() {
     bystander.did_not_notice(serving);
 }
 
-/// As on a server, where whoever put one in first may commit last.
+/// As on a server, where the first to insert may commit last.
 #[test]
 fn a_row_that_is_seen_after_newer_ones_is_an_event_soon_though_others_wait() {
     let sink = Endpoint::taking();
@@ -191,7 +191,7 @@ fn rows_for_a_full_subscriber_are_taken_the_oldest_first_as_soon_as_there_is_roo
     };
     (0..AT_ONCE).for_each(insert);
     sql.execute_batch("COMMIT").unwrap();
-    // While some wait, newer ones come: each time that something was delivered, and so there is room.
+    // New rows arrive while others wait, one after each delivery.
     for number in 0..ONE_BY_ONE {
         sink.wait_for(number + 1);
         insert(AT_ONCE + number);
@@ -221,9 +221,9 @@ fn rows_that_a_full_subscriber_waits_for_are_everybody_elses_at_once_and_nobody_
     };
     let mut serving = database.serve();
     (0..ROWS / 2).for_each(insert);
-    // What is not written down when it is killed would come again.
+    // A delivery that is not recorded before the kill would be repeated.
     serving.until("/v1/status", |status| status["deliveries"]["delivered"] == ROWS / 2);
-    // Killed and begun anew, it knows who has what: the rows that wait have the ids of their events.
+    // After a restart the sender still knows the deliveries made, because waiting rows keep their events' ids.
     serving.kill();
     let serving = database.serve();
     (ROWS / 2..ROWS).for_each(insert);
@@ -270,7 +270,7 @@ fn a_row_that_is_too_long_for_one_subscriber_once_it_is_shaped_is_set_aside_once
     let serving = Serving::start(with_region(&database, &SERVE));
     let sql = database.sql();
     let data = format!("{{\"creator\":{{\"id\":[{}]}}}}", vec!["0"; 30_000].join(","));
-    // The first is for both, the second for nobody else.
+    // The first is for both subscribers, the second only for `masked`.
     for kind in ["a", "b"] {
         sql.execute("INSERT INTO outbox (type, data) VALUES (?1, ?2)", [kind, &data]).unwrap();
     }

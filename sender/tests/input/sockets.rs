@@ -1,4 +1,4 @@
-//! Whatever a socket can carry.
+//! Arbitrary bytes on a socket.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,17 +14,17 @@ fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config { cases, max_shrink_iters: 100, failure_persistence: None, ..Config::default() })
 }
 
-/// Sends bytes and nothing more. The answer, if there is one: a head that makes no sense may be met with silence.
+/// Sends only these bytes. A malformed head may get no answer.
 fn send(address: &str, bytes: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();
-    // The server may have seen enough before it has all.
+    // The server may close before it has read everything.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     read(&stream).ok()
 }
 
-/// An answer is a success, or says what was wrong. Only a head that is no HTTP is refused without a word: by the HTTP
-/// library, before there is a request.
+/// An answer is a success or a proper refusal. Only the HTTP library refuses without a body, before there is a
+/// request.
 #[track_caller]
 fn is_proper(answer: &Answer) {
     match answer.status {
@@ -91,7 +91,7 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
     ];
     runner(250)
         .run(&(paths, json()), |(path, json)| {
-            // What it would change must stay as it is.
+            // It must not change these settings.
             prop_assume!(
                 !path.starts_with("PATCH") || !json.contains("\"limit\"") && !json.contains("\"url\"")
             );
@@ -100,7 +100,7 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
             Ok(())
         })
         .unwrap();
-    // A request whose parts were exchanged for others.
+    // A request with replaced parts.
     let parts = (
         prop_oneof![Just("POST".to_owned()), Just("GET".to_owned()), "[A-Z]{0,9}"],
         prop_oneof![Just("/v1/events".to_owned()), "/[ -~]{0,40}"],
@@ -154,7 +154,7 @@ fn lengths_that_lie_and_chunks_that_are_none_are_refused_by_hand() {
         ("an unknown coding", format!("transfer-encoding: gzip\r\n\r\n{event}"), &[400]),
     ];
     for (what, rest, expected) in rows {
-        // Silence is as good: then there was no request.
+        // No answer is accepted too: then there was no request.
         if let Some(answer) = send(&serving.address, format!("{head}{rest}").as_bytes()) {
             assert!(expected.contains(&answer.status), "{what}: {answer:?}");
             is_proper(&answer);
@@ -197,7 +197,7 @@ fn a_crowd_of_slow_and_silent_connections_keeps_nobody_out() {
         "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\r\n{}",
         r#"{"type":"a","data":1}"#
     );
-    // A byte to each, and another request in between.
+    // A byte to each, with another request in between.
     for (place, byte) in request.bytes().enumerate() {
         for stream in &mut slow {
             stream.write_all(&[byte]).unwrap();

@@ -1,10 +1,10 @@
-//! Settings at their extremes, and beyond.
+//! Extreme and invalid settings.
 
 use serde_json::{Value, json};
 
 use crate::bystander::Bystander;
 
-/// Settings, of which each is taken or refused, but never half of it.
+/// Each is accepted or refused as a whole.
 fn extremes() -> Vec<Value> {
     let huge = "9".repeat(400);
     let fields = [
@@ -93,7 +93,7 @@ fn settings_at_their_extremes_are_taken_or_refused_and_disturb_no_other_lane() {
         }
     }
     assert!(taken > 10 && refused > 50, "{taken} taken, {refused} refused");
-    // And with all of them, events go to each, again and again.
+    // Events still reach all subscribers.
     for number in 0..20 {
         let answer =
             serving.post("/v1/events", &json!({ "type": "x", "data": number, "key": "k" }).to_string());

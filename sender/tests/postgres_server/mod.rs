@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests: a private one that ends with the tests, or the one that `HOOKPROOF_POSTGRES` names.
-//! Where there is neither, tests say that they did not run, unless `HOOKPROOF_DEMANDS` names `postgres`.
+//! A PostgreSQL server for tests: a private one, or the one that `HOOKPROOF_POSTGRES` names. Without either, tests
+//! print a line and pass, unless `HOOKPROOF_DEMANDS` names `postgres`.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -11,19 +11,19 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 const SCRIPT: &str = include_str!("../../../harness/src/database/server.sh");
-/// How the script ends where PostgreSQL's programs are not there.
+/// The script's exit code without PostgreSQL's programs.
 const NO_PROGRAMS: i32 = 3;
-/// Longer than a server takes to begin.
+/// Longer than a server's start takes.
 const FOREVER: Duration = Duration::from_secs(120);
 
-/// Whether what was acknowledged survives a power cut: tests that kill no machine are faster without.
+/// Whether commits survive a power failure: tests that cut no power are faster without.
 #[derive(Clone, Copy)]
 pub(crate) enum Fsync {
     On,
     Off,
 }
 
-/// A server of one's own. It ends when this is dropped, or with the process.
+/// A private server. It ends when dropped, or with the process.
 pub(crate) struct Private {
     folder: PathBuf,
     orders: Mutex<ChildStdin>,
@@ -33,18 +33,18 @@ pub(crate) struct Private {
 }
 
 impl Private {
-    /// Starts one, if PostgreSQL's programs are there.
+    /// `None` without PostgreSQL's programs.
     pub(crate) fn start(fsync: Fsync) -> Option<Self> {
         Self::start_with(fsync, None, None)
     }
 
-    /// Starts a standby of this one, which follows without being waited for.
+    /// Starts an asynchronous standby of this server.
     pub(crate) fn start_standby(&self) -> Self {
         let standby = Self::start_with(Fsync::On, None, Some(&self.folder));
         standby.expect("the programs are there")
     }
 
-    /// Starts one that is reached over TLS alone, at a port of this machine, with a key and a certificate as PEM.
+    /// Starts a server that accepts only TLS, at a local port, with a key and a certificate as PEM.
     pub(crate) fn start_over_tls(port: u16, key_and_certificate: &str) -> Option<Self> {
         Self::start_with(Fsync::Off, Some((port, key_and_certificate)), None)
     }
@@ -60,14 +60,14 @@ impl Private {
         let mut keeper = command.spawn().unwrap();
         let mut orders = keeper.stdin.take().unwrap();
         if let Some((_, pem)) = tls {
-            // Without the programs, nobody reads it.
+            // Without the programs, nothing reads the pipe.
             let _ = writeln!(orders, "{}\n", pem.trim());
         }
         let (tell, told) = channel();
         let log = BufReader::new(keeper.stderr.take().unwrap());
         std::thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {
-                // Whoever waited may have gone; the pipe is read on all the same.
+                // The receiver may be gone; the pipe must be read to its end anyway.
                 let _ = tell.send(line);
             }
         });
@@ -86,7 +86,7 @@ impl Private {
         Some(server)
     }
 
-    /// Starts the server, again after a kill, and waits until it answers.
+    /// Starts the server, also after a kill, and waits until it answers.
     pub(crate) fn begin(&self) {
         self.order("start");
         let told = self.told.lock().unwrap();
@@ -97,14 +97,14 @@ impl Private {
             {
                 return;
             }
-            // Processes of one that was killed may still be ending; what they say of it is no news.
+            // Processes of a killed server may still be ending; their messages do not matter.
             if line.contains("FATAL") && (line.contains("lock file") || line.contains("shared memory")) {
                 self.order("start");
             }
         }
     }
 
-    /// Ends it in immediate mode: its clients are cut off, and it recovers as after a crash.
+    /// Ends the server in immediate mode: clients are cut off, and the next start recovers as after a crash.
     pub(crate) fn end(&self) {
         self.order("stop");
         let mut stopped = String::new();
@@ -112,7 +112,7 @@ impl Private {
         assert_eq!(stopped.trim(), "stopped");
     }
 
-    /// Kills the server with SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&self) {
         self.order("kill");
     }
@@ -121,12 +121,12 @@ impl Private {
         writeln!(self.orders.lock().unwrap(), "{order}").unwrap();
     }
 
-    /// Where it is, with a schema of its own for whoever asks.
+    /// The address with its own schema.
     pub(crate) fn address(&self, schema: &str) -> String {
         address_in(&self.folder, schema)
     }
 
-    /// Where its socket is.
+    /// The folder of its socket.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -134,7 +134,7 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // The keeper ends with its input, and the server and the folder with it.
+        // The keeper ends with its input, and takes the server and the folder along.
         let keeper = self.keeper.get_mut().unwrap();
         if let Ok(true) =
             Command::new("kill").args(["-TERM", &keeper.id().to_string()]).status().map(|code| code.success())
@@ -144,20 +144,18 @@ impl Drop for Private {
     }
 }
 
-/// The address of a server whose socket is in a folder.
+/// The address of a server with its socket in `folder`.
 pub(crate) fn address_in(folder: &Path, schema: &str) -> String {
     address_in_any(&[folder], schema)
 }
 
-/// The same of several servers.
 pub(crate) fn address_in_any(folders: &[&Path], schema: &str) -> String {
     let hosts: Vec<_> =
         folders.iter().map(|folder| folder.display().to_string().replace('/', "%2F")).collect();
     format!("postgresql://hookproof@{}/postgres?options=-csearch_path%3D{schema}", hosts.join(","))
 }
 
-/// A schema that nobody else uses, on the server that all tests of a binary share; nothing, where there is none, which is
-/// then said.
+/// A new schema on the server that all tests of a binary share. Without a server, prints a line and returns `None`.
 pub(crate) fn new_schema(test: &str) -> Option<String> {
     static SHARED: OnceLock<Option<Private>> = OnceLock::new();
     static SCHEMAS: Mutex<u32> = Mutex::new(0);
@@ -189,8 +187,7 @@ pub(crate) fn new_schema(test: &str) -> Option<String> {
     }
 }
 
-/// The same address by way of another port of this machine, and the socket that it leads to; nothing, if the server is no
-/// private one.
+/// The address with another local port, and the socket that the port leads to; `None` if the server is not private.
 pub(crate) fn by_way_of(address: &str, port: u16) -> Option<(String, PathBuf)> {
     let parts = address.strip_prefix("postgresql://hookproof@").and_then(|rest| rest.split_once('/'));
     let private =
@@ -204,14 +201,14 @@ pub(crate) fn by_way_of(address: &str, port: u16) -> Option<(String, PathBuf)> {
     found.map(|(socket, rest)| (format!("postgresql://hookproof@127.0.0.1:{port}/{rest}"), socket))
 }
 
-/// Says that a test does not run; it fails if it has to.
+/// Prints that a test does not run; fails if `HOOKPROOF_DEMANDS` requires it.
 pub(crate) fn none(test: &str) {
     let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
     assert!(!demands.split(',').any(|demand| demand == "postgres"), "{test}: no PostgreSQL");
     eprintln!("{test}: skipped: neither PostgreSQL's programs nor HOOKPROOF_POSTGRES");
 }
 
-/// Has a command carried out by a user without rights, where root would: the servers refuse to run as root.
+/// Runs a command without root's rights, because PostgreSQL refuses to run as root.
 pub(crate) fn unprivileged(program: &Path) -> Command {
     let script =
         "[ \"$(id -u)\" != 0 ] || set -- setpriv --reuid=nobody --regid=\"$(id -g nobody)\" --clear-groups \"$@\"
@@ -221,7 +218,7 @@ pub(crate) fn unprivileged(program: &Path) -> Command {
     command
 }
 
-/// PgBouncer, where it is installed; Debian has it where only root looks.
+/// PgBouncer, where it is installed. Debian installs it outside a user's `PATH`.
 pub(crate) fn pooler(test: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let found = folders.split(':').map(|folder| Path::new(folder).join("pgbouncer")).find(|one| one.exists());
@@ -233,12 +230,12 @@ pub(crate) fn pooler(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Carries out statements as any other program would.
+/// Runs statements on a connection of its own.
 pub(crate) fn execute(address: &str, statements: &str) {
     query(address, statements);
 }
 
-/// The same; the first column of each row that comes back.
+/// Returns the first column of the rows.
 pub(crate) fn query(address: &str, statements: &str) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -253,13 +250,13 @@ pub(crate) fn query(address: &str, statements: &str) -> Vec<String> {
     })
 }
 
-/// A connection that stays as these statements leave it, until this is dropped.
+/// A connection with an open transaction, until dropped.
 pub(crate) struct Holding {
     _runtime: tokio::runtime::Runtime,
     _client: tokio_postgres::Client,
 }
 
-/// Carries out statements, and holds what they lock.
+/// Runs statements, and keeps their locks.
 pub(crate) fn hold(address: &str, statements: &str) -> Holding {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let client = runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What a sender finds after a cut.
+//! The state that a sender finds after a power cut.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,15 @@ use hookproof_power_loss::{Image, Images, Random, Recording};
 use hookproof_sender::store::sqlite::{Options, SqliteStore};
 use rusqlite::Connection;
 
-/// What came of images.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) images: usize,
-    /// Images that can't be opened, or are not whole.
+    /// Images that cannot be opened, or are inconsistent.
     pub(crate) damaged: usize,
-    /// Acknowledged events that were looked for, and those of them that are not there.
+    /// Acknowledged events that were checked, and those that are missing.
     pub(crate) acknowledged: usize,
     pub(crate) missing: usize,
-    /// What was wrong first, and with which image.
+    /// The first fault, and its image.
     pub(crate) first: Option<String>,
 }
 
@@ -29,7 +28,7 @@ impl Found {
     }
 }
 
-/// Opens an image for each of these cuts, from first to last, and looks for what was acknowledged.
+/// Opens an image for each of these cuts, from first to last, and looks for the acknowledged events.
 pub(crate) fn judge<'t>(
     recording: &Recording,
     cuts: &[usize],
@@ -42,7 +41,7 @@ pub(crate) fn judge<'t>(
     })
 }
 
-/// The same, where a cut may take events, yet none that came before one that it leaves.
+/// As `judge`, where a cut may lose events, but none that came before a surviving one.
 pub(crate) fn judge_order(recording: &Recording, cuts: &[usize], seed: u64) -> Found {
     let whole = open(&Images::new(recording).whole()).unwrap();
     each(recording, cuts, seed, |_, there| {
@@ -50,7 +49,7 @@ pub(crate) fn judge_order(recording: &Recording, cuts: &[usize], seed: u64) -> F
     })
 }
 
-/// Opens an image for each of these cuts: `weigh` says how many events it should have, and how many of them it lacks.
+/// Opens an image for each cut: `weigh` returns how many events it should have, and how many it lacks.
 fn each(
     recording: &Recording,
     cuts: &[usize],
@@ -81,7 +80,7 @@ fn each(
     found
 }
 
-/// Opens an image as the sender does: the events that are there, in the order in which they came, if it is whole.
+/// Opens an image as the sender does. Returns its events in their order, if it is consistent.
 fn open(image: &Image) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     image.write(folder.path()).unwrap();

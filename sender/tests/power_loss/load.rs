@@ -1,4 +1,4 @@
-//! Events for a sender whose disk is recorded, and which of them it has acknowledged when.
+//! Emits events to senders on a recorded disk, and notes each acknowledgement.
 
 use std::process::Command;
 use std::sync::Mutex;
@@ -12,17 +12,15 @@ use crate::binary::{SERVE, Serving};
 /// Settings under which a sink takes everything at once.
 const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "--allow-private-targets"];
 
-/// Emitters at once.
 const EMITTERS: usize = 6;
 
-/// An event that was acknowledged, and how long the record was by then.
+/// An acknowledged event, and the length of the recording at that moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) id: String,
     position: u64,
 }
 
-/// Senders at work.
 pub(crate) struct Load<'a> {
     disk: &'a Disk,
     serving: Vec<Serving>,
@@ -44,7 +42,7 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// A command of the sender that is recorded.
+    /// A recorded command of the sender.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
         command.args(arguments).env("HOOKPROOF_DB", self.disk.folder().join("sender.db"));
@@ -56,14 +54,14 @@ impl<'a> Load<'a> {
         command
     }
 
-    /// Starts one more.
+    /// Starts another sender.
     pub(crate) fn join(&mut self) {
         let mut command = self.command(&SERVE);
         command.args(self.options);
         self.serving.push(Serving::start(command));
     }
 
-    /// Emits so many events, at all senders in turn. An emitter whose sender does not acknowledge gives up.
+    /// Emits `count` events to all senders in turn. An emitter stops if its sender does not acknowledge.
     pub(crate) fn emit(&mut self, count: usize) {
         let (from, told) = (self.begun, Mutex::new(Vec::new()));
         self.begun += count;
@@ -89,7 +87,7 @@ impl<'a> Load<'a> {
         self.told.extend(told.into_inner().unwrap());
     }
 
-    /// Emits until one sender has ended, since a sync failed: its exit code.
+    /// Emits until a failed sync ends one sender; returns its exit code.
     pub(crate) fn emit_until_one_ends(&mut self) -> Option<i32> {
         for _ in 0..100 {
             self.emit(60);
@@ -104,12 +102,11 @@ impl<'a> Load<'a> {
         panic!("6,000 events, and no sender has ended");
     }
 
-    /// Tells all to stop, and waits until they have.
     pub(crate) fn stop(&mut self) {
         self.serving.drain(..).for_each(Serving::stop_in_order);
     }
 
-    /// Kills what still runs, which by now has nothing under way.
+    /// Kills the remaining senders, which are idle by now.
     pub(crate) fn end(&mut self) {
         for mut serving in self.serving.drain(..) {
             serving.kill();
@@ -121,7 +118,7 @@ fn event(id: &str) -> Vec<u8> {
     format!(r#"{{"id":"{id}","type":"video.trending","data":"{}"}}"#, "x".repeat(3_000)).into_bytes()
 }
 
-/// The events that were acknowledged before a cut.
+/// The events acknowledged before a cut.
 pub(crate) fn acknowledged<'t>(told: &'t [Told], recording: &Recording, cut: usize) -> Vec<&'t str> {
     let before = told.iter().filter(|told| recording.before(told.position) <= cut);
     before.map(|told| told.id.as_str()).collect()

@@ -1,8 +1,8 @@
-//! The real sender on disks that lose their power: each image that a cut could leave is opened as the sender opens it, is whole, and has
-//! every event that was acknowledged before the cut.
+//! The real sender on disks that lose power: each possible image after a cut opens, is consistent, and has every
+//! event acknowledged before the cut.
 //!
-//! `cargo test -p hookproof-sender --test power_loss` makes 200 images of the sender at work. With `-- --ignored` it makes 20,000, or as many
-//! as `HOOKPROOF_IMAGES` says.
+//! `cargo test -p hookproof-sender --test power_loss` makes 200 images. With `-- --ignored` it makes 20,000, or
+//! `HOOKPROOF_IMAGES` images.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,9 +18,9 @@ use rusqlite::Connection;
 use image::{Found, judge, judge_order};
 use load::{Load, acknowledged};
 
-/// Images of the quick form, in all its recordings together.
+/// Images of the quick form, over all recordings.
 const QUICK: usize = 200;
-/// And of the long one, of which each recording gives so many.
+/// Images of the long form, and of each of its recordings.
 const LONG: usize = 20_000;
 const OF_ONE_RECORDING: usize = 500;
 
@@ -56,7 +56,7 @@ fn assert_keeps_all(found: Found) {
     assert_eq!((found.damaged, found.missing), (0, 0), "{found:?}");
 }
 
-/// A new file, a load, an orderly end, and a vacuum of it.
+/// A new file, a load, an orderly end, and a vacuum.
 fn everything(images: usize, seed: u64, lies: bool) -> Found {
     let disk = Disk::new().unwrap();
     let mut load = Load::begin(&disk, &[], lies);
@@ -69,7 +69,7 @@ fn everything(images: usize, seed: u64, lies: bool) -> Found {
     judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
-/// Two senders on one file, both of which take events; one joins late, and one is killed.
+/// Two senders on one file take events; one joins late, and one is killed.
 fn two_processes(images: usize, seed: u64) -> Found {
     let disk = Disk::new().unwrap();
     let mut load = Load::begin(&disk, &[], false);
@@ -84,7 +84,8 @@ fn two_processes(images: usize, seed: u64) -> Found {
     judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
-/// Where to cut: a quarter while the database is written, as in checkpoints, a quarter where it is made and vacuumed, and the rest anywhere.
+/// Chooses cuts: a quarter during writes of the database, as in checkpoints, a quarter during creation and vacuum,
+/// the rest anywhere.
 fn cuts(recording: &Recording, vacuum_from: usize, images: usize, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed);
     let databases = recording.files_named(".db");
@@ -103,7 +104,7 @@ fn cuts(recording: &Recording, vacuum_from: usize, images: usize, seed: u64) -> 
     cuts
 }
 
-/// Cuts after a sync that fails, in a run in which a part of the log is moved without a sync before it.
+/// Cuts after a failed sync, in a run that moves a part of the log without a sync before it.
 fn cuts_after_a_failure(of: Of, seed: u64, options: &'static [&'static str], others: usize) -> Found {
     let disk = Disk::new().unwrap();
     let mut load = Load::begin(&disk, options, false);

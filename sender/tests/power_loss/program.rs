@@ -1,4 +1,4 @@
-//! A plain SQLite program in the place of the sender, with one defect each: the judge must see what it does.
+//! A plain SQLite program with one defect in place of the sender: the judge must find the defect.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -7,15 +7,14 @@ use std::process::{Command, Stdio};
 use hookproof_power_loss::{Change, Disk, Images, Of, Random};
 use rusqlite::Connection;
 
-/// Where the program finds its database, and which defect it has; only then it is one.
+/// The program's database and defect. Set only in the program's own process.
 const DATABASE: &str = "POWER_LOSS_PROGRAM";
 const DEFECT: &str = "POWER_LOSS_DEFECT";
 const ROWS: usize = 1_500;
-/// After so many rows, somebody begins to read, and after so many ends; the next sync of the database then fails.
+/// A reader starts and ends after these numbers of rows; the next sync of the database then fails.
 const READ_FROM: usize = 380;
 const READ_TO: usize = 600;
 
-/// What the program does otherwise than the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
@@ -23,7 +22,7 @@ enum Defect {
     GoesOnAfterAFailure,
 }
 
-/// Writes rows, and says of each when it is committed. It moves the log as the sender does, beside the commits.
+/// Writes rows, and prints each once it is committed. Like the sender, it runs checkpoints beside the commits.
 #[test]
 #[ignore = "is the program of the other test"]
 fn the_program() {
@@ -47,20 +46,20 @@ fn the_program() {
             READ_FROM => reader.execute_batch("BEGIN; SELECT count(*) FROM rows").unwrap(),
             READ_TO => {
                 reader.execute_batch("COMMIT").unwrap();
-                // Until the test has seen to it that a sync fails.
+                // Waits until the test has made the next sync fail.
                 assert_eq!(std::io::stdin().read_line(&mut String::new()).unwrap(), 0);
             }
             _ => {}
         }
         if row % 100 == 99 {
-            // A failure is of no concern to it.
+            // The program ignores failures.
             let _ = beside.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
     }
     std::process::abort();
 }
 
-/// Images of the program's disk that are damaged, or lack rows.
+/// Counts damaged images, and images that lack rows.
 fn spoilt(defect: Defect) -> (usize, usize) {
     let disk = Disk::new().unwrap();
     let mut program = Command::new(std::env::current_exe().unwrap());
@@ -97,7 +96,7 @@ fn spoilt(defect: Defect) -> (usize, usize) {
     (spoilt, 41)
 }
 
-/// Whether a database is whole and has at least so many rows.
+/// Whether a database is consistent and has at least `rows` rows.
 fn holds(path: &Path, rows: usize) -> bool {
     let sql = Connection::open(path).unwrap();
     let whole = sql.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));

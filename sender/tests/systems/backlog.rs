@@ -1,4 +1,4 @@
-//! What operators do about a backlog while it lasts.
+//! Operators' commands during a backlog.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -9,7 +9,7 @@ use crate::binary::endpoint::Endpoint;
 use crate::binary::http::ask;
 use crate::binary::{Database, Serving, event};
 
-/// An endpoint that answers nothing before the other end of the channel is dropped.
+/// Answers nothing before the channel's sender is dropped.
 fn waiting_for(word: std::sync::mpsc::Receiver<()>) -> Endpoint {
     let word = Mutex::new(word);
     Endpoint::answering(move |_| {
@@ -36,7 +36,7 @@ fn what_a_process_has_under_way_and_in_doubt_is_told_in_all() {
         }),
     );
     let database = Database::with_sink(&slow.url, &["limit.in_flight=3", "timeout=2min"]);
-    // Long enough to be written to, on any machine.
+    // Long enough to write the request on any machine.
     let once = ["timeout=2s", "retry.attempts=1", "limit.doubt=1h", "--events", "order.paid"];
     database.subscribe("mute", &mute.url, &once);
     let serving = database.serve();
@@ -50,7 +50,7 @@ fn what_a_process_has_under_way_and_in_doubt_is_told_in_all() {
     assert_eq!(each, [[&json!(3), &json!(0)], [&json!(1), &json!(1)]]);
     assert_eq!(serving.figure("hookproof_attempts_in_flight"), 4.0);
     assert_eq!(serving.figure("hookproof_attempts_in_doubt"), 1.0);
-    // From here on each is answered at once.
+    // From here on each request is answered at once.
     drop(answer);
     serving.until("/v1/status", |status| status["here"] == json!({ "in_flight": 1, "in_doubt": 1 }));
     serving.stop_in_order();
@@ -78,7 +78,7 @@ fn a_backlog_is_given_up_by_plan_while_it_is_sent_and_can_be_sent_after_all() {
     assert!((1..=1_498).contains(&shed), "{shed}: two are on their way");
     let after = serving.emit("after");
     healthy.wait_for_events(&[after]);
-    // Each is delivered, dead or still to come: none is lost, and what was given up can be sent after all.
+    // Every delivery is delivered, dead or waiting, and dead ones can be redriven.
     let sink = |status: &Value| status["lanes"]["items"][0]["deliveries"].clone();
     let counts = sink(&serving.get("/v1/status").json());
     assert_eq!((&counts["accepted"], &counts["dead_kept"]), (&json!(1_501), &json!(shed)), "{counts}");

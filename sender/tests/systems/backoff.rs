@@ -1,5 +1,5 @@
-//! When an attempt follows a failed one, by the figures of each system. What would take hours is drawn together: each
-//! `drain` makes one attempt and ends, the delay that it wrote down is judged, and then the delivery is made due.
+//! Retry delays, by the figures of each system. To save hours, each `drain` makes one attempt and ends; the test
+//! checks the recorded delay, and then makes the delivery due.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 
 const SECOND: u64 = 1_000_000_000;
-/// Drains of a tenth of a second that one attempt may take, on a machine that is busy.
+/// Drains of 100 ms that one attempt may take on a busy machine.
 const DRAINS_MAX: u32 = 50;
 
 #[expect(clippy::disallowed_methods, reason = "compared with what the sender wrote down")]
@@ -21,7 +21,7 @@ fn attempts_at(sql: &rusqlite::Connection) -> Vec<u64> {
     attempts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Attempt after attempt, until the delivery is dead. `bounds` are those of the delay after the n-th attempt, in seconds.
+/// Repeats attempts until the delivery is dead. `bounds(n)` limits the delay after the nth attempt, in seconds.
 #[track_caller]
 fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
     let failing = Endpoint::answering(|_| "500 Broken\r\n".to_owned());
@@ -32,7 +32,7 @@ fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
     let sql = database.sql();
     let mut number = 0;
     while number < attempts {
-        // As cron has it: what a drain had no time to begin is the next one's.
+        // A drain that ends too early leaves its attempt to the next drain, as with cron.
         let mut drains = 0;
         while failing.count() <= number as usize {
             drains += 1;
@@ -42,7 +42,7 @@ fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
         let ended = now();
         let at = attempts_at(&sql);
         assert_eq!(failing.count(), at.len(), "each attempt is written down");
-        // What was drawn shorter than the rest of the drain has followed in it.
+        // A short delay may have ended within the same drain.
         while number as usize + 1 < at.len() {
             number += 1;
             let (least, _) = bounds(number);

@@ -3,7 +3,7 @@
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
 
-/// In every window of every length, no more than burst + rate · length.
+/// Every window has at most burst + rate · length.
 #[track_caller]
 fn conforms(sink: &Endpoint, per_minute: u128, burst: u128) {
     let times: Vec<u128> = sink.arrivals().iter().map(|arrival| arrival.at.into()).collect();
@@ -40,7 +40,7 @@ fn a_stop_in_order_keeps_what_is_left_of_a_burst() {
     let database = Database::with_sink(&sink.url, &["limit.rate=5/1d", "limit.burst=10"]);
     for round in 1..=2 {
         let serving = database.serve();
-        // Without what was left of the burst, the second five would take a day.
+        // Only the rest of the burst lets the second five go within a day.
         (0..5).for_each(|n| drop(serving.emit(&n.to_string())));
         sink.wait_for(5 * round);
         serving.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
@@ -89,7 +89,7 @@ fn a_paced_contract_starts_one_by_one_whatever_its_burst_holds() {
     let mut starts = sql.prepare("SELECT at FROM attempts ORDER BY at").unwrap();
     let starts: Vec<u64> = starts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     for (n, start) in (0..).zip(&starts) {
-        // What is written down is when a start was carried out, which is no sooner than its place.
+        // A recorded start is never before its slot.
         assert!(*start >= before + n * STEP, "start {n} after {} ns", start - before);
     }
     assert_eq!(database.json(&["subscriber", "show", "sink", "--json"])["limit"]["pace"], true);
@@ -136,11 +136,11 @@ fn each_drain_tells_what_it_did_itself_and_who_has_the_rest() {
         told["delivered"].as_u64().unwrap()
     });
     assert_eq!(delivered.sum::<u64>(), 120);
-    // What has expired is given up by whoever runs, and that is told too.
+    // Any running process expires deliveries, and reports it.
     (0..3).for_each(|_| drop(database.json(&["emit", "--type", "a", "--data", "1", "--json"])));
     assert_eq!(database.sql().execute("UPDATE deliveries SET expires = 1 WHERE state = 0", []).unwrap(), 12);
     assert_eq!(database.json(&drain)["dead"], 12);
-    // Beside a process that has to wait for its contract.
+    // Beside a process that waits for its contract.
     let slow = Database::with_sink(&sink.url, &["limit.rate=1/1h", "limit.burst=1"]);
     let serving = slow.serve();
     (0..5).for_each(|n| drop(serving.emit(&n.to_string())));
@@ -163,7 +163,7 @@ fn no_more_requests_are_under_way_than_agreed() {
     static MOST: AtomicUsize = AtomicUsize::new(0);
     let slow = Endpoint::answering(|_| {
         MOST.fetch_max(UNDER_WAY.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        // Long enough for others to begin, if they may.
+        // Long enough for a second attempt to start, if it may.
         (0..2_000).for_each(|_| std::thread::yield_now());
         UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
         "204 No Content\r\n".to_owned()

@@ -1,5 +1,5 @@
-//! What the systems that this one grew from had, shown on the real sender with their own figures. The table beside this
-//! file names the tests of each row; another test here holds the table to the sources.
+//! Features of earlier systems, tested on the real sender with their own figures. The table beside this file names
+//! the tests of each row, and another test compares the table with the sources.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! What an operator and an emitter see.
+//! The views of an operator and an emitter.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -71,7 +71,7 @@ fn a_full_subscriber_slows_nobody_else_and_gets_what_it_lacks_when_it_is_emitted
         }
     }
     healthy.wait_for(50);
-    // Who wants all or nothing gets nothing; who asks again too soon hears who has it already.
+    // An atomic event is refused as a whole. A repeat that comes too soon reports the lanes that have the event.
     assert_eq!(named(50, r#","atomic":true"#).status, 429);
     let again = named(49, "");
     let told = again.json();
@@ -122,21 +122,20 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// A sender with one attempt under way, which waits for its answer.
+/// A sender with one attempt in flight, which waits for its answer.
 struct Held {
     endpoint: Endpoint,
     database: Database,
     serving: Serving,
-    /// Lets one answer go.
+    /// Releases one answer.
     begin: Sender<()>,
 }
 
-/// One that was given so many events, and may have one attempt under way.
+/// With `events` events, and at most one attempt in flight.
 fn held(events: u32) -> Held {
     let (begin, may_answer) = channel::<()>();
     let may_answer = std::sync::Mutex::new(may_answer);
     let endpoint = Endpoint::answering(move |_| {
-        // Until the test lets it.
         let _ = may_answer.lock().unwrap().recv();
         "204 No Content\r\n".to_owned()
     });
@@ -176,14 +175,14 @@ fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
         event.len()
     )
     .unwrap();
-    // It has begun to read the body: from here on, the request is under way.
+    // The server reads the body: the request is in flight from here on.
     let mut line = [0; 25];
     caller.read_exact(&mut line).unwrap();
     assert_eq!(line.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
     serving.tell_to_stop();
     serving.wait_for_line("stopping: finishing what is under way");
     begin.send(()).unwrap();
-    // A sender that starts another attempt has done so by the time that this one is written down.
+    // By now, a sender that starts another attempt would have done so.
     while database.json(&["status", "--json"])["deliveries"]["delivered"] != 1 {}
     caller.write_all(event.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -235,13 +234,13 @@ fn a_changed_limit_holds_in_a_running_process() {
     let serving = database.serve();
     let events: Vec<String> = (0..30).map(|n| serving.emit(&n.to_string())).collect();
     sink.wait_for(1);
-    // By another process; else the rest would take a month.
+    // Another process raises the limit, so that the rest does not take a month.
     database.json(&["subscriber", "set", "sink", "limit.rate=1000/s", "limit.burst=100", "--json"]);
     sink.wait_for_events(&events);
     serving.stop_in_order();
 }
 
-/// The breaker of an endpoint that fails opens, is told of by the subscriber's name and until when, everywhere, and closes.
+/// The open breaker must appear everywhere with the subscriber's name and its end.
 #[test]
 fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     let mends = Arc::new(AtomicBool::new(false));
@@ -276,7 +275,7 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
         "{ready}"
     );
 
-    // Another node, and no node, know it by the checkpoint, which is written a moment later.
+    // Other processes know it from the checkpoint, which is written a little later.
     let other = database.serve();
     let seen = other.until("/v1/status", |status| status["open_breakers"][0]["name"] == "sink");
     assert_eq!(seen["open_breakers"][0]["here"], false, "{seen}");
@@ -290,7 +289,7 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     other.stop_in_order();
     mends.store(true, Ordering::SeqCst);
     owner.stop_in_order();
-    // A shorter cooldown holds for the next owner: its first attempt is the probe.
+    // The next owner uses the shorter cooldown: its first attempt is the probe.
     database.json(&[
         "subscriber",
         "set",

@@ -1,4 +1,4 @@
-//! Smart delivery: an endpoint over its target is sent less, with the reason in every place that operators look at.
+//! The throttle: an endpoint above its latency target gets less load, and every view for operators shows the reason.
 
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
@@ -6,7 +6,7 @@ use crate::binary::endpoint::Endpoint;
 #[test]
 fn an_endpoint_over_its_target_is_sent_less_and_the_reason_is_told() {
     let endpoint = Endpoint::taking();
-    // No answer over a socket takes so little.
+    // No answer over a socket is this fast.
     let settings = ["limit.rate=1000/s", "limit.burst=100", "limit.in_flight=4", "pressure.target=1us"];
     let database = Database::with_sink(&endpoint.url, &settings);
     let serving = database.serve();
@@ -34,7 +34,7 @@ fn what_is_usual_for_an_endpoint_outlives_the_process() {
     let database = Database::with_sink(&endpoint.url, &["limit.rate=1000/s", "limit.burst=100"]);
     let usual = |status: &serde_json::Value| status["lanes"]["items"][0]["here"]["latency_usual_us"].is_u64();
     for (events, taken) in [(20, 20), (1, 21)] {
-        // One answer says nothing of what is usual: the second process knows it of the first one, and may before its event is sent.
+        // One answer is too few for a baseline: the second process has it from the first, perhaps before it sends.
         let serving = database.serve();
         for number in 0..events {
             serving.emit(&format!("{events}-{number}"));

@@ -1,4 +1,4 @@
-//! Who gets what: patterns, allowed fields, pseudonyms by region, the newest of several.
+//! Routing and shaping: patterns, allowed fields, pseudonyms by region, coalescing.
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};

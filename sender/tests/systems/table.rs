@@ -1,4 +1,4 @@
-//! The table is true: each test that it names is there.
+//! Each test that the table names exists.
 
 use std::collections::BTreeSet;
 use std::path::Path;

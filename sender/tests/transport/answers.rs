@@ -1,4 +1,4 @@
-//! Answers as endpoints give them, good and odd.
+//! Valid and unusual answers of endpoints.
 
 use hookproof_sender::engine::{Answer, Outcome, StoreTime};
 use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult};
@@ -114,7 +114,7 @@ async fn of_a_huge_answer_the_status_counts_and_the_rest_is_not_read() {
             connection.request().await.unwrap();
             connection.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
             let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
-            // Until the other end hangs up, which is what ends this.
+            // Until the sender closes the connection.
             while tokio::io::AsyncWriteExt::write_all(&mut connection.socket, chunk.as_bytes()).await.is_ok()
             {
             }

@@ -1,4 +1,4 @@
-//! How many connections a lane may have.
+//! Bounds on a lane's connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -18,7 +18,7 @@ use crate::unsent::black_hole_at;
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
-/// An endpoint that reads requests and leaves the answers to the test.
+/// An endpoint that leaves its answers to the test.
 async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
     let (give, given) = mpsc::unbounded_channel();
     let endpoint = Endpoint::start(move |mut connection| {
@@ -32,7 +32,7 @@ async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
     (endpoint, given)
 }
 
-/// There is one for each lane in a flood of thousands.
+/// A flood of thousands of lanes has one for each lane.
 #[tokio::test]
 async fn an_attempt_under_way_takes_less_than_a_kibibyte() {
     let (transport, post) = (transport(), post("http://127.0.0.1:9"));
@@ -51,7 +51,7 @@ async fn attempts_beyond_the_bound_wait_for_a_connection_of_their_lane() {
         attempts.spawn(async move { brief(&post.through(&transport).await) });
     }
     let mut serving = vec![held.recv().await.unwrap(), held.recv().await.unwrap()];
-    // Every answer lets one more through, on a connection that is there already.
+    // Every answer lets another request through, on an existing connection.
     for answered in 1..=6 {
         let mut connection = serving.remove(0);
         assert!(transport.connections(LaneId(1)) <= 2);
@@ -119,7 +119,7 @@ async fn a_bound_that_is_lowered_closes_what_is_too_many() {
     assert_eq!(transport.connections(LaneId(1)), 4);
     let serve = async {
         let mut kept = connections.pop().unwrap();
-        // Whichever of them it comes over: the others are closed by then.
+        // Over either connection: the others are closed by then.
         for mut connection in connections {
             assert!(connection.request().await.is_none());
         }
@@ -171,14 +171,14 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
         check(&made, "unsent no_socket");
         assert_eq!(transport.connections(LaneId(2)), 0);
         answer.send(true).unwrap();
-        // The other lane's connection is not kept while somebody waits, so this one gets its turn.
+        // The other lane's connection closes because this lane waits, so this lane gets the socket.
         check(&post(slow.url()).lane(3).through(&transport).await, "answered 204");
     };
     let (made, ()) = tokio::join!(holds_it, waits);
     check(&made, "answered 204");
 }
 
-/// Takes the only socket of a transport until `free` is sent, then lets go of it.
+/// Occupies a transport's only socket during `during`, then frees it.
 async fn holds_the_only_socket(transport: &Transport, during: impl AsyncFnOnce()) -> Endpoint {
     let (answer, wanted) = tokio::sync::watch::channel(false);
     let endpoint = Endpoint::start(move |mut connection| {
@@ -231,7 +231,7 @@ async fn nothing_is_written_after_the_deadline_or_without_consent_over_a_connect
     assert_eq!(endpoint.requests(), 1);
 }
 
-/// Gives every name these addresses.
+/// Resolves every name to these addresses.
 struct Always(Vec<IpAddr>);
 
 impl Resolve for Always {

@@ -1,4 +1,4 @@
-//! Endpoints that are scripted byte by byte.
+//! Endpoints scripted byte by byte.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An endpoint, and what it has seen.
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     counts: Arc<Counts>,
@@ -21,9 +20,8 @@ struct Counts {
     requests: AtomicUsize,
 }
 
-/// One connection to an endpoint.
 pub(crate) struct Connection {
-    /// From 0, in the order in which they came.
+    /// From 0, in the order of arrival.
     pub(crate) number: usize,
     pub(crate) socket: TcpStream,
     counts: Arc<Counts>,
@@ -56,7 +54,7 @@ impl Endpoint {
         Self { address, counts, accepting }
     }
 
-    /// Answers every request with these bytes, for as long as the connection lasts.
+    /// Answers every request with these bytes.
     pub(crate) async fn answering(answer: &'static str) -> Self {
         Self::start(move |mut connection| async move {
             while connection.request().await.is_some() {
@@ -86,7 +84,7 @@ impl Drop for Endpoint {
 }
 
 impl Connection {
-    /// Reads a whole request; nothing if the connection ends first.
+    /// Reads a whole request; `None` if the connection ends first.
     pub(crate) async fn request(&mut self) -> Option<Vec<u8>> {
         let request = read_request(&mut self.socket).await;
         if request.is_some() {
@@ -95,17 +93,16 @@ impl Connection {
         request
     }
 
-    /// Writes; the other end may be gone.
+    /// Writes; the peer may be gone.
     pub(crate) async fn say(&mut self, text: &str) {
         let _ = self.socket.write_all(text.as_bytes()).await;
     }
 
-    /// Ends the connection with a reset.
     pub(crate) fn reset(self) {
         self.socket.set_zero_linger().unwrap();
     }
 
-    /// Waits until the other end is done with the connection, and says how it ended it.
+    /// Waits until the peer ends the connection; an error means a reset.
     pub(crate) async fn end(&mut self) -> std::io::Result<()> {
         let mut rest = Vec::new();
         self.socket.read_to_end(&mut rest).await.map(|_| ())

@@ -1,5 +1,5 @@
-//! Endpoints that send without end beside their answers. Each runs in threads of its own, and everything of the sender in the thread
-//! of the test, whose processor time is measured: that of the same deliveries with the flood and without it.
+//! Endpoints that send without end beside their answers. The sender runs in the test's thread, so the test compares
+//! its processor time with and without the flood.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 use crate::rig::{brief, check, post, transport};
 use crate::secure::{config, trusting};
 
-/// Deliveries to a healthy endpoint, beside the flood and without it.
+/// Deliveries to a healthy endpoint, with and without the flood.
 const DELIVERIES: usize = 300;
-/// What an endpoint sends if nobody ends its connection.
+/// Bytes of a flood if the sender never ends the connection.
 const FLOOD_BYTES: usize = 64 << 20;
-/// The most that a flood may cost, as a multiple of the deliveries. Without a bound the same floods take 130 to 520.
+/// The most processor time of a flood, as a multiple of the deliveries' time.
 const RATIO_MAX: u128 = 50;
 
-/// Says that no one has ended a connection before its flood was over.
+/// Reports that the whole flood was sent.
 const ALL_SENT: &str = "all was sent";
 
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -33,10 +33,9 @@ const EMPTY_DATA: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// What an endpoint does on each connection.
+/// Runs on each connection.
 type Script = Arc<dyn Fn(Line) -> io::Result<()> + Send + Sync>;
 
-/// One connection of an endpoint.
 enum Line {
     Plain(TcpStream),
     Tls(Box<Tls>),
@@ -75,8 +74,8 @@ impl Line {
         }
     }
 
-    /// Sends these bytes again and again; fails once the sender has ended the connection. It reads no more of what comes, but makes
-    /// room for it, so that the sender can go on answering.
+    /// Sends these bytes repeatedly; fails once the sender ends the connection. It discards the sender's bytes, so
+    /// that the sender can go on writing.
     fn flood(&mut self, bytes: &[u8], at_once: usize) -> io::Result<()> {
         let mut answers = self.tcp().try_clone()?;
         thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
@@ -100,7 +99,7 @@ impl Line {
         Ok(())
     }
 
-    /// Speaks HTTP/2, and calls back with the stream of each request.
+    /// Speaks HTTP/2, and calls `serve` with the stream of each request.
     fn requests(mut self, mut serve: impl FnMut(&mut Self, u32) -> io::Result<()>) -> io::Result<()> {
         self.read_exact(&mut [0; 24])?;
         self.write_all(SETTINGS)?;
@@ -119,7 +118,6 @@ impl Line {
     }
 }
 
-/// A frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -128,12 +126,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A head that says 200, and whether that is all of the answer.
+/// A head with status 200; `is_whole` ends the answer.
 fn ok(stream: u32, is_whole: bool) -> Vec<u8> {
     frame(1, 4 | u8::from(is_whole), stream, &[0x88])
 }
 
-/// Starts an endpoint. Comes back with its port, and tells how each of its connections ended.
+/// Returns the port, and how each connection ended.
 fn endpoint(
     tls: Option<Arc<ServerConfig>>,
     script: Script,
@@ -153,7 +151,7 @@ fn endpoint(
                         Line::Tls(Box::new(StreamOwned::new(session, tcp)))
                     }
                 };
-                // The test is over if nobody listens.
+                // The receiver may be gone.
                 let _ = tell.send(script(line));
             });
         }
@@ -161,7 +159,7 @@ fn endpoint(
     (port, told)
 }
 
-/// An endpoint that answers and says no more, and its address.
+/// An endpoint that only answers, and its address.
 fn healthy() -> (String, mpsc::UnboundedReceiver<io::Result<()>>) {
     let script: Script = Arc::new(|mut line| {
         loop {
@@ -173,10 +171,9 @@ fn healthy() -> (String, mpsc::UnboundedReceiver<io::Result<()>>) {
     (format!("http://127.0.0.1:{port}"), told)
 }
 
-/// What a flood came to.
 struct Came {
     first: String,
-    /// What the first attempt says.
+    /// The first attempt's result.
     says: String,
     next: String,
     is_refused: bool,
@@ -195,7 +192,7 @@ async fn deliveries(transport: &Transport, url: &str) {
     }
 }
 
-/// Makes one attempt at an endpoint that runs the script, with healthy deliveries beside it, and another once its flood is over.
+/// Makes one attempt at an endpoint with this script, beside healthy deliveries, and another after the flood.
 async fn flooded(is_secure: bool, speaks: &[&str], tickets: usize, script: Script) -> Came {
     let (mut secure, pem) = config(speaks);
     secure.send_tls13_tickets = tickets;
@@ -222,7 +219,7 @@ async fn flooded(is_secure: bool, speaks: &[&str], tickets: usize, script: Scrip
     Came { first: brief(&first), says, next, is_refused, ratio }
 }
 
-/// Checks all of them, and reports all that is wrong.
+/// Checks all rows before it reports.
 #[track_caller]
 fn judge(rows: Vec<(&str, Came, &str, &str)>) {
     let mut wrong = Vec::new();
@@ -251,7 +248,7 @@ fn after_an_answer(bytes: Vec<u8>) -> Script {
     })
 }
 
-/// Floods in place of the rest of an answer, or of all of it.
+/// Floods in place of the answer or its rest.
 fn instead_of_an_answer(begins: bool, bytes: Vec<u8>) -> Script {
     Arc::new(move |line: Line| {
         let bytes = bytes.clone();
@@ -279,7 +276,7 @@ async fn a_flood_of_frames_on_an_idle_connection_ends_it_and_costs_a_bounded_tim
         ("headers", ok(1, true)),
     ] {
         let came = flooded(true, &["h2"], 2, after_an_answer(bytes)).await;
-        // The library itself bears 100 pieces of no byte on a connection.
+        // The library itself accepts 100 empty pieces on a connection.
         let next = if name == "empty data" { "answered 200" } else { TOLD };
         rows.push((name, came, "answered 200", next));
     }
@@ -295,7 +292,7 @@ async fn a_flood_of_frames_in_place_of_an_answer_ends_its_connection_and_costs_a
         ("unknown", false, UNKNOWN.to_vec(), "hostile"),
         ("ping", false, PING.to_vec(), "hostile"),
         ("going away", false, going_away, "hostile"),
-        // Others have a bound of their own, which ends the connection sooner.
+        // These have their own bound, which ends the connection sooner.
         ("interim", false, frame(1, 4, 1, &[8, 3, b'1', b'0', b'3']), "not_http"),
         ("empty data", true, EMPTY_DATA.to_vec(), "half_answer"),
         ("continuation", false, continued, "broken"),
@@ -325,7 +322,8 @@ async fn a_flood_beneath_http_ends_its_connection_and_costs_a_bounded_time() {
     });
     let tickets = flooded(true, &["h2"], 100_000, after_an_answer(UNKNOWN.to_vec())).await;
     let keys = flooded(true, &["h2"], 2, keys).await;
-    // The library bears some of either, and the next connection is a new one. An answer may be read before the keys change.
+    // The library accepts some of either, and the next connection is new. An answer may arrive before the keys
+    // change.
     judge(vec![("tickets", tickets, "silent broken", "silent broken"), ("keys", keys, "", "")]);
 }
 
@@ -343,7 +341,7 @@ async fn a_flood_over_http1_ends_its_connection_and_costs_a_bounded_time() {
     for (name, answer, bytes, at_once, first, next) in [
         ("idle", whole, &b"x"[..], 16_384, "answered 200", "answered 200"),
         ("interim", b"", b"HTTP/1.1 103 Soon\r\n\r\n", 16_384, "silent not_http", "silent not_http"),
-        // However its bytes are put together on their way.
+        // However the network groups the bytes.
         ("a head that trickles", b"HTTP/1.1 200 OK\r\nx: ", b"y", 1, "silent ", ""),
         ("a body that trickles", b"HTTP/1.1 200 OK\r\n\r\n", b"y", 1, "", ""),
     ] {
@@ -362,7 +360,7 @@ async fn an_endpoint_that_floods_each_of_its_connections_a_little_gets_no_more_o
             line.requests(|line, stream| {
                 line.write_all(&ok(stream, true))?;
                 line.write_all(&UNKNOWN.repeat(100_000))?;
-                // In order: a reset would throw away all that the sender has not read.
+                // In order: a reset would discard bytes that the sender has not read.
                 line.tcp().shutdown(Shutdown::Write)
             })
         }),
@@ -391,7 +389,7 @@ async fn an_endpoint_that_floods_each_of_its_connections_a_little_gets_no_more_o
 #[tokio::test]
 async fn honest_endpoints_may_say_much_and_keep_their_connection() {
     let (secure, pem) = config(&["h2"]);
-    // Over TLS each of these is a record, and perhaps a packet. So many bytes of a body are the most that is read.
+    // Over TLS each piece is a record, and perhaps a packet. The total is the most that the sender reads of a body.
     let body = |line: &mut Line, stream, piece: usize| {
         line.write_all(&ok(stream, false))?;
         for _ in 0..ANSWER_BYTES_MAX / piece {
@@ -404,7 +402,7 @@ async fn honest_endpoints_may_say_much_and_keep_their_connection() {
         line.requests(|line, stream| {
             count += 1;
             match count {
-                // As many as in a quarter of an hour, all at once.
+                // As many as in a quarter of an hour, at once.
                 1 => (0..1_000).try_for_each(|_| line.write_all(PING))?,
                 2 => (0..100).try_for_each(|_| {
                     line.write_all(SETTINGS).and_then(|()| line.write_all(WINDOW_UPDATE))
@@ -412,7 +410,7 @@ async fn honest_endpoints_may_say_much_and_keep_their_connection() {
                 3 => return body(line, stream, 16),
                 4..10 => return body(line, stream, 100),
                 10..200 => return body(line, stream, 16_384),
-                // A literal without a name in the table, 30,000 bytes long, in two frames.
+                // A literal outside the table, 30,000 bytes long, in two frames.
                 200..230 => {
                     let mut head = vec![0x88, 0, 1, b'x', 127];
                     head.extend([0xb1, 0xe9, 0x01]);

@@ -20,7 +20,7 @@ use crate::secure::Secure;
 
 type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
 
-/// An endpoint that hands its requests to the test, and lets the peer have at most so many at once.
+/// Passes its requests to the test, and allows `at_once` concurrent streams.
 async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Asked>) {
     let (give, given) = mpsc::unbounded_channel();
     let endpoint = Secure::start(&["h2"], move |tls| {
@@ -42,11 +42,11 @@ fn answer(status: u16, (_, mut respond): Asked) {
     respond.send_response(head, true).unwrap();
 }
 
-/// Begins an answer, and resets its stream once that is read.
+/// Begins an answer, and resets its stream once the peer has read it.
 async fn break_off((_, mut respond): Asked) {
     let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
     stream.send_data(Bytes::from(vec![b'x'; 40_000]), false).unwrap();
-    // There is room for as much again once the other end has read that.
+    // Capacity returns once the peer has read the data.
     stream.reserve_capacity(40_000);
     while stream.capacity() < 40_000 {
         poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
@@ -54,7 +54,7 @@ async fn break_off((_, mut respond): Asked) {
     stream.send_reset(Reason::INTERNAL_ERROR);
 }
 
-/// An endpoint that answers 204 to everything.
+/// Answers 204 to everything.
 async fn answering() -> Secure {
     let (endpoint, mut given) = handing_over(100).await;
     tokio::spawn(async move {
@@ -114,7 +114,7 @@ async fn interim_answers_are_read_up_to_a_bound() {
     }
 }
 
-/// What a kept connection over TLS has to say between two requests may be for TLS alone, or for nobody.
+/// A kept connection survives TLS records without application data, and ends with unrequested data.
 #[tokio::test]
 async fn a_kept_connection_outlives_what_is_for_tls_alone() {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -128,7 +128,7 @@ async fn a_kept_connection_outlives_what_is_for_tls_alone() {
         let endpoint = Secure::start(&["http/1.1"], move |mut tls| {
             let (tell, heard) = (tell.clone(), Arc::clone(&heard));
             async move {
-                // Each request fits into what is read at once.
+                // One read holds a whole request.
                 while tls.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {
                     tls.write_all(OK).await.unwrap();
                     heard.notified().await;
@@ -141,7 +141,7 @@ async fn a_kept_connection_outlives_what_is_for_tls_alone() {
         })
         .await;
         let transport = endpoint.transport();
-        // From here on the lane looks closer.
+        // From here on the lane checks its connections before use.
         let cuts = Endpoint::start(|mut connection| async move { drop(connection.request().await) }).await;
         check(&post(cuts.url()).through(&transport).await, "silent closed");
         for _ in 0..3 {
@@ -179,14 +179,14 @@ async fn as_many_requests_share_a_connection_as_the_endpoint_allows() {
     };
     attempt(2);
     answer(204, given.recv().await.unwrap());
-    // From the first answer on it is known how many the endpoint allows.
+    // The first answer reveals how many streams the endpoint allows.
     let mut held = Vec::new();
     for _ in 0..4 {
         attempt(2);
         held.push(given.recv().await.unwrap());
     }
     assert_eq!(endpoint.connections(), 2);
-    // One too many: it waits for a place.
+    // One too many: it waits for a stream.
     attempt(2);
     answer(204, held.pop().unwrap());
     held.push(given.recv().await.unwrap());
@@ -247,7 +247,7 @@ async fn an_answer_before_the_end_of_the_request_ends_the_request() {
             let refusal = http::Response::builder().status(413).body(()).unwrap();
             respond.send_response(refusal, true).unwrap();
             let mut body = request.into_body();
-            // Never released, so that the rest has to wait at the other end.
+            // Never released, so the rest waits in the sender.
             while let Some(Ok(_)) = body.data().await {}
             poll_fn(|cx| respond.poll_reset(cx)).await.unwrap()
         };
@@ -338,7 +338,7 @@ async fn a_connection_that_its_endpoint_ends_between_requests_costs_no_attempt()
     for connections in 1..4 {
         check(&post(endpoint.url()).through(&transport).await, "answered 204");
         assert_eq!(endpoint.connections(), connections);
-        // Its last connection is over once all its places are free again.
+        // The last connection ends once all its streams are free.
         while transport.connections(hookproof_sender::engine::LaneId(1)) > 0 {
             tokio::task::yield_now().await;
         }
@@ -402,7 +402,7 @@ async fn connections_that_their_endpoint_is_about_to_end_cost_no_attempt_however
         attempts.spawn(async move { brief(&post.through(&transport).await) });
     };
     attempt(&mut attempts);
-    // From the first answer on it is known how many the endpoint allows.
+    // The first answer reveals how many streams the endpoint allows.
     answer(204, given.recv().await.unwrap());
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -410,7 +410,7 @@ async fn connections_that_their_endpoint_is_about_to_end_cost_no_attempt_however
         held.push(given.recv().await.unwrap());
     }
     assert_eq!(endpoint.connections(), 2);
-    // Each of the two has one place that is free.
+    // Each of the two connections has one free stream.
     answer(204, held.remove(2));
     answer(204, held.remove(0));
     for _ in 0..3 {
@@ -440,7 +440,7 @@ async fn a_request_that_is_taken_back_as_it_is_written_cuts_off_the_others_and_t
     let _held = given.recv().await.unwrap();
     let (taken_back, permit) = (post(endpoint.url()), permit(LONG));
     {
-        // The connection's own task has the request now, and has had no turn yet.
+        // The connection's task has the request, and has not run yet.
         let mut attempt = pin!(taken_back.with_permit(&transport, permit.clone()));
         assert!(poll_once(&mut attempt).await.is_pending());
         permit.cancelled.cancel();
@@ -490,7 +490,7 @@ async fn an_endpoint_may_close_without_a_farewell() {
         let endpoint = Secure::start(&[], move |mut tls| async move {
             assert!(tls.read(&mut [0; 4_096]).await.unwrap() > 0);
             tls.write_all(answer).await.unwrap();
-            // The socket alone: TLS does not get to say that this is the end.
+            // Closes the socket without TLS's closing message.
             let (socket, _) = tls.into_inner();
             drop(socket);
         })

@@ -1,4 +1,4 @@
-//! Connections between attempts.
+//! Kept connections between attempts.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -61,7 +61,7 @@ async fn a_connection_is_not_kept_against_its_endpoints_will() {
     for answer in [
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
         "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
-        // More than was asked for: whatever it is, it must not pass for the answer to the next request.
+        // Surplus bytes must not count as the answer to the next request.
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n",
     ] {
         let endpoint = Endpoint::answering(answer).await;
@@ -73,8 +73,8 @@ async fn a_connection_is_not_kept_against_its_endpoints_will() {
     }
 }
 
-/// An endpoint that ends each connection after its first answer without saying so. The runtime has no time to see that: once it has cost a
-/// request, the system is asked.
+/// The endpoint closes each connection unseen: the runtime has no time to notice. After one lost request, the
+/// transport checks the socket itself.
 #[tokio::test]
 async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     const LIVES: usize = 4;
@@ -96,7 +96,7 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     let transport = transport();
     for life in 0..LIVES {
         check(&post(&url).through(&transport).await, "answered 200");
-        // Nothing else runs meanwhile, nor is anything of the socket seen.
+        // No other task runs meanwhile, so the runtime sees no event of the socket.
         go_on.send(()).unwrap();
         done.recv().unwrap();
         if life == 0 {
@@ -107,8 +107,8 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     endpoint.join().unwrap();
 }
 
-/// An endpoint that says more than it was asked for. At first that comes with the answer, and is seen; the second time it comes
-/// later, and the runtime has no time to see it.
+/// The endpoint sends surplus bytes: first with the answer, where they are seen, then later, when the runtime has no
+/// time to notice.
 #[tokio::test]
 async fn what_an_endpoint_says_unasked_and_unseen_is_no_answer_once_it_was_seen_to_do_so() {
     const UNASKED: &str = "HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n";
@@ -135,7 +135,7 @@ async fn what_an_endpoint_says_unasked_and_unseen_is_no_answer_once_it_was_seen_
     check(&post(&url).through(&transport).await, "answered 200");
     for _ in 0..2 {
         check(&post(&url).through(&transport).await, "answered 200");
-        // Nothing else runs meanwhile, nor is anything of the socket seen.
+        // No other task runs meanwhile, so the runtime sees no event of the socket.
         go_on.send(()).unwrap();
         done.recv().unwrap();
     }
@@ -194,7 +194,7 @@ async fn a_request_that_meets_the_endpoints_closing_is_silent_and_not_sent_again
     }
 }
 
-/// An endpoint that reports how each of its connections ended.
+/// Reports how each of its connections ended.
 async fn reporting() -> (Endpoint, mpsc::UnboundedReceiver<(usize, bool)>) {
     let (tell, told) = mpsc::unbounded_channel();
     let endpoint = Endpoint::start(move |mut connection| {

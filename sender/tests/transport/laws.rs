@@ -1,4 +1,4 @@
-//! What holds for every endpoint, whatever it does.
+//! Laws for every endpoint behaviour.
 
 use std::time::Duration;
 
@@ -16,12 +16,11 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// How a connection ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Close,
     Reset,
-    /// Not at all.
+    /// Keeps the connection open.
     Hang,
 }
 
@@ -39,7 +38,7 @@ async fn end(mut socket: TcpStream, how: End) {
     }
 }
 
-/// Bytes that are nearly an answer, so that more than the first line of the parser is tried.
+/// Bytes close to a valid answer, to reach deep into the parser.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
     let whole: [&[u8]; 5] = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\nretry-after: 1\r\n\r\nhello, world",
@@ -65,7 +64,7 @@ fn answers() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => nearly, 1 => prop::collection::vec(any::<u8>(), 0..2_000)]
 }
 
-/// Far beyond the deadline of an attempt: whoever has not ended by then never does.
+/// Far beyond the deadline of an attempt: later than this it never ends.
 const NEVER: Duration = Duration::from_secs(30);
 
 #[test]
@@ -79,7 +78,7 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
                 async move {
                     connection.request().await;
                     for piece in answer.chunks(piece) {
-                        // The other end may have heard enough.
+                        // The peer may have closed.
                         let _ = connection.socket.write_all(piece).await;
                         tokio::task::yield_now().await;
                     }
@@ -92,7 +91,7 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
             (made, endpoint.requests())
         });
         let made = made.map_err(|_| TestCaseError::fail("an attempt outlived its deadline"))?;
-        // A busy machine may take longer to connect than the deadline is.
+        // A busy machine may take longer to connect than the deadline allows.
         let unsent = matches!(made, AttemptResult::Unsent(_));
         prop_assert!(!unsent || requests == 0, "the request was read: {}", brief(&made));
     });
@@ -100,14 +99,14 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// What an endpoint does on one connection.
+/// An endpoint's behaviour on one connection.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// How many requests it answers well before that.
+    /// Requests that it answers properly first.
     well: usize,
-    /// How much of the next request it reads, in bytes.
+    /// Bytes that it reads of the next request.
     reads: usize,
-    /// How much of an answer it gives, in bytes.
+    /// Bytes that it sends of an answer.
     says: usize,
     how: End,
 }
@@ -119,7 +118,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..4)
 }
 
-/// Does one step. Returns of how many requests it saw a byte.
+/// Returns the number of requests of which it saw a byte.
 async fn act(mut connection: Connection, step: Step) -> usize {
     for well in 0..step.well {
         if connection.request().await.is_none() {
@@ -159,7 +158,7 @@ fn no_endpoint_sees_more_requests_than_attempts_that_may_have_left() {
                 let post = post(endpoint.url()).body(vec![b'x'; body]).deadline(Duration::from_millis(30));
                 made.push(tokio::time::timeout(NEVER, post.through(&transport)).await);
             }
-            // Ends what still hangs, so that everything is counted.
+            // Ends hanging connections, so that everything is counted.
             drop((transport, endpoint));
             let mut seen = 0;
             while let Some(requests) = counted.recv().await {

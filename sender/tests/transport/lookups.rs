@@ -1,4 +1,4 @@
-//! Names, and the addresses behind them.
+//! Names, and their addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +17,7 @@ use crate::rig::{LONG, SHORT, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
-/// Gives each lookup its own answer; the last one for all that follow.
+/// Each lookup has its own answer; the last one repeats.
 struct Scripted {
     answers: Vec<Vec<[u8; 4]>>,
     asked: AtomicUsize,
@@ -29,7 +29,7 @@ impl Resolve for Scripted {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         let answer = &self.answers[asked.min(self.answers.len() - 1)];
         let all = answer.iter().map(|octets| IpAddr::V4(Ipv4Addr::from(*octets))).collect();
-        // Each connection asks anew.
+        // Valid for no time, so each connection asks again.
         Box::pin(async move { Ok(Addresses { all, valid_for: Duration::ZERO }) })
     }
 }
@@ -41,7 +41,7 @@ fn scripted(answers: &[&[[u8; 4]]], guard: Guard) -> (Transport, Arc<Scripted>) 
     (Transport::new(settings, guard).unwrap(), resolver)
 }
 
-/// Lets the first address of this machine through and no other.
+/// Allows only 127.0.0.1.
 fn first_only() -> Guard {
     Guard::strict().allow_network("127.0.0.1/32".parse().unwrap())
 }
@@ -62,7 +62,7 @@ async fn a_name_is_asked_for_once_and_what_was_judged_is_what_is_connected_to() 
     let url = format!("http://partner.example:{}", endpoint.address.port());
     check(&post(&url).through(&transport).await, "answered 204");
     assert_eq!((endpoint.connections(), resolver.asked.load(Ordering::SeqCst)), (1, 1));
-    // The name has moved to where it may not lead; the next connection notices.
+    // The name now leads to a forbidden address; the next connection must notice.
     check(&post(&url).through(&transport).await, "unsent address_refused");
     assert_eq!((endpoint.connections(), resolver.asked.load(Ordering::SeqCst)), (1, 2));
 }
@@ -94,7 +94,6 @@ async fn an_address_that_fails_is_followed_by_the_next() {
     check(&post(&url).through(&transport).await, "unsent unresolved");
 }
 
-/// Never answers.
 #[derive(Default)]
 struct Hanging {
     asked: AtomicUsize,
@@ -163,7 +162,7 @@ async fn a_failure_is_remembered_for_a_moment() {
         assert!(result.failure().unwrap().to_string().ends_with("nobody knows"));
     }
     assert_eq!(resolver.0.load(Ordering::SeqCst), 1);
-    // Another lane's failure is its own.
+    // Another lane's failure does not spread.
     check(&post("http://partner.example").lane(2).through(&transport).await, "unsent unresolved");
     assert_eq!(resolver.0.load(Ordering::SeqCst), 2);
 }
@@ -236,10 +235,10 @@ async fn hundreds_of_lanes_whose_names_hang_hold_up_neither_a_name_that_is_known
     }
     server.hangs_for(1).await;
     check(&healthy("healthy", 1).through(&transport).await, "answered 204");
-    // It waits behind names that are as new as it is, until those have proved to be slow.
+    // It queues behind other new names until those prove to be slow.
     check(&healthy("new", 2).through(&transport).await, "answered 204");
     check(&healthy("healthy", 1).through(&transport).await, "answered 204");
-    // Those that nobody had the time to ask for are our own affair.
+    // Lookups that never started are not the endpoints' fault.
     let made = hanging.join_all().await;
     assert!(made.iter().any(|made| made == "unsent unresolved"), "{made:?}");
     assert!(made.iter().all(|made| made == "unsent unresolved" || made == "unsent no_lookup"), "{made:?}");

@@ -1,8 +1,8 @@
-//! The transport over real sockets, against endpoints that do what a script says.
+//! The transport over real sockets, against scripted endpoints.
 //!
-//! - `rig`: a transport, and attempts made with it.
-//! - `endpoint`: endpoints that are scripted byte by byte.
-//! - `secure`: the same over TLS and HTTP/2; `name_server`: answers for names.
+//! - `rig`: a transport, and attempts through it.
+//! - `endpoint`: endpoints scripted byte by byte.
+//! - `secure`: endpoints over TLS and HTTP/2; `name_server`: a DNS server.
 //! - `binary`: the sender as a process.
 //! - the others: the tests.
 

@@ -1,4 +1,4 @@
-//! A name server on this machine that answers as a script says, or never.
+//! A local name server with scripted answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,18 +8,17 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What is answered to a question.
+/// The answer to a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Says {
-    /// The name has this address, for so many seconds. For IPv6 it has none.
+    /// An IPv4 address and its validity in seconds. There is no IPv6 address.
     Address(Ipv4Addr, u32),
-    /// There is no such name.
     NoSuchName,
-    /// Nothing, over UDP and TCP.
+    /// No answer, over UDP and TCP.
     Nothing,
 }
 
-/// Listens at one port, over both transports.
+/// Listens at one port over UDP and TCP.
 pub(crate) struct NameServer {
     pub(crate) address: SocketAddr,
     /// Questions for IPv4 addresses.
@@ -33,7 +32,7 @@ impl NameServer {
     pub(crate) async fn start(script: impl Fn(&str) -> Says + Send + Sync + 'static) -> Self {
         let (udp, tcp) = loop {
             let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-            // The port may be somebody else's over TCP.
+            // Another process may have this TCP port.
             if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
                 break (udp, tcp);
             }
@@ -67,7 +66,7 @@ impl NameServer {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many names were asked for that are never answered.
+    /// Waits until `names` names have unanswered questions.
     pub(crate) async fn hangs_for(&mut self, names: usize) {
         self.unanswered.wait_for(|count| *count >= names).await.unwrap();
     }
@@ -81,7 +80,7 @@ impl Drop for NameServer {
 
 const A: u16 = 1;
 
-/// The name, the kind of address, and where the question ends.
+/// Returns the name, the type, and the question's end.
 fn read(message: &[u8]) -> (String, u16, usize) {
     let (mut name, mut at) = (String::new(), 12);
     while message[at] > 0 {
@@ -100,7 +99,7 @@ fn read(message: &[u8]) -> (String, u16, usize) {
 /// The question with its answer (RFC 1035 §4).
 fn answer(question: &[u8], kind: u16, says: Says) -> Option<Vec<u8>> {
     let mut answer = question.to_vec();
-    // Answered by a server that recurses; one question and nothing else so far.
+    // A recursive server's answer, with one question and nothing else yet.
     answer[2..4].copy_from_slice(&[0x81, 0x80]);
     answer[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
     match says {

@@ -1,4 +1,5 @@
-//! Nothing leaves after its time: the machine was suspended, or the process stopped, between the decision and the write.
+//! No request leaves after its deadline, even if the machine was suspended, or the process stopped, between decision
+//! and write.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -16,11 +17,10 @@ use crate::rig::{LONG, check, lenient, permit, poll_once, post};
 use crate::secure::Secure;
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
-/// How long a lane's lease lasts here.
 const LEASE: Nanos = Nanos::from_secs(30);
 
 thread_local! {
-    /// For how long the machine was suspended. Each test has a thread of its own, and all of its tasks run there.
+    /// How long the machine was suspended. Each test has its own thread, which runs all its tasks.
     static SUSPENDED: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
@@ -28,7 +28,7 @@ fn machine() -> BootTime {
     BootClock::default().now().after(SUSPENDED.get())
 }
 
-/// All deadlines of the attempt are still far away; the lease is not.
+/// Ends the lease, but no deadline of an attempt.
 fn suspend() {
     SUSPENDED.set(Nanos(SUSPENDED.get().0 + LEASE.0 + 1));
 }
@@ -38,12 +38,12 @@ fn transport(roots: Roots) -> Transport {
         .unwrap()
 }
 
-/// The right to send in a lane whose lease begins now.
+/// The lane's lease begins now.
 fn leased() -> SendPermit {
     SendPermit { lease: Lease::until(machine().after(LEASE)), ..permit(2 * LONG) }
 }
 
-/// No attempt was made, and nobody is to blame but this machine.
+/// No attempt was made, and the cause is this machine.
 #[track_caller]
 fn withheld(result: AttemptResult) {
     check(&result, "unsent withdrawn");
@@ -72,7 +72,7 @@ async fn a_request_whose_lease_was_renewed_meanwhile_is_sent() {
     check(&post(endpoint.url()).with_permit(&transport, decided).await, "answered 204");
 }
 
-/// Over TLS that is not agreed upon before the test says so. What the endpoint read of the request comes out.
+/// TLS completes when the test says so. Returns the bytes that the endpoint read of the request.
 async fn suspended_in_tls(speaks: &'static [&'static str]) -> (AttemptResult, Vec<u8>) {
     let (agree, agreed) = oneshot::channel();
     let (connected, mut connections) = mpsc::unbounded_channel();
@@ -88,7 +88,7 @@ async fn suspended_in_tls(speaks: &'static [&'static str]) -> (AttemptResult, Ve
     };
     let (result, ()) = tokio::join!(attempt, suspend);
     drop((transport, endpoint));
-    // Nothing comes where the end of TLS was lost with the connection.
+    // Nothing arrives if TLS broke off with the connection.
     (result, told.recv().await.unwrap_or_default())
 }
 
@@ -103,7 +103,7 @@ async fn a_request_that_was_agreeing_on_tls() {
 async fn a_request_that_was_agreeing_on_tls_for_http2() {
     let (result, read) = suspended_in_tls(&["h2"]).await;
     withheld(result);
-    // The connection's own preface is no request: its path would be in it, coded or not.
+    // Only HTTP/2's preface: a request would contain its path, and be longer.
     assert!(read.len() < 100, "{read:?}");
 }
 
@@ -114,7 +114,7 @@ async fn a_request_that_http2_had_taken_and_not_written() {
     let post = post(endpoint.url());
     check(&post.with_permit(&transport, leased()).await, "answered 204");
     {
-        // The connection's own task has the request now, and has had no turn yet.
+        // The connection's task has the request, and has not run yet.
         let mut attempt = pin!(post.with_permit(&transport, leased()));
         assert!(poll_once(&mut attempt).await.is_pending());
         suspend();
@@ -174,7 +174,7 @@ async fn a_request_that_has_begun_is_not_written_on() {
 #[tokio::test]
 async fn what_a_suspended_process_could_not_connect_is_not_the_endpoints_fault() {
     let endpoint = Endpoint::start(|mut connection| async move {
-        // Says nothing, so that TLS never comes about.
+        // TLS never completes.
         let _ = connection.end().await;
     })
     .await;
@@ -186,8 +186,7 @@ async fn what_a_suspended_process_could_not_connect_is_not_the_endpoints_fault()
     withheld(attempt.await);
 }
 
-/// Endpoints hold on to a request until they are told to answer it. Comes out: where, who is to be told, and when one has
-/// been read, or its connection has ended.
+/// Returns an endpoint that holds its answers, the signal that releases them, and the events "read" and "ended".
 async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::UnboundedReceiver<&'static str>) {
     let (tell, told) = mpsc::unbounded_channel();
     let (answer, answers) = tokio::sync::watch::channel(false);
@@ -203,7 +202,7 @@ async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::Unbou
             if answered {
                 connection.say(OK).await;
             } else {
-                // Nobody need listen any more.
+                // The receiver may be gone.
                 let _ = tell.send("ended");
             }
         }
@@ -212,12 +211,11 @@ async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::Unbou
     (endpoint, answer, told)
 }
 
-/// The right to send in a lane whose lease ends while the test waits for it.
+/// The lane's lease ends during the test.
 fn soon_over() -> SendPermit {
     SendPermit { lease: Lease::until(machine().after(Nanos::from_millis(200))), ..permit(2 * LONG) }
 }
 
-/// Waits for a moment of the machine.
 async fn reached(moment: BootTime) {
     while machine() < moment {
         tokio::task::yield_now().await;
@@ -296,7 +294,7 @@ async fn a_request_that_waits_for_a_connection_is_withheld_when_its_lease_is_ove
     assert!(machine() < deadline, "it waited on");
 }
 
-/// What comes of it soon, though the timers of a suspended machine stand still.
+/// Requires a result within seconds, although the timers of a suspended machine stand still.
 async fn soon<T>(result: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3), result)
         .await

@@ -1,4 +1,4 @@
-//! The real sender as a process: stopped past its lease, beside names that hang, and with a clock that was wrong.
+//! The real sender as a process: stopped past its lease, beside hanging names, and with a wrong clock.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,7 @@ fn signal(serving: &Serving, signal: &str) {
     assert!(sent.success());
 }
 
-/// Who owns lanes now.
+/// The current owners of lanes.
 fn owners(database: &Database) -> BTreeSet<i64> {
     let sql = database.sql();
     let mut owners = sql.prepare("SELECT owner FROM lanes WHERE owner IS NOT NULL").unwrap();
@@ -39,7 +39,7 @@ async fn a_process_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on
     let options = ["--lease", "1s", "--extra-roots", roots.to_str().unwrap()];
     let stopped = database.serve_with(&options);
     stopped.emit("first");
-    // Its attempt waits for TLS from here on, and may go on doing so for a minute.
+    // Its attempt waits for TLS from here on, for up to a minute.
     connections.recv().await.unwrap();
     signal(&stopped, "-STOP");
     let before = owners(&database);
@@ -117,7 +117,7 @@ fn in_a_day() -> String {
 fn an_old_secret_retires_by_the_real_clock_whatever_the_databases_clock_says() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &[]);
-    // As a process leaves it whose clock was 25 hours ahead.
+    // The traces of a process with a clock 25 hours ahead.
     database.sql().execute_batch("UPDATE totals SET clock = clock + 90000000000000").unwrap();
     let earliest = in_a_day();
     database.json(&["subscriber", "rotate", "sink", "--overlap", "24h", "--json"]);
@@ -126,7 +126,7 @@ fn an_old_secret_retires_by_the_real_clock_whatever_the_databases_clock_says() {
     let retires: Vec<&str> =
         shown["secrets"].as_array().unwrap().iter().filter_map(|secret| secret["retires"].as_str()).collect();
     assert!(matches!(retires[..], [only] if (&*earliest..=&*latest).contains(&only)), "{retires:?} {latest}");
-    // Both sign: in the database's time the overlap has not been lost either.
+    // Both secrets sign: the overlap holds in the database's time too.
     let serving = database.serve();
     serving.emit("first");
     let signatures = sink.wait_for(1).remove(0);

@@ -1,4 +1,4 @@
-//! A transport, and attempts made with it.
+//! A transport, and attempts through it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use hookproof_sender::transport::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Longer than any test takes: a deadline that is not meant to pass.
+/// A deadline that must not pass.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A deadline that is meant to pass.
+/// A deadline that must pass.
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
-/// In every target and in no message.
+/// Part of every target, and of no message.
 pub(crate) const TOKEN: &str = "s3cret";
 
-/// A transport that may send to this machine.
+/// Allowed to send to this machine.
 pub(crate) fn transport() -> Transport {
     Transport::new(Settings::default(), lenient()).unwrap()
 }
@@ -32,7 +32,6 @@ pub(crate) fn lenient() -> Guard {
     Guard::strict().allow_private_targets()
 }
 
-/// An attempt to be made.
 pub(crate) struct Post {
     target: Destination,
     headers: Headers,
@@ -66,7 +65,7 @@ impl Post {
         Self { body: body.into(), ..self }
     }
 
-    /// What is given up leaves within this time, or not at all.
+    /// An abandoned request leaves within this time, or never.
     pub(crate) fn late_max(mut self, late_max: Duration) -> Self {
         self.target.late_max = nanos(late_max);
         self
@@ -106,7 +105,7 @@ impl Post {
     }
 }
 
-/// The right to send until so long from now, in a lane that is this process's for longer than any test takes.
+/// A permit with this deadline, in a lane with a lease that outlasts any test.
 pub(crate) fn permit(deadline: Duration) -> SendPermit {
     let at = |length: Duration| BootClock::default().now().after(nanos(length));
     let cancelled = CancellationToken::new();
@@ -117,19 +116,17 @@ fn nanos(length: Duration) -> Nanos {
     Nanos(u64::try_from(length.as_nanos()).unwrap())
 }
 
-/// The same, with the lane's consent withdrawn.
+/// As `permit`, with the lane's consent withdrawn.
 pub(crate) fn withdrawn() -> SendPermit {
     let permit = permit(LONG);
     permit.cancelled.cancel();
     permit
 }
 
-/// Polls a future once.
 pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
 }
 
-/// Headers as a delivery has them.
 fn signed() -> Headers {
     let signer = Signer::new(Profile::Github, &Keys::new(Secret::generate(&[1; 32]))).unwrap();
     let mut headers = Headers::new();
@@ -145,8 +142,7 @@ fn signed() -> Headers {
     headers
 }
 
-/// Everything that has happened on a socket of this runtime is known to it afterwards: its events come in their order,
-/// and this one comes last.
+/// Afterwards the runtime knows all earlier events of its sockets: they arrive in order, and this one is last.
 pub(crate) async fn all_events_are_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut one = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -155,8 +151,8 @@ pub(crate) async fn all_events_are_seen() {
     other.read_exact(&mut [0]).await.unwrap();
 }
 
-/// What became of an attempt in two words: `answered 204`, `unsent connect`, `silent deadline`. What it says about a
-/// failure is checked on the way: short, on one line, and no part of the URL that could be a secret.
+/// The result in two words: `answered 204`, `unsent connect`, `silent deadline`. A failure's message must be short,
+/// on one line, and without the URL's secret parts.
 pub(crate) fn brief(made: &AttemptResult) -> String {
     if let Some(failure) = made.failure() {
         let (said, shown) = (failure.to_string(), format!("{made:?}"));

@@ -1,4 +1,4 @@
-//! Endpoints that speak TLS, with a certificate of their own making.
+//! Endpoints with TLS and a self-signed certificate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,16 @@ use tokio_rustls::server::TlsStream;
 
 use crate::rig::lenient;
 
-/// An endpoint, and what it has seen.
 pub(crate) struct Secure {
     pub(crate) address: SocketAddr,
-    /// Its certificate, which vouches for itself.
+    /// Its self-signed certificate.
     pub(crate) pem: String,
     connections: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
 impl Secure {
-    /// Runs the script for each connection on which TLS was agreed upon. The certificate names `localhost` alone.
+    /// Runs the script for each connection with TLS. The certificate names only `localhost`.
     pub(crate) async fn start<F>(
         speaks: &[&str],
         script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
@@ -40,7 +39,7 @@ impl Secure {
         Self::held(speaks, connected, agreed, script, || {}).await
     }
 
-    /// An endpoint that answers 204 over HTTP/2, and how many requests each connection carried, once it has ended.
+    /// Answers 204 over HTTP/2; reports the number of requests of each ended connection.
     pub(crate) async fn counting() -> (Self, mpsc::UnboundedReceiver<usize>) {
         let (tell, told) = mpsc::unbounded_channel();
         let endpoint = Self::start(&["h2"], move |tls| {
@@ -60,8 +59,8 @@ impl Secure {
         (endpoint, told)
     }
 
-    /// The same, but does not agree on TLS over its first connection before `agreed`. Tells of that connection, and of each
-    /// on which TLS came about or failed.
+    /// As `start`, but the first connection begins TLS only after `agreed`. Reports that connection at once, and every
+    /// connection once TLS completed or failed.
     pub(crate) async fn held<F>(
         speaks: &[&str],
         connected: mpsc::UnboundedSender<()>,
@@ -85,7 +84,7 @@ impl Secure {
                 socket.set_nodelay(true).unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
                 if let Some(agreed) = agreed.take() {
-                    // Nobody need listen.
+                    // The receiver may be gone.
                     let _ = connected.send(());
                     agreed.await.unwrap();
                 }
@@ -99,7 +98,7 @@ impl Secure {
         Self { address, pem, connections, accepting }
     }
 
-    /// As `held`; tells what was read over each connection, to its end: nothing, where TLS failed.
+    /// As `held`; reports the bytes read over each connection, none if TLS failed.
     pub(crate) async fn reading(
         speaks: &[&str],
         connected: mpsc::UnboundedSender<()>,
@@ -111,7 +110,7 @@ impl Secure {
             let tell = tell.clone();
             async move {
                 let mut read = Vec::new();
-                // Ends with the connection, by a reset or in order.
+                // Until the end or a reset.
                 let _ = tls.read_to_end(&mut read).await;
                 tell.send(read).unwrap();
             }
@@ -128,19 +127,18 @@ impl Secure {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// A transport that trusts this endpoint's certificate.
+    /// Trusts this endpoint's certificate.
     pub(crate) fn transport(&self) -> Transport {
         trusting(&self.pem)
     }
 }
 
-/// A transport that trusts a certificate.
 pub(crate) fn trusting(pem: &str) -> Transport {
     let roots = Roots::default().with_pem(pem.as_bytes()).unwrap();
     Transport::new(Settings { roots, ..Settings::default() }, lenient()).unwrap()
 }
 
-/// How an endpoint speaks TLS, and its certificate, which vouches for itself and names `localhost` alone.
+/// TLS settings, and a self-signed certificate for `localhost`.
 pub(crate) fn config(speaks: &[&str]) -> (ServerConfig, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));

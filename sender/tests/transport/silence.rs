@@ -1,4 +1,4 @@
-//! A request that left, and no whole answer.
+//! Requests that left, without a whole answer.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn an_endpoint_that_says_nothing_is_silent_at_the_deadline() {
     assert_eq!(endpoint.requests(), 1);
 }
 
-/// Sends a byte each millisecond until nobody listens.
+/// Sends a byte each millisecond until the peer closes.
 async fn drip(connection: &mut Connection, text: &str) {
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     for byte in text.chars().cycle() {
@@ -114,7 +114,7 @@ async fn a_request_that_was_given_up_does_not_arrive_later() {
         async move { give.send(connection).unwrap() }
     })
     .await;
-    // More than fits into the sockets' buffers, so that some of it is still here when the deadline comes.
+    // Exceeds the sockets' buffers, so a part is unsent at the deadline.
     let body = vec![b'x'; 64 << 20];
     let made = post(endpoint.url()).body(body.clone()).deadline(SHORT).through(&transport()).await;
     check(&made, "silent deadline");

@@ -1,4 +1,4 @@
-//! A connection over HTTP/2 whose endpoint reads nothing for a while: what waits behind a large request is not written.
+//! An HTTP/2 connection with an endpoint that stops reading: requests behind a large one must not be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,26 +16,26 @@ use tokio::time::timeout;
 use crate::rig::{LONG, SHORT, all_events_are_seen, brief, check, permit, poll_once, post};
 use crate::secure::Secure;
 
-/// More than the buffers of two sockets hold.
+/// Exceeds the buffers of two sockets.
 const LARGE: usize = 64 << 20;
 
-/// More than the buffer of a socket that nobody reads holds, and less than that of one that is written to.
+/// Exceeds the receive buffer of an unread socket, and fits into a send buffer.
 const MIDDLE: usize = 600_000;
 
-/// Reads a request to its end, and answers it then.
+/// Answers after the request's end.
 async fn answer_at_its_end(mut body: RecvStream, mut respond: SendResponse<Bytes>) {
     while body.data().await.is_some_and(|data| data.is_ok()) {}
     let head = http::Response::builder().status(204).body(()).unwrap();
-    // The other end may be gone.
+    // The peer may be gone.
     let _ = respond.send_response(head, true);
 }
 
-/// A connection on which one request was answered and a large one is stuck.
+/// A connection with one answered request and a large stuck one.
 struct Stuck {
     endpoint: Secure,
     transport: Arc<Transport>,
     large: JoinHandle<String>,
-    /// The endpoint goes on reading.
+    /// Lets the endpoint read again.
     go_on: oneshot::Sender<()>,
 }
 
@@ -59,7 +59,7 @@ impl Stuck {
                         stops.send(()).unwrap();
                         goes_on.take().unwrap().await.unwrap();
                     }
-                    // It can be read while the connection goes on.
+                    // Readable while the connection continues.
                     tokio::spawn(answer_at_its_end(request.into_body(), respond));
                 }
             }
@@ -70,14 +70,14 @@ impl Stuck {
         let (large, through) = (post(endpoint.url()).body(vec![b'x'; LARGE]), Arc::clone(&transport));
         let large = tokio::spawn(async move { brief(&large.through(&through).await) });
         stopped.recv().await.unwrap();
-        // Whatever of it the system takes, it has taken then.
+        // By then the system has taken all that it can.
         for _ in 0..100 {
             all_events_are_seen().await;
         }
         Self { endpoint, transport, large, go_on }
     }
 
-    /// The large request is answered over the one connection, and nothing else came.
+    /// The large request is answered over the one connection, and no other request arrived.
     async fn goes_on(self) {
         self.go_on.send(()).unwrap();
         assert_eq!(self.large.await.unwrap(), "answered 204");
@@ -108,8 +108,8 @@ async fn a_deadline_that_passes_before_the_endpoint_takes_a_byte_is_the_endpoint
     stuck.goes_on().await;
 }
 
-/// An endpoint that answers its first request, and stops reading once it has the second one. Comes out: where, who tells of that,
-/// who is to be told to read on, and, when the connection has ended, how many bytes of bodies came after that.
+/// The endpoint answers its first request, and stops reading at the second. Returns the endpoint, the event of the
+/// stop, the signal to read again, and the count of body bytes after that.
 async fn stops_reading()
 -> (Secure, mpsc::UnboundedReceiver<()>, oneshot::Sender<()>, mpsc::UnboundedReceiver<usize>) {
     let (stops, stopped) = mpsc::unbounded_channel();
@@ -162,7 +162,7 @@ async fn what_was_written_and_given_up_does_not_leave_after_its_time_though_othe
     go_on.send(()).unwrap();
     let arrived = arrived.recv().await.unwrap();
     assert!(arrived < MIDDLE, "all of it came after its time");
-    // It had to be cut off for that, which is nobody's fault but ours.
+    // The sender cut it off for that, so the endpoint is not to blame.
     let made = made.unwrap().unwrap();
     check(&made, "silent cut_off");
     assert!(matches!(made.outcome(StoreTime(0)), Outcome::CutOff));
