@@ -1,13 +1,12 @@
-//! Keeps a subscriber's URL from reaching into the network that the sender runs in (server-side request forgery).
+//! Prevents server-side request forgery: a subscriber's URL must not reach the network that the sender runs
+//! in.
 //!
-//! A URL is checked when it is set ([`Target`]), which gives its owner a clear answer. That check proves nothing
-//! later: a name may resolve to another address each time. So the runtime asks again with the address that it is
-//! about to connect to, after DNS, for every connection ([`Guard::check`]); that one decides.
+//! A URL is checked when it is set ([`Target`]), to give its owner a clear answer. Names may resolve
+//! differently later, so the check that counts happens for each connection, after DNS, with the address to
+//! connect to ([`Guard::check`]).
 //!
-//! Addresses are judged by what they reach, not by how they are written: an IPv6 address that carries an IPv4 one
-//! (mapped, compatible, translated, NAT64, 6to4, Teredo) is judged by the one it carries.
-//!
-//! Pure: no resolver and no socket in here.
+//! An IPv6 address that carries an IPv4 one (mapped, compatible, translated, NAT64, 6to4, Teredo) is judged
+//! by the IPv4 address. This module is pure: no resolver and no socket.
 
 mod network;
 mod ranges;
@@ -19,7 +18,7 @@ pub use network::{Network, NetworkError, NetworkProblem};
 pub use ranges::Range;
 pub use target::{Parts, Target, TargetError};
 
-/// What may be connected to.
+/// The addresses that may be connected to.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     allow_private: bool,
@@ -32,9 +31,9 @@ pub struct Guard {
 pub struct Refused {
     /// The address.
     pub address: IpAddr,
-    /// What was judged: the address, or one that it carries.
+    /// The judged address: the same, or one that it carries.
     pub judged: IpAddr,
-    /// Where it lies.
+    /// The range of the judged address.
     pub range: Range,
 }
 
@@ -45,29 +44,29 @@ impl Refused {
 }
 
 impl Guard {
-    /// Lets through nothing but public addresses.
+    /// Allows only public addresses.
     #[must_use]
     pub const fn strict() -> Self {
         Self { allow_private: false, allowed: Vec::new() }
     }
 
-    /// Lets through private addresses too: everything that [`Range::is_private`] says is. Never the addresses at which
-    /// clouds hand out credentials, nor any of the local link (169.254.0.0/16 and fe80::/10), where most of these lie; those must
-    /// be listed.
+    /// Also allows private addresses, as defined by [`Range::is_private`]. Metadata services, which give out
+    /// cloud credentials, and the local link (169.254.0.0/16 and fe80::/10), where most of them are, must be
+    /// allowed by network.
     #[must_use]
     pub fn allow_private_targets(mut self) -> Self {
         self.allow_private = true;
         self
     }
 
-    /// Lets through what lies in this network, whatever it is.
+    /// Also allows every address in this network.
     #[must_use]
     pub fn allow_network(mut self, network: Network) -> Self {
         self.allowed.push(network);
         self
     }
 
-    /// Whether this address may be connected to.
+    /// Checks whether this address may be connected to.
     pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
         for judged in reached_by(address).into_iter().flatten() {
             if let Some(range) = Range::of(judged)
@@ -85,12 +84,12 @@ impl Guard {
     }
 }
 
-/// Where packets to an address may end up: at itself, or, for a tunnel or a translation, at the IPv4 address that it
-/// carries. Teredo carries two, of the client and of its server.
+/// The addresses that packets may end at: the address itself, or the IPv4 addresses that a tunnel or a
+/// translation carries. Teredo carries the client's and the server's.
 fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [Some(address), None] };
     match v6.segments() {
-        // The unspecified address and loopback are in the compatible range, but are themselves.
+        // In the compatible range, but not IPv4.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [Some(address), None],
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
             [Some(ipv4_at(v6, 96)), None]
@@ -102,7 +101,6 @@ fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     }
 }
 
-/// The 32 bits that follow the first `bit` ones, as an IPv4 address.
 fn ipv4_at(v6: Ipv6Addr, bit: usize) -> IpAddr {
     let octets = v6.octets();
     let at = bit / 8;

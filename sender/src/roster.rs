@@ -1,15 +1,13 @@
-//! Everybody who is owed something, as of one version of the store's subscribers.
+//! All subscribers at one version of the store.
 //!
-//! A [`Roster`] never changes: whoever holds one chooses the targets of an event from it, and the store refuses the
-//! event if a subscriber that it concerns has changed by then. [`RosterKeeper`] makes the next one from what has changed.
+//! A [`Roster`] is immutable. Its holder selects an event's targets, and the store refuses the event if one
+//! of these subscribers changed meanwhile. [`RosterKeeper`] builds the next version from the changes.
 //!
-//! A subscriber whose row cannot be made sense of any more (written by another version, by hand, or with a region whose
-//! secret is gone) stays in the roster with its [`Fault`], where operators see it. It is sent nothing. An event that it
-//! wants cannot be recorded for it, for nobody knows how to shape one; so that it is not lost, it is refused as a whole
-//! ([`Roster::in_the_way`]) until the subscriber is mended or removed.
+//! A subscriber with an unreadable row (written by another version, by hand, or with a missing region secret)
+//! stays with its [`Fault`], visible to operators, and is sent nothing. An event that it matches cannot be
+//! shaped for it, and is refused for all ([`Roster::in_the_way`]), so that it is not lost for this one.
 //!
-//! Everything that an attempt needs is made ready once, keys included. Keys and URLs, which may hold tokens, are shown
-//! by no `Debug` here.
+//! Keys are prepared once. `Debug` shows neither keys nor URLs, which may hold tokens.
 
 mod index;
 mod keeper;
@@ -33,17 +31,17 @@ use crate::store::read::{self, LiveSecret};
 use crate::subscriber::{RegionSecrets, SettingsText};
 use index::Index;
 
-/// All subscribers, at one moment.
+/// All subscribers at one version.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     version: u64,
     subscribers: BTreeMap<LaneId, Arc<Subscriber>>,
     index: Index,
-    /// Those for whom events would be recorded, were they not broken.
+    /// Broken subscribers for which events would otherwise be recorded.
     unrecorded: BTreeSet<LaneId>,
 }
 
-/// What the store knows of one subscriber.
+/// A subscriber as stored.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The subscriber.
@@ -53,13 +51,13 @@ pub struct Row {
 }
 
 impl Roster {
-    /// The store's roster that this is.
+    /// The store's version of the subscribers.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// This roster with what has changed since, in the order of the changes.
+    /// A copy with later changes, which must be in order.
     #[must_use]
     pub fn with(&self, changes: &[Row], regions: &RegionSecrets) -> Self {
         let mut roster = self.clone();
@@ -69,13 +67,13 @@ impl Roster {
         roster
     }
 
-    /// The same subscribers as of a later version.
+    /// The same subscribers at a later version.
     fn at(&self, version: u64) -> Self {
         Self { version, ..self.clone() }
     }
 
-    /// Those whom events of a type are recorded for, in the order of their lanes. The work is in proportion to how many
-    /// they are and how many dots the type has, however many subscribers there are.
+    /// The subscribers to record an event type for, ordered by lane. The cost depends on their number and the
+    /// dots in the type, not on the number of all subscribers.
     #[must_use]
     pub fn matching(&self, event_type: &EventType) -> Vec<(LaneId, &Ready)> {
         let lanes = self.index.lanes(event_type.as_str()).into_iter();
@@ -88,7 +86,7 @@ impl Roster {
         self.subscribers.get(&lane)
     }
 
-    /// All subscribers, in the order of their lanes.
+    /// All subscribers, ordered by lane.
     pub fn subscribers(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
         self.subscribers.values()
     }
@@ -98,18 +96,18 @@ impl Roster {
         self.subscribers.keys().copied()
     }
 
-    /// Those that cannot be sent to, and why.
+    /// The broken subscribers with their faults.
     pub fn broken(&self) -> impl Iterator<Item = (&Arc<Subscriber>, &Fault)> {
         self.subscribers().filter_map(|subscriber| Some((subscriber, subscriber.ready().err()?)))
     }
 
-    /// One of those for whom an event of a type would have to be recorded and can't be, and why not. The work is in
-    /// proportion to how many are broken: mostly nothing.
+    /// A broken subscriber that matches the event type, which blocks the event. The cost depends on the
+    /// number of broken ones.
     #[must_use]
     pub fn in_the_way(&self, event_type: &EventType) -> Option<(&Arc<Subscriber>, &Fault)> {
         let broken = self.unrecorded.iter().filter_map(|lane| self.subscribers.get(lane));
         broken.filter_map(|known| Some((known, known.ready().err()?))).find(|(known, _)| {
-            // One whose patterns nobody can read may want anything.
+            // With unreadable patterns, it may match any type.
             known.wants.as_ref().is_none_or(|wanted| wanted.matches(event_type))
         })
     }
@@ -143,11 +141,11 @@ pub struct Subscriber {
     state: LaneState,
     settings: Arc<Settings>,
     ready: Result<Ready, Fault>,
-    /// The events that one that is broken wants, as far as that can be read.
+    /// The patterns of a broken subscriber, if readable.
     wants: Option<EventPatterns>,
 }
 
-/// The strictest contract that there is.
+/// The strictest possible contract.
 static STRICTEST: LazyLock<Arc<Settings>> =
     LazyLock::new(|| Arc::new(strictest().expect("the least of every range is in it")));
 
@@ -164,11 +162,12 @@ impl Subscriber {
         let ready = Ready::new(row, regions);
         let before = before.map(Self::settings);
         let settings = match &ready {
-            // Whoever compares settings may compare pointers.
+            // Keeps the same `Arc`, so that unchanged settings can be compared by pointer.
             Ok(ready) => {
                 before.filter(|before| **before == ready.agreement().lane).unwrap_or(&ready.agreement().lane)
             }
-            // Nothing is sent meanwhile, but levels go on falling: as they did, or else as slowly as any may.
+            // A broken lane sends nothing, but its levels still fall: at the former rate, or else at the
+            // slowest.
             Err(_) => before.unwrap_or(&STRICTEST),
         };
         let settings = Arc::clone(settings);
@@ -197,26 +196,26 @@ impl Subscriber {
         &self.id
     }
 
-    /// What people call it.
+    /// Its name for people.
     #[must_use]
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What may be done for it.
+    /// Its state.
     #[must_use]
     pub const fn state(&self) -> LaneState {
         self.state
     }
 
-    /// What its lane goes by: the same `Arc` as in the roster before, unless it has changed. One that is broken keeps
-    /// what it had.
+    /// The settings of its lane. Unchanged settings keep their `Arc` from version to version. A broken
+    /// subscriber keeps its former ones.
     #[must_use]
     pub const fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 
-    /// How long an attempt may take; of one that is broken, how long it may ever have been.
+    /// The time limit of an attempt; for a broken subscriber, the longest possible one.
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         self.ready.as_ref().map_or(*SettingsText::TIMEOUT.end(), |ready| ready.agreement().timeouts.total)
@@ -228,12 +227,11 @@ impl Subscriber {
         matches!(self.state, LaneState::Active) && self.ready.is_ok()
     }
 
-    /// All that an event or an attempt needs, or why there is none of it.
+    /// The data for events and attempts, or the fault.
     pub const fn ready(&self) -> Result<&Ready, &Fault> {
         self.ready.as_ref()
     }
 
-    /// The same, if events are recorded for it.
     fn recorded_for(&self) -> Option<&Ready> {
         self.ready.as_ref().ok().filter(|_| self.state.accepts())
     }

@@ -127,8 +127,7 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result
     }
 }
 
-/// Whether a delivery falls due before `until` for a subscriber without another living owner. An owner of
-/// unknown state does not count as living.
+/// Whether a delivery falls due before `until` for a subscriber without another owner that is known to live.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,

@@ -34,7 +34,7 @@ pub(super) struct Emit {
     /// The event's type, such as video.trending
     #[arg(long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
     event_type: Option<String>,
-    /// Its subject, for ordering and coalescing
+    /// Its subject, such as a video or an order
     #[arg(long, conflicts_with = "ndjson")]
     key: Option<String>,
     /// Your own id for it: the same id twice is the same event

@@ -1,4 +1,4 @@
-//! A network in CIDR notation: `10.0.0.0/8`, `fd00::/8`; a bare address is a network of one.
+//! Networks in CIDR notation: `10.0.0.0/8`, `fd00::/8`; a bare address is a network of one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use crate::text_form::text_form;
 
 text_form!(Network, "a network, such as \"10.0.0.0/8\" or \"fd00::/8\"");
 
-/// All addresses that begin with the same bits.
+/// All addresses with the same leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -17,17 +17,16 @@ pub struct Network {
 }
 
 impl Network {
-    /// For tables of known networks; checked where they are written, by a test.
+    /// For constant tables; a test checks their entries.
     pub(super) const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Self {
         Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
     }
 
-    /// The same for IPv6.
     pub(super) const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> Self {
         Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix }
     }
 
-    /// The addresses that share their first `prefix` bits with this one, which must have none set beyond them.
+    /// A network. `address` must have no bits set beyond `prefix`.
     pub fn new(address: IpAddr, prefix: u8) -> Result<Self, NetworkProblem> {
         let bits = if address.is_ipv4() { 32 } else { 128 };
         if prefix > bits {
@@ -42,14 +41,13 @@ impl Network {
         if network.address == address { Ok(network) } else { Err(NetworkProblem::HostBits { network }) }
     }
 
-    /// Whether an address lies in it. IPv4 addresses lie in no IPv6 network, nor the other way round.
+    /// Whether an address lies in it. IPv4 addresses lie in no IPv6 network, nor the reverse.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         first_of(address, self.prefix) == self.address
     }
 }
 
-/// An address with all bits beyond the first `prefix` ones cleared.
 fn first_of(address: IpAddr, prefix: u8) -> IpAddr {
     let prefix = u32::from(prefix);
     match address {
@@ -94,7 +92,7 @@ impl FromStr for Network {
     }
 }
 
-/// A text that is no network.
+/// The text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {given} as a network: {problem}; expected a form such as 10.0.0.0/8 or fd00::/8")]
 pub struct NetworkError {
@@ -103,32 +101,33 @@ pub struct NetworkError {
 }
 
 impl NetworkError {
-    /// What is wrong with it.
+    /// The cause.
     #[must_use]
     pub const fn problem(&self) -> NetworkProblem {
         self.problem
     }
 }
 
-/// What is wrong with a network.
+/// Why a network is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkProblem {
-    /// What stands before the slash.
+    /// The part before the slash is not an address.
     #[error("it does not begin with an IP address")]
     Address,
-    /// What stands after the slash.
+    /// The part after the slash is not a valid length.
     #[error("what follows the slash is not a number from 0 to {max}")]
     Prefix {
-        /// The largest that this kind of address allows.
+        /// The largest for this kind of address.
         max: u8,
     },
-    /// Bits beyond the prefix. Perhaps another network was meant, so nothing is guessed.
+    /// Bits are set beyond the prefix, so another network may be meant.
     #[error("it has bits set beyond its prefix; {network} has none")]
     HostBits {
-        /// The network that the address lies in.
+        /// The network that contains the address.
         network: Network,
     },
-    /// IPv4 inside IPv6. Addresses are judged by what they carry, so such a network would never match.
+    /// IPv4 mapped into IPv6 would never match, because addresses are judged by the IPv4 address that they
+    /// carry.
     #[error("it maps IPv4 into IPv6; write it as IPv4")]
     Mapped,
 }

@@ -1,43 +1,43 @@
-//! The ranges of addresses that are no public endpoint, after IANA's special-purpose registries.
+//! Address ranges that are not public endpoints, from IANA's special-purpose registries.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use super::Network;
 
-/// Where an address lies, if not on the public internet.
+/// The kind of a non-public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Range {
-    /// "This network" or no address at all; connecting to it reaches the machine itself.
+    /// "This network" or no address; connecting to it reaches this machine.
     Unspecified,
-    /// The machine itself.
+    /// This machine.
     Loopback,
-    /// Private networks of RFC 1918.
+    /// Private networks (RFC 1918).
     Private,
     /// Shared by a carrier's customers (RFC 6598).
     CarrierShared,
     /// The local link.
     LinkLocal,
-    /// IPv6's private networks.
+    /// Private networks of IPv6.
     UniqueLocal,
-    /// IPv6's private networks before those.
+    /// Deprecated private networks of IPv6.
     SiteLocal,
-    /// For measuring network gear.
+    /// For benchmarks of network devices.
     Benchmark,
-    /// Where a cloud hands out credentials to whoever asks.
+    /// Cloud services that give out credentials.
     Metadata,
-    /// Many machines at once.
+    /// Multicast.
     Multicast,
-    /// All machines of a link.
+    /// Broadcast.
     Broadcast,
-    /// For examples in texts.
+    /// For examples in documents.
     Documentation,
-    /// Everything else that is not, or no longer, in public use.
+    /// Any other range that is not in public use.
     Reserved,
 }
 
 impl Range {
-    /// Where an address lies, taken as it is; nothing if it is public.
+    /// The range of an address, without looking at carried ones; `None` if it is public.
     #[must_use]
     pub(super) fn of(address: IpAddr) -> Option<Self> {
         let found = RANGES.iter().find(|(network, _)| network.contains(address));
@@ -48,8 +48,9 @@ impl Range {
         }
     }
 
-    /// Whether endpoints of one's own may lie here, so that allowing private targets lifts it. Not on the local link: no network
-    /// gives its machines such addresses for good, and clouds put their metadata services there, of which we know only some.
+    /// Whether allowing private targets allows this range. The local link is excluded: endpoints have no
+    /// permanent addresses there, and clouds place metadata services there, of which the table knows only
+    /// some.
     #[must_use]
     pub const fn is_private(self) -> bool {
         match self {
@@ -90,10 +91,10 @@ impl fmt::Display for Range {
     }
 }
 
-/// Of IPv6, only this part is in public use.
+/// The only part of IPv6 in public use.
 const IPV6_PUBLIC: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// The first that contains an address names it, so the metadata services come before the ranges that they lie in.
+/// The first match counts, so metadata services precede the ranges that contain them.
 pub(super) const RANGES: [(Network, Range); 43] = [
     // AWS, Google, Azure, Oracle, DigitalOcean and others
     (Network::v4([169, 254, 169, 254], 32), Range::Metadata),

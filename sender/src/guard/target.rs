@@ -1,4 +1,4 @@
-//! The URL of a subscriber, checked when it is set.
+//! A subscriber's URL, checked when it is set.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,42 +10,41 @@ use url::{Host, Position, Url};
 use super::{Guard, Refused};
 use crate::excerpt::Excerpt;
 
-/// A URL that deliveries may be sent to, as far as can be told without asking DNS.
+/// A URL that deliveries may be sent to, as far as is known without DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     url: Url,
 }
 
-/// A URL as HTTP and TLS take it.
+/// The parts of a URL in the types of HTTP and TLS.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The host, and the port if it is not the usual one.
+    /// The host, and the port if it is not the default.
     pub authority: Authority,
-    /// The path, and the query if there is one.
+    /// The path with the query.
     pub path: PathAndQuery,
-    /// Whom a certificate must name; nothing without TLS.
+    /// The name that a certificate must have; `None` without TLS.
     pub server: Option<ServerName<'static>>,
 }
 
 impl Target {
-    /// The longest URL that is accepted, in bytes, as it is written and in its normal form.
+    /// The longest URL in bytes, both as written and in its normal form.
     pub const BYTES_MAX: usize = 2_048;
 
-    /// Reads and checks a URL.
+    /// Parses and checks a URL.
     pub fn parse(text: &str, guard: &Guard) -> Result<Self, TargetError> {
         check_length(text)?;
         let target = Self::stored(text)?;
-        // Percent-encoded it may be several times as long.
+        // Percent-encoding may make it several times as long.
         check_length(target.as_str())?;
         check_host(target.url.host(), guard)?;
         target.parts()?;
         Ok(target)
     }
 
-    /// Reads a URL that was accepted once, perhaps by an older version: neither whether it may be sent to today nor its length is
-    /// checked.
+    /// Parses a stored URL. Does not check its length, nor whether the guard allows it today.
     pub fn stored(text: &str) -> Result<Self, TargetError> {
-        // The parser would quietly drop some of these, and what is stored would not be what was seen.
+        // The URL parser silently drops some of these, so the stored URL would differ from the input.
         if let Some(at) = text.find(|letter: char| letter.is_whitespace() || letter.is_control()) {
             return Err(TargetError::Blank { at });
         }
@@ -70,7 +69,8 @@ impl Target {
         Ok(Self { url })
     }
 
-    /// The URL as HTTP and TLS take it: they allow less in a host than URLs do. Fails for no target that [`Self::parse`] accepted.
+    /// The parts for HTTP and TLS, which allow fewer hosts than URLs. Succeeds for each target from
+    /// [`Self::parse`].
     pub fn parts(&self) -> Result<Parts, TargetError> {
         let url = &self.url;
         let host = url.host().ok_or(TargetError::NoHost)?;
@@ -93,7 +93,7 @@ impl Target {
         self.url.as_str()
     }
 
-    /// The URL, taken apart.
+    /// The parsed URL.
     #[must_use]
     pub const fn url(&self) -> &Url {
         &self.url
@@ -113,8 +113,8 @@ const fn check_length(text: &str) -> Result<(), TargetError> {
     }
 }
 
-/// An address is judged at once, in whatever odd form it was written: the parser has made `0x7f.1` and `2130706433`
-/// the `127.0.0.1` that they are. A name is judged when it has been resolved, but for the one whose address is known.
+/// Judges an address, however it is written: the parser turns `0x7f.1` and `2130706433` into `127.0.0.1`.
+/// Names are judged once they are resolved, except for `localhost`.
 fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError> {
     match host {
         None => Err(TargetError::NoHost),
@@ -134,7 +134,7 @@ fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError
     }
 }
 
-/// Whom a certificate must name. A name's final dot is for DNS alone.
+/// The name that a certificate must have. A final dot is only for DNS.
 fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError> {
     match host {
         Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::V4(*v4))),
@@ -143,7 +143,7 @@ fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError>
     }
 }
 
-/// A URL that no subscriber may have. No message repeats the URL: it may hold a password or a token.
+/// The URL is invalid. No message repeats it, because it may hold a password or a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than [`Target::BYTES_MAX`].
@@ -158,7 +158,7 @@ pub enum TargetError {
     /// A blank or a control character.
     #[error("the URL has a blank or control character at byte {at}; percent-encode it")]
     Blank {
-        /// Where.
+        /// Its byte position.
         at: usize,
     },
     /// No scheme.
@@ -167,32 +167,32 @@ pub enum TargetError {
     /// Not a URL.
     #[error("the URL cannot be read: {problem}")]
     Malformed {
-        /// What the parser says.
+        /// The parser's error.
         problem: url::ParseError,
     },
-    /// A host that HTTP or TLS does not take.
+    /// A host that HTTP or TLS refuses.
     #[error(
         "the URL's host is {host}, which cannot be sent to: {problem}; expected letters, digits, hyphens and dots"
     )]
     Host {
         /// The host.
         host: Excerpt,
-        /// What HTTP or TLS says.
+        /// The error.
         problem: Box<str>,
     },
-    /// A path or a query that HTTP does not take.
+    /// A path or a query that HTTP refuses.
     #[error("the URL's path or query has a character that cannot be sent; percent-encode it")]
     Path,
     /// Neither http nor https.
     #[error("the URL's scheme is {scheme}; expected https or http")]
     Scheme {
-        /// What it is.
+        /// The scheme.
         scheme: Excerpt,
     },
     /// No host.
     #[error("the URL has no host")]
     NoHost,
-    /// A name or password in the URL.
+    /// A user name or password.
     #[error("the URL holds a user name or password; deliveries are signed instead, so leave it out")]
     UserInfo,
     /// A fragment.
@@ -201,13 +201,13 @@ pub enum TargetError {
     /// Port 0.
     #[error("the URL's port is 0; expected 1 to 65535")]
     Port,
-    /// A host that must not be connected to.
+    /// A host that the guard refuses.
     #[error("the URL's host is refused: {0}")]
     Refused(#[from] Refused),
 }
 
 impl TargetError {
-    /// The same for machines.
+    /// The code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

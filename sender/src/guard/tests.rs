@@ -16,7 +16,7 @@ fn check(guard: &Guard, address: &str, expected: Option<Range>) {
     assert_eq!(refused, expected, "{address}");
 }
 
-/// The ends of every range, and the addresses just outside them.
+/// The ends of every range, and the addresses just outside.
 const JUDGED: &[(&str, Option<Range>)] = &[
     ("0.0.0.0", Some(Range::Unspecified)),
     ("0.255.255.255", Some(Range::Unspecified)),
@@ -120,7 +120,7 @@ fn every_address_is_judged_by_where_it_lies() {
     }
 }
 
-/// All the ways in which an IPv6 address carries this IPv4 one.
+/// All IPv6 forms that carry this IPv4 address.
 fn carriers(v4: Ipv4Addr) -> Vec<Ipv6Addr> {
     let bits = u128::from(v4.to_bits());
     let low = |prefix: &str| Ipv6Addr::from_bits(prefix.parse::<Ipv6Addr>().unwrap().to_bits() | bits);
@@ -144,7 +144,7 @@ fn carriers(v4: Ipv4Addr) -> Vec<Ipv6Addr> {
 fn an_ipv4_address_inside_an_ipv6_one_is_judged_as_itself() {
     for (address, expected) in JUDGED {
         let IpAddr::V4(v4) = ip(address) else { continue };
-        // `::0.0.0.0` is the unspecified address itself, which the table has.
+        // `::0.0.0.0` is the unspecified address, which is in the table.
         for carrier in carriers(v4).into_iter().filter(|carrier| !carrier.is_unspecified()) {
             check(&Guard::strict(), &carrier.to_string(), *expected);
         }
@@ -186,7 +186,7 @@ fn a_listed_network_lifts_what_lies_in_it_and_nothing_else() {
     check(&guard, "fd00:ec2::254", None);
     check(&guard, "fd00:ec2::23", Some(Range::Metadata));
     check(&guard, "169.254.169.254", Some(Range::Metadata));
-    // An IPv6 network does not reach the IPv4 addresses that it could carry.
+    // An IPv6 network does not match the IPv4 addresses that it could carry.
     check(&Guard::strict().allow_network(network("::/0")), "::ffff:10.0.0.1", Some(Range::Private));
     check(&Guard::strict().allow_network(network("0.0.0.0/0")), "169.254.169.254", None);
 }
@@ -389,7 +389,7 @@ proptest! {
         }
     }
 
-    /// The standard library knows some of the ranges; where it does, it must agree.
+    /// Compares with the ranges that the standard library knows.
     #[test]
     fn nothing_that_the_standard_library_calls_special_gets_through(bits in any::<u32>(), shift in 0_u32..32) {
         let v4 = Ipv4Addr::from_bits(bits << shift);
@@ -420,7 +420,7 @@ proptest! {
         prop_assert_eq!(inside.to_string().parse::<Network>(), Ok(inside));
     }
 
-    /// Its normal form may be several times as long as it was written.
+    /// The normal form may be several times longer than the input.
     #[test]
     fn a_url_that_is_accepted_can_be_read_as_it_is_stored(
         host in "example\\.com|bücher\\.example|(ü\\.|㍿\\.){1,300}example",

@@ -1,4 +1,4 @@
-//! How long a backlog takes under a contract.
+//! Estimates how long a backlog takes under a contract.
 
 use serde_json::{Value, json};
 
@@ -6,16 +6,17 @@ use crate::engine::Nanos;
 use crate::engine::contract::Contract;
 use crate::store::latency::Histogram;
 
-/// How long, at best: every attempt succeeds, nothing more comes, and neither breaker nor pressure holds anything back.
+/// The best case: all attempts succeed, no events arrive, and neither breaker nor throttle holds anything
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clearing {
     length: Nanos,
-    /// The setting that makes it so long.
+    /// The limiting setting.
     bound: &'static str,
 }
 
 impl Clearing {
-    /// Of so many deliveries, where attempts take as long as those that were measured.
+    /// Assumes that attempts take as long as the measured ones.
     pub(crate) fn of(waiting: u64, contract: &Contract, answers: Option<&Histogram>) -> Self {
         let takes = |period: u64, count: u64| Nanos(proportion(waiting, period, count));
         let rate = contract.bucket().rate();
@@ -33,13 +34,12 @@ impl Clearing {
             .fold(rate, |longest, it| if it.length > longest.length { it } else { longest })
     }
 
-    /// For machines.
     pub(crate) fn shown(&self) -> Value {
         json!({ "takes_ms": self.length.0 / 1_000_000, "bound_by": self.bound })
     }
 }
 
-/// `a · b / c`, as far as it can be said.
+/// `a · b / c`, saturating.
 fn proportion(a: u64, b: u64, c: u64) -> u64 {
     let product = u128::from(a) * u128::from(b) / u128::from(c.max(1));
     u64::try_from(product).unwrap_or(u64::MAX)

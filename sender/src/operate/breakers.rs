@@ -1,5 +1,5 @@
-//! Which endpoints are left alone by an open breaker, and until when. The owner of a lane knows; of lanes of others, and where
-//! nobody delivers, the lane's checkpoint tells. An owner persists one when its breaker opens, and when it closes.
+//! Lists open circuit breakers. The state of a lane comes from this process if it owns the lane, or else from
+//! the lane's checkpoint, which its owner writes when the breaker opens and closes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,20 @@ use crate::roster::Roster;
 use crate::runtime::clock::wall_time;
 use crate::store::read::Checkpoint;
 
-/// No more are told of at once, nor read.
+/// The most entries that are read and listed.
 pub(crate) const BREAKERS_MAX: u32 = 100;
 
-/// A breaker that is not closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenBreaker {
     id: Arc<str>,
     name: Arc<str>,
-    /// Until when; nothing once the cooldown is over: the next attempt is the probe, or it is under way.
+    /// `None` once the cooldown is over, when the next attempt is the probe.
     until: Option<StoreTime>,
-    /// The lane is this process's.
+    /// Whether this process owns the lane.
     here: bool,
 }
 
-/// The first open breakers, by lane: of a lane in `views` as this process knows it, of others as their checkpoints tell.
+/// The first open breakers, by lane.
 pub(crate) fn open_breakers(
     views: &[LaneView],
     roster: &Roster,
@@ -58,13 +57,11 @@ pub(crate) fn open_breakers(
 }
 
 impl OpenBreaker {
-    /// For machines.
     pub(crate) fn shown(&self) -> Value {
         let Self { id, name, until, here } = self;
         json!({ "subscriber": &**id, "name": &**name, "until": until.map(moment), "here": here })
     }
 
-    /// For people.
     pub(crate) fn told(&self) -> String {
         match self.until {
             Some(until) => format!("{} until {}", self.name, moment(until)),

@@ -1,4 +1,4 @@
-//! What dead letters have in common, and what to do about it. Pure: groups in, findings out.
+//! Finds common causes of dead letters, and their remedies. Pure: groups in, findings out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
 
-/// So many in one hour for one endpoint are an outage.
+/// This many in one hour for one endpoint are an outage.
 const CLUSTER_ROWS: u64 = 50;
-/// So many with one kind of status are a pattern, not an accident.
+/// This many with one kind of status are a pattern.
 const STATUS_ROWS: u64 = 5;
-/// How far an analysis looks back, if nobody says otherwise: what takes days to show must be within it.
+/// The default period of an analysis. It must cover patterns that take days to show.
 pub(crate) const LOOK_BACK_DAYS: u64 = 7;
-/// A few a day, on so many days, are an endpoint that mostly works.
+/// A few a day, on this many days, point to an endpoint that mostly works.
 const ACCUMULATION_DAYS: usize = 3;
-/// Failures over so many hours are no one outage.
+/// Failures spread over this many hours are more than one outage.
 const TRICKLE_HOURS: usize = 6;
-/// Groups by the hour that an analysis looks at.
+/// The most hourly groups that an analysis reads.
 pub(crate) const GROUPS_MAX: u32 = 10_000;
-/// More than that on one day is no slow accumulation.
+/// The most on one day of a slow accumulation.
 const ACCUMULATION_ROWS_A_DAY: u64 = 10;
 
-/// A pattern among the dead letters of one subscriber.
+/// A pattern among one subscriber's dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pattern {
     Cluster,
@@ -84,7 +84,6 @@ impl Pattern {
     }
 }
 
-/// One pattern, found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) pattern: Pattern,
@@ -93,7 +92,7 @@ pub(crate) struct Finding {
     pub(crate) last: StoreTime,
 }
 
-/// What some dead letters of one subscriber died of.
+/// Dead letters of one subscriber with the same reason, status and error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) reason: Reason,
@@ -101,13 +100,13 @@ pub(crate) struct Cause {
     pub(crate) error: Option<Box<str>>,
     pub(crate) rows: u64,
     pub(crate) attempts: u64,
-    /// In how many hours.
+    /// In how many different hours.
     pub(crate) hours: usize,
     pub(crate) first: StoreTime,
     pub(crate) last: StoreTime,
 }
 
-/// All that is to be said about one subscriber's dead letters.
+/// The findings for one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) rows: u64,
@@ -121,7 +120,7 @@ pub(crate) struct Findings {
     pub(crate) causes: Vec<Cause>,
 }
 
-/// Looks at each subscriber apart; those with the most dead letters first.
+/// Analyses each subscriber separately. Sorts by the count of dead letters, descending.
 pub(crate) fn analyse(groups: &[DeadGroup]) -> Vec<(LaneId, Findings)> {
     let mut lanes: BTreeMap<LaneId, Vec<&DeadGroup>> = BTreeMap::new();
     for group in groups {
@@ -161,10 +160,9 @@ fn findings(groups: &[&DeadGroup]) -> Option<Findings> {
     })
 }
 
-/// The reason, the status that came, and the error that was met: what makes two dead rows alike.
+/// Reason, status and error.
 type Likeness<'a> = (Reason, Option<u16>, Option<&'a str>);
 
-/// What they died of, each once.
 fn causes(groups: &[&DeadGroup]) -> Vec<Cause> {
     let mut alike: BTreeMap<Likeness<'_>, Vec<&DeadGroup>> = BTreeMap::new();
     for group in groups {
@@ -191,7 +189,7 @@ fn causes(groups: &[&DeadGroup]) -> Vec<Cause> {
 }
 
 impl Cause {
-    /// What an operator should look at first.
+    /// The likely cause.
     pub(crate) const fn points_to(&self) -> &'static str {
         match (self.reason, self.status) {
             (Reason::Gone, _) => "removed, or the endpoint answered 410",
@@ -216,7 +214,6 @@ impl Cause {
 }
 
 impl Findings {
-    /// For machines.
     pub(crate) fn shown(&self, subscriber: Option<&str>) -> Value {
         let findings: Vec<_> = self
             .findings
@@ -263,7 +260,7 @@ impl Findings {
     }
 }
 
-/// The hours with many that were tried in vain; what was shed or expired says nothing of the endpoint.
+/// Hours with many exhausted deliveries. Shed and expired ones say nothing about the endpoint.
 fn clusters(groups: &[&DeadGroup]) -> Vec<Finding> {
     let hours = by(groups, |group| group.hour.0);
     let crowded = hours.values().filter_map(|groups| {
@@ -282,7 +279,7 @@ fn slow_accumulation(groups: &[&DeadGroup]) -> Option<Finding> {
         .then_some(Finding { pattern: Pattern::SlowAccumulation, ..found })
 }
 
-/// Those that were tried in vain, by a span of time.
+/// The exhausted ones, by period.
 fn by<'a>(groups: &[&'a DeadGroup], span: impl Fn(&DeadGroup) -> u64) -> BTreeMap<u64, Vec<&'a DeadGroup>> {
     let mut spans: BTreeMap<u64, Vec<&DeadGroup>> = BTreeMap::new();
     for group in groups.iter().filter(|group| group.reason == Reason::Exhausted) {
@@ -295,7 +292,7 @@ fn rows(groups: &[&DeadGroup]) -> u64 {
     groups.iter().map(|group| group.rows).sum()
 }
 
-/// All of some groups as one finding, of a pattern still to be named. Nothing of none.
+/// All groups as one finding, whose pattern the caller sets.
 fn sum<'a>(groups: impl Iterator<Item = &'a DeadGroup>) -> Option<Finding> {
     let each = groups.map(|group| Finding {
         pattern: Pattern::Cluster,
@@ -311,7 +308,7 @@ fn sum<'a>(groups: impl Iterator<Item = &'a DeadGroup>) -> Option<Finding> {
     })
 }
 
-/// What most of them have.
+/// The commonest value.
 fn most<T: Ord + Clone>(groups: &[&DeadGroup], what: impl Fn(&DeadGroup) -> Option<T>) -> Option<T> {
     let mut counts: BTreeMap<T, u64> = BTreeMap::new();
     for group in groups {

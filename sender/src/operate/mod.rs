@@ -1,17 +1,16 @@
-//! What the HTTP API and the command line both do for operators, once: reading the figures, showing them, and drawing
-//! conclusions from them.
+//! Functions for operators, shared by the HTTP API and the command line.
 //!
-//! - [`shown`]: the sender's figures as machines read them, in one form everywhere.
-//! - [`dead`]: what dead letters have in common, and what to do about it.
-//! - [`audit`]: the most that a contract lets begin in a span of time.
-//! - [`sample`]: percentiles of lengths of time, and how exact they are.
+//! - [`shown`]: the JSON forms.
+//! - [`dead`]: analysis of dead letters.
+//! - [`audit`]: the most attempts that a contract allows in a span.
+//! - [`sample`]: percentiles of durations.
 //! - [`readiness`]: why a sender is not ready.
-//! - [`breakers`]: which endpoints are left alone, and until when.
-//! - [`nodes`]: who delivers, and how much of it.
-//! - [`trial`]: one test event, and what became of it.
-//! - [`backlog`]: how long a backlog takes under a contract.
-//! - [`shed`]: how many deliveries giving up would make dead letters of.
-//! - [`steps`]: how long work leaves room for all others.
+//! - [`breakers`]: open circuit breakers.
+//! - [`nodes`]: the nodes and their lanes.
+//! - [`trial`]: a test event and its result.
+//! - [`backlog`]: how long a backlog takes.
+//! - [`shed`]: a preview of shedding.
+//! - [`steps`]: pauses between the steps of long work.
 
 pub(crate) mod audit;
 pub(crate) mod backlog;

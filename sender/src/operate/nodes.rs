@@ -1,4 +1,4 @@
-//! The nodes as operators see them: who delivers, how much of it, and who is to take over from whom.
+//! The nodes as operators see them: each with its share of the lanes.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,19 @@ use crate::store::read::{Node, Nodes, ReadError, Reader};
 
 const PAGE_ROWS: u32 = 1_000;
 
-/// A node and its part of the work.
 #[derive(Debug)]
 pub(crate) struct NodeStatus {
-    /// The node.
     pub(crate) node: Node,
-    /// When it was so, by the clock that its lease ends by.
+    /// The time of this reading, by the clock that decides the end of its lease.
     pub(crate) at: StoreTime,
     /// Lanes that it owns now.
     pub(crate) lanes: u64,
-    /// Lanes that belong to it, whether there is anything to do for them or not.
+    /// Lanes placed on it, with or without work.
     pub(crate) home_of: u64,
 }
 
 impl NodeStatus {
-    /// All nodes that live, given the store's time.
+    /// All living nodes. `now` is the store's time.
     pub(crate) fn all(reader: &dyn Reader, now: StoreTime) -> Result<Vec<Self>, ReadError> {
         let nodes = reader.nodes()?;
         let (at, homes) = (nodes.lease_time(now), Homes::of(nodes.living(now)));
@@ -52,7 +50,6 @@ impl NodeStatus {
         Ok(nodes.living(now).map(status).collect())
     }
 
-    /// For machines.
     pub(crate) fn shown(&self) -> Value {
         let said = &self.node.announced;
         json!({
@@ -70,24 +67,22 @@ impl NodeStatus {
         })
     }
 
-    /// How long its leases still lasted then.
+    /// The remaining time of its leases at `at`.
     pub(crate) fn lease(&self) -> Nanos {
         self.node.until.since(self.at)
     }
 }
 
-/// A name or an id does not say which node is meant.
+/// Why a name or an id does not identify a node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WhichNode {
-    /// No node that lives has it.
     #[error("there is no node with that name or id that lives; `nodes` shows them")]
     Unknown,
-    /// Several have it.
     #[error("{0} nodes have that name; expected the id of one, as `nodes --json` shows it")]
     Several(usize),
 }
 
-/// The node that a person means, among those that live, given the store's time.
+/// Finds a living node by its name or id. `now` is the store's time.
 pub(crate) fn find(nodes: &Nodes, whom: &str, now: StoreTime) -> Result<OwnerId, WhichNode> {
     let is_meant = |node: &&Node| *node.announced.name == *whom || node_id(node.owner) == whom;
     let found: Vec<&Node> = nodes.living(now).filter(is_meant).collect();
@@ -127,7 +122,7 @@ mod tests {
         assert_eq!(find(&nodes, 5, "b"), Err(WhichNode::Several(2)));
         assert_eq!(find(&nodes, 5, "0000000000000004"), Err(WhichNode::Unknown));
         assert_eq!(find(&nodes, 5, ""), Err(WhichNode::Unknown));
-        // By a server's clock it is sooner than the store counts.
+        // The server's clock is behind the store's time.
         assert_eq!(find(&nodes, 90, "a"), Err(WhichNode::Unknown));
         nodes.server_clock = Some(StoreTime(5));
         assert_eq!(find(&nodes, 90, "a"), Ok(OwnerId(1)));

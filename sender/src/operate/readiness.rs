@@ -1,5 +1,5 @@
-//! Why a sender is not ready: whatever keeps deliveries from moving that are ours to move. Endpoints that fail or hang are
-//! none of these, and neither are subscribers whose settings do not hold: the others are served.
+//! Why a sender is not ready: faults on the sender's side that hold up deliveries. Failing endpoints and
+//! invalid settings do not count, since other subscribers are still served.
 
 use std::time::Duration;
 
@@ -13,14 +13,13 @@ use crate::runtime::{LastLook, Sender};
 use crate::store::log_size::{LogSize, why_long};
 use crate::store::thread::Health;
 
-/// How long a part may take to show that it lives. It takes microseconds.
+/// The time limit for a part to respond, which takes microseconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
-/// How long ago the database may have been read the last time. It is read every few milliseconds.
+/// The longest time since the last poll, which comes every few milliseconds.
 const READ_WITHIN: Nanos = Nanos::from_secs(5);
-/// For how long a request that failed for good counts. What still fails does so again within this.
+/// How long a failed request counts. A fault that lasts fails again within this time.
 const GIVEN_UP_FOR: Nanos = Nanos::MINUTE;
 
-/// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unready {
     /// For programs.
@@ -39,7 +38,7 @@ impl Unready {
     }
 }
 
-/// All reasons why a sender is not ready; none, if it is.
+/// All reasons; empty if it is ready.
 pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
     if let Some(what) = sender.broken_part() {
         return vec![Unready::new("ended", what)];
@@ -83,7 +82,7 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     reasons
 }
 
-/// The watcher reads all the time, on a connection of its own: whatever else is asked of the database says nothing of it.
+/// Judges by the watcher, which polls all the time on its own connection.
 fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
     if now.since(last.at) <= READ_WITHIN {
         return None;
@@ -95,14 +94,14 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
     Some(Unready::new("store", detail))
 }
 
-/// The first of the lanes that cannot move stands for all: they mostly share a cause.
+/// Reports the first blocked lane, since they mostly share a cause.
 fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     let first = stuck.first()?;
     let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);
     Some(Unready::new("lanes", format!("{count} lanes can't move, lane {lane} because {why}")))
 }
 
-/// A clock that is behind is none: every length of time is right by it.
+/// A clock that is behind is no reason, since durations are still right.
 fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
     let ahead = ahead.filter(|ahead| *ahead > FAR_OFF)?;
     let minutes = ahead.0 / Nanos::MINUTE.0;

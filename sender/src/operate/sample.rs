@@ -1,5 +1,5 @@
-//! Percentiles of lengths of time that are told one by one: exact as long as there are at most [`EXACT_MAX`], else from a
-//! histogram, at most [`TOO_HIGH_PERMILLE`] too high. Never takes more than 800 kB, however many there are.
+//! Percentiles of durations: exact for up to [`EXACT_MAX`], and beyond that from a histogram, at most
+//! [`TOO_HIGH_PERMILLE`] too high. Uses 800 kB at most.
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -8,29 +8,25 @@ use super::shown;
 use crate::engine::Nanos;
 use crate::store::latency::Percentiles;
 
-/// So many are kept one by one.
+/// The most values that are kept individually.
 pub(crate) const EXACT_MAX: usize = 100_000;
-/// How much too high a percentile of more than that may be, per thousand: three significant digits.
+/// The error of histogram percentiles, per thousand: three significant digits.
 pub(crate) const TOO_HIGH_PERMILLE: u64 = 1;
-/// Of the histogram's values.
+/// Significant digits of the histogram.
 const DIGITS: u8 = 3;
 
-/// Lengths of time.
 #[derive(Debug)]
 pub(crate) enum Sample {
-    /// Each of them.
     Exact(Vec<Nanos>),
-    /// How many there were of each, in nanoseconds.
+    /// In nanoseconds.
     Counted(Box<Histogram<u64>>),
 }
 
 impl Sample {
-    /// None yet.
     pub(crate) const fn new() -> Self {
         Self::Exact(Vec::new())
     }
 
-    /// Takes one more.
     pub(crate) fn add(&mut self, length: Nanos) {
         match self {
             Self::Exact(each) if each.len() < EXACT_MAX => each.push(length),
@@ -44,12 +40,11 @@ impl Sample {
         }
     }
 
-    /// Whether the percentiles are exact.
     pub(crate) const fn is_exact(&self) -> bool {
         matches!(self, Self::Exact(_))
     }
 
-    /// The least lengths that so many of a hundred do not exceed; nothing of nothing.
+    /// The shortest durations that 50, 95 and 99 % of all do not exceed; `None` without samples.
     pub(crate) fn percentiles(&mut self) -> Option<Percentiles> {
         if let Self::Exact(each) = self {
             each.sort_unstable();
@@ -65,7 +60,8 @@ impl Sample {
         Some(Percentiles { samples, p50: at(50)?, p95: at(95)?, p99: at(99)? })
     }
 
-    /// The n-th shortest, of those in order. The histogram's crate reckons ranks in floating point, which may be one off.
+    /// The duration of that rank, from 1. The histogram's crate computes ranks in floating point, which may
+    /// be one off.
     fn of_rank(&self, rank: u64) -> Option<Nanos> {
         match self {
             Self::Exact(sorted) => sorted.get(usize::try_from(rank.checked_sub(1)?).ok()?).copied(),
@@ -80,7 +76,7 @@ impl Sample {
         }
     }
 
-    /// For machines; null without any.
+    /// `null` without samples.
     pub(crate) fn shown(&mut self) -> Value {
         let is_exact = self.is_exact();
         self.percentiles().map_or(Value::Null, |found| {
@@ -103,7 +99,7 @@ mod tests {
         sample
     }
 
-    /// From the definition: the n-th of them in order, where n is so much of a hundred, rounded up.
+    /// The definition: the value at rank `n * percent / 100`, rounded up.
     fn defined(mut lengths: Vec<u64>) -> [u64; 3] {
         lengths.sort_unstable();
         [50, 95, 99].map(|percent| lengths[(lengths.len() * percent).div_ceil(100) - 1])
@@ -114,7 +110,7 @@ mod tests {
         [found.p50, found.p95, found.p99].map(|length| length.0)
     }
 
-    /// Lengths of all sizes up to the longest there is.
+    /// Durations of all magnitudes.
     fn length() -> impl Strategy<Value = u64> {
         (0_u32..64, any::<u64>()).prop_map(|(bits, length)| length >> bits)
     }
@@ -127,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_are_exact_and_one_more_is_not() {
-        // No two of these count as the same but by the histogram.
+        // Each value is distinct, except in the histogram.
         let mut sample = of((0..100_000).rev().map(|number| number * 1_001));
         assert!(sample.is_exact());
         assert_eq!(found(&mut sample), [49_999, 94_999, 98_999].map(|number| number * 1_001));
@@ -159,7 +155,7 @@ mod tests {
 
         #[test]
         fn many_are_too_high_by_what_is_said_at_most(lengths in prop::collection::vec(length(), 1..2_000), more in length()) {
-            // Each as often as all others, so that the percentiles stay what they are; and one more.
+            // Each value repeated equally, so that the percentiles stay the same, plus one.
             let times = EXACT_MAX / lengths.len() + 1;
             let many: Vec<u64> = (0..times).flat_map(|_| lengths.iter().copied()).chain([more]).collect();
             let mut sample = of(many.iter().copied());

@@ -1,4 +1,4 @@
-//! Giving up what waits for a subscriber: how many that would be, before anything is done.
+//! Previews how many deliveries a shed would give up.
 
 use serde_json::{Value, json};
 
@@ -7,24 +7,24 @@ use crate::store::StoreError;
 use crate::store::lane::{Counts, Limits};
 use crate::store::read::Reader;
 
-/// Deliveries given up in one commit, between which all others have their turn.
+/// Deliveries in one commit. Other commands run between two of them.
 pub(crate) const STEP_ROWS: u32 = 500;
 
-/// What giving up would come to, as of now: deliveries are made meanwhile, and events come.
+/// The effect as of now; deliveries and events go on meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Deliveries that wait.
+    /// Deliveries in the backlog.
     pub(crate) waiting: u64,
-    /// Those of them that this process has claimed already. They are still sent.
+    /// Those that this process has claimed, which are still sent.
     pub(crate) claimed: u64,
     /// Those that would become dead letters.
     pub(crate) would_shed: u64,
-    /// Older dead letters that would be forgotten, as only so many are kept.
+    /// Older dead letters that would be deleted, because their number is bounded.
     pub(crate) would_forget: u64,
 }
 
 impl Plan {
-    /// For at most `max` deliveries of a lane of which this process has claimed some.
+    /// For at most `max` deliveries. `claimed` is how many this process has claimed.
     pub(crate) fn read(
         reader: &dyn Reader,
         now: StoreTime,
@@ -46,7 +46,6 @@ impl Plan {
         Self { waiting: counts.waiting, claimed, would_shed, would_forget: of_its_own + of_anybody }
     }
 
-    /// For machines.
     pub(crate) fn shown(&self) -> Value {
         json!({
             "waiting": self.waiting,

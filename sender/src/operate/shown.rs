@@ -1,4 +1,4 @@
-//! The sender's figures in the words and the JSON that machines read: the same from the API and from the command line.
+//! The JSON forms and words of figures, shared by the API and the command line.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,6 @@ use crate::store::latency::{Histogram, Measured, Percentiles, TOO_HIGH_PERMILLE}
 use crate::store::read::{self, Nodes, Place, Status};
 use crate::subscriber::SettingsText;
 
-/// A state.
 pub(crate) const fn state(state: LaneState) -> &'static str {
     match state {
         LaneState::Active => "active",
@@ -22,7 +21,6 @@ pub(crate) const fn state(state: LaneState) -> &'static str {
     }
 }
 
-/// Why a delivery was given up.
 pub(crate) const fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Exhausted => "exhausted",
@@ -33,7 +31,6 @@ pub(crate) const fn reason(reason: Reason) -> &'static str {
     }
 }
 
-/// Where a delivery is.
 pub(crate) const fn place(place: Place) -> &'static str {
     match place {
         Place::Waiting => "waiting",
@@ -43,12 +40,11 @@ pub(crate) const fn place(place: Place) -> &'static str {
     }
 }
 
-/// A moment, as every body has it too.
+/// The same form as in bodies.
 pub(crate) fn moment(at: StoreTime) -> String {
     Timestamp(at).to_string()
 }
 
-/// How many deliveries are where.
 pub(crate) fn counts(counts: &Counts) -> Value {
     json!({
         "accepted": counts.accepted,
@@ -64,7 +60,6 @@ pub(crate) fn counts(counts: &Counts) -> Value {
     })
 }
 
-/// The figures for the whole store.
 pub(crate) fn totals(status: &Status) -> Value {
     let [active, paused, disabled] = status.subscribers;
     json!({
@@ -83,30 +78,29 @@ pub(crate) fn totals(status: &Status) -> Value {
     })
 }
 
-/// How many nodes live, and how many of them take no lanes any more because an operator said so.
+/// Living nodes, and those of them that drain.
 pub(crate) fn nodes(nodes: &Nodes, now: StoreTime) -> Value {
     let [living, draining] = count_nodes(nodes, now);
     json!({ "living": living, "draining": draining })
 }
 
-/// The same as numbers.
 pub(crate) fn count_nodes(nodes: &Nodes, now: StoreTime) -> [usize; 2] {
     let living = nodes.living(now);
     [living.clone().count(), living.filter(|node| node.announced.draining).count()]
 }
 
-/// What a node is called where its name may be another's too.
+/// The unique id of a node, because several may share a name.
 pub(crate) fn node_id(owner: OwnerId) -> String {
     format!("{:016x}", owner.0)
 }
 
-/// The requests of one process, as in [`totals`] the deliveries of all.
+/// The requests of one process.
 pub(crate) fn under_way(requests: &UnderWay) -> Value {
     json!({ "in_flight": requests.in_flight, "in_doubt": requests.in_doubt })
 }
 
-/// The database's time beside the wall clock's. `fault` is `ahead` where the next process that writes brings it back, and
-/// `kept_ahead` where nobody does so by itself.
+/// The store's time compared with the wall clock. `fault` is `ahead` if the next writing process corrects it,
+/// and `kept_ahead` if an operator must.
 pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Value {
     let (ahead, fault) = match fault {
         Some(Fault::Corrected(by)) => (by, Some("ahead")),
@@ -121,7 +115,7 @@ pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Va
     })
 }
 
-/// What was measured in a day, as fields of `value`; null without any.
+/// Sets fields of `value` from a day's measurements; null without any.
 pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
     let shown = |histogram: fn(&Measured) -> &Histogram| {
         let found = measured.map(histogram).and_then(Histogram::percentiles);
@@ -135,7 +129,7 @@ pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
     value["delivery_last_day"] = shown(|it| &it.delivery);
 }
 
-/// Percentiles, and how much too high they may be.
+/// `too_high_permille` bounds their error.
 pub(crate) fn percentiles(found: Percentiles, too_high_permille: u64) -> Value {
     json!({
         "samples": found.samples,
@@ -146,7 +140,7 @@ pub(crate) fn percentiles(found: Percentiles, too_high_permille: u64) -> Value {
     })
 }
 
-/// Subscribers that can't be sent to, and why; the first few of them.
+/// The first broken subscribers, with their faults.
 pub(crate) fn broken(roster: &Roster) -> Value {
     const MAX: usize = 100;
     let first = roster.broken().take(MAX);
@@ -156,7 +150,7 @@ pub(crate) fn broken(roster: &Roster) -> Value {
     first.collect()
 }
 
-/// A subscriber: its own fields, and all settings in effect beside them, defaults included. No secret.
+/// A subscriber with all settings in effect, defaults included, and without secrets.
 pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
     let settings = SettingsText::from_json(&subscriber.settings);
     let mut whole = settings.map_or_else(|_| json!({}), |settings| settings.in_effect());

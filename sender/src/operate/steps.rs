@@ -1,4 +1,4 @@
-//! Long work in small steps.
+//! Pauses between the steps of long work.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use tokio::time::timeout;
 
 use crate::engine::Nanos;
 
-/// The longest rest between two steps: after a step that was itself held up.
+/// The longest pause, after a step that was itself delayed.
 const REST_MAX: Nanos = Nanos::from_secs(1);
 
-/// How long to rest after a step. Whoever else writes to the database has as long as the step took: work that can wait
-/// never takes more than half of what the disk can do.
+/// The pause after a step: as long as the step itself, so that such work takes at most half of the disk's
+/// capacity.
 pub(crate) fn rest_after(step: Nanos) -> Nanos {
     step.min(REST_MAX)
 }
 
-/// Rests for a while.
 pub(crate) async fn rest(length: Nanos) {
     let passed = timeout(Duration::from_nanos(length.0), std::future::pending::<()>()).await;
     debug_assert!(passed.is_err(), "what never happens takes longer");

@@ -1,4 +1,4 @@
-//! One test event to one subscriber, through its limits and in its turn, as any other.
+//! Sends one test event to one subscriber, through its limits.
 
 use std::time::Duration;
 
@@ -17,44 +17,40 @@ use crate::store::read::{Attempted, Delivery, Place};
 use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply, StoreError};
 
-/// How often to look whether an attempt was made.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// How often the event is matched anew because subscribers changed in between.
+/// Retries of the match when subscribers changed meanwhile.
 const MATCHES_MAX: u32 = 5;
 
-/// The event's data, unless somebody has other.
+/// The default data.
 pub(crate) const DATA: &str = "{\"test\":true}";
 
-/// What to send.
 pub(crate) struct Trial<'a> {
-    /// To whom.
     pub(crate) lane: LaneId,
-    /// The event's type; one that the subscriber wants, if left out.
+    /// The event's type. Default: one that the subscriber's patterns match.
     pub(crate) event_type: Option<&'a EventType>,
     /// The event's data, as JSON.
     pub(crate) data: &'a str,
 }
 
-/// What came of it so far: where the delivery is, and its first attempt, if that is made.
+/// The state of the delivery, with its first attempt if one was made.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) attempted: Option<Attempted>,
     pub(crate) delivery: Delivery,
 }
 
-/// Why there is nothing to tell.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrialError {
-    /// The type or the data.
+    /// The type or the data is invalid.
     #[error(transparent)]
     Offer(#[from] crate::event::Refusal),
-    /// The subscriber, as it is now.
+    /// The subscriber cannot take the event now.
     #[error("{0}")]
     Subscriber(String),
-    /// The store would not.
+    /// The store refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store could not.
+    /// The store failed.
     #[error(transparent)]
     Failed(#[from] Failed),
 }
@@ -66,7 +62,7 @@ impl From<StoreError> for TrialError {
 }
 
 impl Trial<'_> {
-    /// Records the event for this one subscriber. It is sent in its turn.
+    /// Records the event for this subscriber only. It is sent in its turn.
     pub(crate) async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
         let limits = *sender.limits();
         let id = PublicId::new(Kind::Event, wall(), random());
@@ -107,7 +103,7 @@ impl Trial<'_> {
 }
 
 impl Tried {
-    /// The delivery after its first attempt, or after that time.
+    /// The delivery after its first attempt, or after `longest`.
     pub(crate) async fn within(
         longest: Duration,
         sender: &Sender,
@@ -119,12 +115,11 @@ impl Tried {
         }
     }
 
-    /// Whether the endpoint took the event.
     pub(crate) fn is_delivered(&self) -> bool {
         self.delivery.place == Place::Delivered
     }
 
-    /// For machines. `id` is what the delivery is called outside.
+    /// `id` is the delivery's public id.
     pub(crate) fn shown(&self, id: &PublicId) -> Value {
         let attempt = self.attempted.as_ref().map(|attempted| &attempted.attempt);
         json!({
@@ -137,7 +132,7 @@ impl Tried {
     }
 }
 
-/// The same event for one subscriber alone, whatever else would take its place.
+/// Keeps the target of one lane, and does not coalesce it.
 fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
     let target = emit.targets.into_iter().find(|target| target.lane == lane)?;
     let body = emit.bodies.into_iter().nth(target.body)?;
@@ -145,7 +140,7 @@ fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
     Some(Emit { targets, bodies: vec![body], withheld: false, ..emit })
 }
 
-/// A type that the subscriber wants.
+/// A type that the subscriber's patterns match.
 fn wanted(ready: &Ready) -> String {
     match ready.patterns().as_slice().first() {
         None | Some(Pattern::All) => "hookproof.test".to_owned(),
@@ -167,7 +162,6 @@ fn placed(targets: &[Placed]) -> Result<DeliveryId, TrialError> {
     Err(TrialError::Subscriber(problem.to_owned()))
 }
 
-/// Waits for the first attempt.
 async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<Tried, TrialError> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -180,7 +174,6 @@ async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<Tried, T
     }
 }
 
-/// What the store knows of a delivery now.
 async fn now(sender: &Sender, delivery: DeliveryId) -> Result<Tried, TrialError> {
     let found = sender.read(move |reader| {
         let attempted = reader.attempts_of(delivery)?.into_iter().next();

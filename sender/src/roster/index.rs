@@ -1,4 +1,4 @@
-//! Who wants which types, without asking everybody.
+//! Finds the lanes that match an event type without checking every subscriber.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::engine::LaneId;
 use crate::event::{EventPatterns, Pattern};
 
-/// The lanes behind each distinct pattern, in order. A copy shares its lists until one of them changes.
+/// The lanes of each distinct pattern, in order. Clones share lists until one changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     all: Lanes,
     exactly: BTreeMap<Arc<str>, Lanes>,
-    /// By what a type must begin with, the last dot included.
+    /// By prefix, with the last dot.
     below: BTreeMap<Arc<str>, Lanes>,
 }
 
@@ -41,14 +41,14 @@ impl Index {
         }
     }
 
-    /// The lanes that want a type, each once, in order.
+    /// The lanes that match a type, without duplicates, in order.
     pub(super) fn lanes(&self, event_type: &str) -> Vec<LaneId> {
         let dots = event_type.match_indices('.');
         let below = dots.filter_map(|(at, dot)| self.below.get(&event_type[..at + dot.len()]));
         let lists = self.exactly.get(event_type).into_iter().chain(below);
         let mut lanes = self.all.to_vec();
         lists.for_each(|list| lanes.extend_from_slice(list));
-        // A few runs in order one after another, which the sort finds and merges.
+        // The sort merges runs that are already in order.
         lanes.sort();
         lanes.dedup();
         lanes

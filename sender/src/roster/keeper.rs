@@ -1,4 +1,4 @@
-//! Keeps a roster up to date with the store.
+//! Keeps the subscribers up to date with the store.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use crate::store::read::Reader;
 use crate::subscriber::RegionSecrets;
 
-/// Holds the newest roster, and what it takes to make the next.
+/// Holds the newest version, and builds the next.
 #[derive(Clone, Debug, Default)]
 pub struct RosterKeeper {
     regions: Arc<RegionSecrets>,
@@ -16,16 +16,16 @@ pub struct RosterKeeper {
 }
 
 impl RosterKeeper {
-    /// Rows read at a time.
+    /// Rows in one read.
     const ROWS_MAX: u32 = 1_000;
 
-    /// Starts from nobody.
+    /// Starts without subscribers.
     #[must_use]
     pub fn new(regions: RegionSecrets) -> Self {
         Self { regions: Arc::new(regions), present: Arc::default() }
     }
 
-    /// Starts from all that a store holds now, by the real time.
+    /// Starts with the subscribers in the store. `now` is the real time.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -39,22 +39,23 @@ impl RosterKeeper {
         Ok(keeper)
     }
 
-    /// The newest roster so far.
+    /// The newest version.
     #[must_use]
     pub const fn present(&self) -> &Arc<Roster> {
         &self.present
     }
 
-    /// The secrets of regions, which whoever adds or changes a subscriber validates against too.
+    /// The secrets of regions, for the validation of settings.
     #[must_use]
     pub const fn regions(&self) -> &Arc<RegionSecrets> {
         &self.regions
     }
 
-    /// Reads what has changed. `now` is the real time, by which secrets retire. Each page moves the roster on, so that a failure in between loses nothing.
+    /// Reads the changes. `now` is the real time, by which secrets retire. Each page produces a version, so a
+    /// later failure loses nothing.
     ///
     /// # Errors
-    /// When the store cannot be read; the roster is then as far as it got.
+    /// When the store cannot be read. The pages read so far count.
     pub fn catch_up(&mut self, reader: &dyn Reader, now: StoreTime) -> Result<&Arc<Roster>, StoreError> {
         loop {
             let since = self.present.version();
@@ -74,8 +75,8 @@ impl RosterKeeper {
         }
     }
 
-    /// The store had come to that roster before [`Self::catch_up`] began, so that nothing of it is missing. No row may tell so any
-    /// more: the subscriber that changed last may be gone.
+    /// Sets the version. The caller read it from the store before [`Self::catch_up`], so all its changes are
+    /// included. Perhaps no row carries it, because the last changed subscriber may have been deleted.
     pub fn reach(&mut self, version: u64) -> &Arc<Roster> {
         if self.present.version() < version {
             self.present = Arc::new(self.present.at(version));

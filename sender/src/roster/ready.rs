@@ -1,4 +1,4 @@
-//! A subscriber's row made ready for events and attempts.
+//! A subscriber's row, parsed for events and attempts.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::store::read::LiveSecret;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsError, SettingsText};
 use crate::transport::Destination;
 
-/// All that an event or an attempt needs of a subscriber.
+/// The parsed data of a subscriber.
 pub struct Ready {
     id: PublicId,
     target: Destination,
@@ -28,8 +28,8 @@ impl Ready {
             .map_err(|error| Fault::Patterns { problem: error.to_string().into() })?;
         let agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
         let signer = Signer::new(agreement.profile, &keys(secrets)?)?;
-        // Whether it may be sent to is asked when a subscriber is written, and anew for each connection. Not here: one whose host is
-        // out of bounds today has its events recorded, and its attempts fail for that reason.
+        // The guard is not asked here, but when a subscriber is written and for each connection. If it
+        // refuses the host today, events are still recorded, and attempts fail with that reason.
         let url = Target::stored(&subscriber.url)?;
         let lateness = agreement.lane.lateness();
         let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
@@ -42,25 +42,25 @@ impl Ready {
         &self.id
     }
 
-    /// Where its attempts go, as far as the address that it turns out to be may be connected to.
+    /// Its URL, which the guard has not checked.
     #[must_use]
     pub const fn target(&self) -> &Destination {
         &self.target
     }
 
-    /// Which events it wants.
+    /// The events that it wants.
     #[must_use]
     pub const fn patterns(&self) -> &EventPatterns {
         &self.patterns
     }
 
-    /// What was agreed with it.
+    /// Its validated settings.
     #[must_use]
     pub const fn agreement(&self) -> &Agreement {
         &self.agreement
     }
 
-    /// Signs for it.
+    /// Its signer.
     #[must_use]
     pub const fn signer(&self) -> &Signer {
         &self.signer
@@ -83,31 +83,31 @@ fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
     Ok(Keys::from_parts(read(newest)?, retiring.collect::<Result<_, SecretError>>()?)?)
 }
 
-/// Why a subscriber that is in the store cannot be sent to. Says nothing of secrets, nor of the URL.
+/// Why a stored subscriber cannot be sent to. Holds no secret and no URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Its public id.
+    /// Its id is invalid.
     #[error("its id cannot be read: {0}")]
     Id(#[from] PublicIdError),
-    /// The events that it wants.
+    /// Its patterns are invalid.
     #[error("its event patterns cannot be read: {problem}")]
     Patterns {
-        /// What is wrong with them.
+        /// The cause.
         problem: Box<str>,
     },
-    /// Its settings.
+    /// Its settings are invalid.
     #[error("its settings do not hold: {0}")]
     Settings(#[from] SettingsError),
-    /// One of its secrets.
+    /// A secret is invalid.
     #[error("{0}")]
     Secret(#[from] SecretError),
-    /// All of them together.
+    /// Its secrets do not fit together.
     #[error("{0}")]
     Keys(#[from] KeysError),
-    /// None of them.
+    /// It has no secret.
     #[error("it has no secret to sign with; rotate it to give it one")]
     NoSecret,
-    /// Its URL.
+    /// Its URL is invalid.
     #[error("{0}")]
     Url(#[from] TargetError),
 }

@@ -11,7 +11,6 @@ use crate::store::{Command, Database, Durability};
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const BOUNDS: Bounds = Bounds { rows_max: 10, bytes_max: 1_000, when_full: WhenFull::Refuse };
 
-/// A row as the store gives it.
 fn row(lane: u64, version: u64, patterns: &str) -> Row {
     let subscriber = read::Subscriber {
         lane: LaneId(lane),
@@ -79,7 +78,7 @@ fn events_are_recorded_for_a_paused_subscriber_and_not_for_a_disabled_one() {
     }
 }
 
-/// A change that spoils a row, and what is said of it.
+/// A change that breaks a row, and the expected message.
 type Spoilt = (fn(&mut Row), &'static str);
 
 #[test]
@@ -194,7 +193,6 @@ fn neither_secrets_nor_urls_show() {
     }
 }
 
-/// The store's clock.
 const NOW: StoreTime = StoreTime::from_secs(1_700_000_000);
 
 fn subscribe(number: u64) -> Command {
