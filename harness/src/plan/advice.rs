@@ -1,5 +1,6 @@
-//! What would carry more: the least raise of one limit of a subscriber, or of several together where no single one does;
-//! what that costs the other side; and whether all of it together holds. All of it stands on every seed that was tried.
+//! Finds the least raise of a subscriber's limits that carries a load: of one limit, or of several together
+//! if no single one is enough. Tells its cost for the other side, and tries all raises together. Each result
+//! holds for every seed that was tried.
 
 use std::collections::BTreeSet;
 
@@ -13,56 +14,56 @@ use super::slo::Breach;
 use crate::scenario::{Scenario, Store, Subscriber};
 use crate::sim::SimError;
 
-/// Groups for which changes are looked for; the others are only named.
+/// The most groups for which changes are searched; further ones are only named.
 const CHANGED_MAX: usize = 8;
-/// The most that a limit is raised, in thousandths.
+/// The highest raise of a limit, in thousandths.
 const RAISED_MAX: u64 = 64 * AS_IT_STANDS;
-/// How often the changes are raised further, where together they are not enough.
+/// How often the changes are raised further if they are not enough together.
 const FURTHER_MAX: usize = 8;
 
-/// What is said of them in words.
+/// Texts contain these numbers.
 const _: () = assert!(CHANGED_MAX == 8 && RAISED_MAX == 64 * AS_IT_STANDS);
 
-/// What would carry a load.
+/// The changes that would carry a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// With how many seeds the load was tried as it is; 0 where no advice was looked for.
+    /// The number of seeds; 0 if no advice was searched.
     pub tried: u64,
-    /// In how many of them something breaks.
+    /// The number of seeds that break something without changes.
     pub failing: u64,
-    /// What the machine would need for that beyond what it has.
+    /// The machine's shortages.
     pub needs: Vec<Need>,
-    /// What is to be changed for that, each subscriber's ways together, the smallest first.
+    /// The changes: each subscriber's alternatives together, the smallest first.
     pub changes: Vec<Change>,
-    /// The first way of each subscriber, tried together; none where there is nothing to change.
+    /// The trial of each subscriber's first alternative; none without a change.
     pub trial: Option<Trial>,
-    /// Subscribers that fail too, and for which nothing is to be changed.
+    /// Failing subscribers without a change.
     pub unchanged: Vec<Unchanged>,
 }
 
-/// A subscriber, or a group, that fails and for which no change is advised.
+/// A failing subscriber, or group, without a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unchanged {
-    /// Whose, by the name in the file.
+    /// Its name in the file.
     pub subscriber: String,
-    /// Why there is no change.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why no change is advised.
+/// The reason why there is no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
     /// No raise of its limits is enough.
     NothingHelps,
-    /// By itself it meets its objectives: none of its limits is to blame.
+    /// It meets its objectives when alone, so its limits are not the cause.
     HoldsAlone,
-    /// So many others fail that nothing was looked for.
+    /// Too many others fail; no change was searched.
     NotExamined,
 }
 
 impl Why {
-    /// As the end of a sentence about it.
+    /// The reason, as the end of a sentence.
     #[must_use]
     pub const fn told(self) -> &'static str {
         match self {
@@ -75,14 +76,14 @@ impl Why {
     }
 }
 
-/// What lets a subscriber, or all of a group, carry it.
+/// A change with which a subscriber, or all of a group, carries the load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Whose, by the name in the file.
+    /// Its name in the file.
     pub subscriber: String,
-    /// What is raised; several limits where no single one is enough.
+    /// The raised limits; several where no single one is enough.
     pub raises: Vec<Raise>,
-    /// What that asks of whom.
+    /// The cost, and the side that bears it.
     pub cost: String,
     #[serde(skip)]
     settings: Settings,
@@ -91,32 +92,32 @@ pub struct Change {
 /// One limit raised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Raise {
-    /// Which limit.
+    /// The limit.
     pub knob: &'static str,
-    /// What it is.
+    /// Its present value.
     pub from: String,
-    /// What it has to be.
+    /// Its raised value.
     pub to: String,
-    /// That over this, in thousandths.
+    /// The ratio, in thousandths.
     pub factor: u64,
 }
 
-/// The changes, tried all together on the whole scenario.
+/// All changes together, tried on the whole scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Trial {
     /// The first change of each subscriber, as TOML for the scenario.
     pub patch: String,
-    /// In how many seeds every subscriber with a change meets its objectives with it.
+    /// The number of seeds in which every changed subscriber meets its objectives.
     pub held: u64,
-    /// Of so many.
+    /// The number of seeds tried.
     pub seeds: u64,
 }
 
-/// Limits, and to how many thousandths each is raised.
+/// Limits and their raises in thousandths.
 type Settings = Vec<(Knob, u64)>;
 
-/// Looks for the changes, one subscriber of each group at a time, the worst: lanes share nothing but the machine. Then
-/// tries them together.
+/// Searches for changes, one subscriber of each group (the worst) at a time, since lanes share only the
+/// machine. Then tries them together.
 pub(super) fn raise(
     scenario: &Scenario,
     judge: &Judge<'_>,
@@ -164,8 +165,8 @@ fn worst_of_each(broken: impl Iterator<Item = Breach>) -> Vec<Breach> {
     broken
 }
 
-/// Each limit whose raise mends a subscriber; or the limits that do it together. What costs the other side nothing comes
-/// first, then what is raised the least, then what raises no other limit with it.
+/// Each limit whose raise alone helps a subscriber, or else the limits that help together. Changes without
+/// cost for the other side come first, then smaller raises, then raises of a single limit.
 fn ways(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Result<Vec<Change>, Why>, SimError> {
     let subscriber = &lane.subscribers[0];
     let (mut failing, mut holding) = (Vec::new(), Vec::new());
@@ -194,7 +195,7 @@ fn ways(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Result<Vec<
     Ok(if changes.is_empty() { Err(Why::NothingHelps) } else { Ok(changes) })
 }
 
-/// The least raise of all limits alike that mends it, and of that each limit taken back as far as it goes.
+/// The least equal raise of all limits that helps, with each limit then lowered as far as possible.
 fn together(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Option<Settings>, SimError> {
     let subscriber = &lane.subscribers[0];
     let mut knobs = Knob::apart(subscriber).to_vec();
@@ -216,7 +217,7 @@ fn together(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Option<
     Ok(Some(settings))
 }
 
-/// Whether a subscriber by itself meets its objectives with its limits raised, with every one of these seeds.
+/// Whether a subscriber alone meets its objectives with raised limits, for each of these seeds.
 fn mends(
     lane: &Scenario,
     settings: &[(Knob, u64)],
@@ -235,13 +236,13 @@ fn mends(
     Ok(true)
 }
 
-/// Raises a subscriber's limits; false if it has none of one kind.
+/// Raises a subscriber's limits; false if it lacks one of them.
 fn apply(settings: &[(Knob, u64)], subscriber: &mut Subscriber) -> bool {
     !settings.is_empty() && settings.iter().all(|(knob, thousandths)| knob.raise(subscriber, *thousandths))
 }
 
-/// The least raise with which something holds with each of these seeds, if there is one; with the first it does not hold as
-/// it is.
+/// The least raise that holds with each of these seeds, if there is one. It must fail unraised with the first
+/// seed.
 fn least(
     seeds: &[u64],
     mut holds: impl FnMut(u64, u64) -> Result<bool, SimError>,
@@ -251,7 +252,7 @@ fn least(
         if raised > AS_IT_STANDS && holds(*seed, raised)? {
             continue;
         }
-        // The furthest first: most limits that don't help at all are known by that alone.
+        // The highest raise first: it excludes most limits at once.
         if !holds(*seed, RAISED_MAX)? {
             return Ok(None);
         }
@@ -260,7 +261,7 @@ fn least(
     Ok(Some(raised))
 }
 
-/// The least that holds, to a twentieth, between what does not and what does.
+/// The least value that holds, to a twentieth, between one that fails and one that holds.
 fn closest(
     low: u64,
     high: u64,
@@ -274,7 +275,6 @@ fn closest(
     Ok(high)
 }
 
-/// A change as it is told.
 fn change(subscriber: &Subscriber, settings: &[(Knob, u64)]) -> Change {
     let mut raised = subscriber.clone();
     apply(settings, &mut raised);
@@ -293,8 +293,8 @@ fn change(subscriber: &Subscriber, settings: &[(Knob, u64)]) -> Change {
     }
 }
 
-/// Tries the first change of each group on the whole scenario, with every seed; raises those further that are not enough
-/// in all of them.
+/// Tries the first change of each group on the whole scenario with every seed, and raises insufficient ones
+/// further.
 fn try_together(
     wanted: &Scenario,
     judge: &Judge<'_>,
@@ -334,14 +334,13 @@ fn try_together(
     Ok(Some(trial))
 }
 
-/// The first change of each group.
 fn chosen(changes: &[Change]) -> Vec<Change> {
     let mut chosen = changes.to_vec();
     chosen.dedup_by(|next, first| next.subscriber == first.subscriber);
     chosen
 }
 
-/// Raises the first change of a group by a tenth, and at least so far that it is another one.
+/// Raises the first change of a group by a tenth, or by more until a setting changes.
 fn raise_further(wanted: &Scenario, group: &str, changes: &mut [Change]) {
     let subscriber = wanted.subscribers.iter().find(|one| one.group == group);
     let first = changes.iter_mut().find(|change| change.subscriber == group);

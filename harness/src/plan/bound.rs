@@ -1,48 +1,48 @@
-//! Network calculus: how much may wait for a subscriber at most, and for how long, from when its deliveries come and what
-//! service is sure. Pure.
+//! Network calculus: upper bounds for a subscriber's backlog and delay, from its arrivals and a guaranteed service.
+//! Pure.
 //!
-//! Arrivals conform to a bucket of rate ρ and burst σ if no interval of length t holds more than σ + ρ·t. Service is
-//! sure with rate R after latency T if a backlog that lasts for t is served R·(t − T) at least. Then, for ρ ≤ R,
+//! Arrivals conform to a bucket of rate ρ and burst σ if every interval of length t holds at most σ + ρ·t. A
+//! service guarantees rate R after latency T if a backlog that lasts for t is served at least R·(t − T). Then, for
+//! ρ ≤ R,
 //!
 //! ```text
 //!   backlog ≤ σ + ρ·T        delay ≤ T + σ/R        the backlog is gone T + σ/(R − ρ) after the burst
 //! ```
 //!
-//! The least σ for ρ = R is the most that a queue with the constant rate R ever holds ([`burst`]); it gives the tightest
-//! bound of this form. Where service pauses (an endpoint that is known to fail for an hour), the same queue is
-//! followed with the pauses in it ([`bounds`]).
+//! The least σ for ρ = R is the longest queue at the constant rate R ([`burst`]); it gives the tightest bound of
+//! this form. For a service with pauses, [`bounds`] follows the same queue through them.
 
 use crate::scenario::SECOND;
 
-/// Counts in parts of one delivery, so that nothing is rounded in the sender's favour.
+/// Counts in fractions of a delivery, so that rounding never favours the sender.
 const PARTS: u128 = SECOND as u128;
 
-/// What service is sure.
+/// A guaranteed service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Deliveries in a thousand seconds; 0 if nothing is sure.
+    /// Deliveries in a thousand seconds; 0 if nothing is guaranteed.
     pub millihertz: u64,
-    /// How long it may take until it begins.
+    /// The longest time until it begins, in nanoseconds.
     pub latency_ns: u64,
-    /// When there is none, from and until, in order and apart from each other.
+    /// Times without service, in order and disjoint.
     pub pauses: Vec<(u64, u64)>,
 }
 
-/// What can't be exceeded.
+/// Upper bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least burst to which the arrivals conform at the service's rate, without its pauses.
+    /// The least burst of the arrivals at the service's rate, without its pauses.
     pub burst: u64,
-    /// Deliveries that wait.
+    /// Waiting deliveries.
     pub backlog: u64,
-    /// How long any of them waits, in nanoseconds.
+    /// The wait of a delivery, in nanoseconds.
     pub delay_ns: u64,
-    /// When the last of them has gone, in nanoseconds since the traffic began.
+    /// When the backlog is gone, in nanoseconds since the traffic began.
     pub empty_at: u64,
 }
 
-/// The least σ such that every interval of length t, wherever it begins, holds no more than σ + ρ·t of these moments,
-/// which are in order.
+/// The least σ such that every interval of length t holds at most σ + ρ·t of these moments, which are in
+/// order.
 #[must_use]
 pub fn burst(moments: &[u64], millihertz: u64) -> u64 {
     let mut queue = Fluid::new(millihertz, &[]);
@@ -50,8 +50,8 @@ pub fn burst(moments: &[u64], millihertz: u64) -> u64 {
     whole(peak)
 }
 
-/// The bounds for deliveries that come at these moments, which are in order. None if no service is sure, or if it never
-/// comes back.
+/// The bounds for deliveries at these moments, which are in order. None if no service is guaranteed, or if it
+/// never returns.
 #[must_use]
 pub fn bounds(moments: &[u64], service: &Service) -> Option<Bounds> {
     let last = moments.last().copied().unwrap_or(0);
@@ -59,7 +59,8 @@ pub fn bounds(moments: &[u64], service: &Service) -> Option<Bounds> {
     if service.millihertz == 0 || !service.pauses.iter().all(ends) {
         return None;
     }
-    // What the latency puts off may fall into a pause that it would have ended before: each begins that much earlier.
+    // A delivery delayed by the latency may fall into a pause that began later: each pause begins earlier by
+    // the latency.
     let sooner = |(from, until): &(u64, u64)| (from.saturating_sub(service.latency_ns), *until);
     let pauses = merged(service.pauses.iter().map(sooner).collect());
     let mut queue = Fluid::new(service.millihertz, &pauses);
@@ -71,7 +72,7 @@ pub fn bounds(moments: &[u64], service: &Service) -> Option<Bounds> {
         delay_ns = delay_ns.max(gone - at);
         empty_at = empty_at.max(gone);
     }
-    // While nothing is served for the latency, more may come; a burst that is over can't grow by more than that.
+    // More deliveries may come during the latency; a finished burst grows by no more than that.
     let meanwhile = u128::from(service.millihertz) * u128::from(service.latency_ns) / 1_000;
     Some(Bounds {
         burst: burst(moments, service.millihertz),
@@ -85,7 +86,7 @@ fn whole(parts: u128) -> u64 {
     u64::try_from(parts.div_ceil(PARTS)).unwrap_or(u64::MAX)
 }
 
-/// A queue that is served at a constant rate, but for pauses.
+/// A queue with a constant service rate, except for pauses.
 struct Fluid<'a> {
     millihertz: u64,
     pauses: &'a [(u64, u64)],
@@ -98,7 +99,7 @@ impl<'a> Fluid<'a> {
         Self { millihertz, pauses, level: 0, at: 0 }
     }
 
-    /// One delivery more; answers what waits then.
+    /// Adds a delivery; returns the backlog.
     fn put(&mut self, at: u64) -> u128 {
         let idle: u64 = self.pauses.iter().map(|pause| overlap(*pause, (self.at, at))).sum();
         let served = u128::from(self.millihertz) * u128::from(at - self.at - idle) / 1_000;
@@ -107,7 +108,7 @@ impl<'a> Fluid<'a> {
         self.level
     }
 
-    /// When what waits now has gone.
+    /// When the present backlog is gone.
     fn empty_at(&self) -> u64 {
         let takes = (self.level * 1_000).div_ceil(u128::from(self.millihertz.max(1)));
         let mut left = u64::try_from(takes).unwrap_or(u64::MAX);
@@ -128,7 +129,7 @@ fn overlap(one: (u64, u64), other: (u64, u64)) -> u64 {
     one.1.min(other.1).saturating_sub(one.0.max(other.0))
 }
 
-/// Pauses in order and apart from each other.
+/// Pauses, sorted and merged.
 #[must_use]
 pub fn merged(mut pauses: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     pauses.retain(|(from, until)| from < until);

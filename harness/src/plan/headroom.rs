@@ -1,4 +1,4 @@
-//! How many times this traffic still meets the objectives, by several seeds, and what breaks first.
+//! The highest multiple of this traffic that meets the objectives, by several seeds, and the first breach.
 
 use serde::Serialize;
 
@@ -14,37 +14,38 @@ use crate::sim::SimError;
 use crate::sim::figures::Figures;
 use crate::traffic::ScheduleError;
 
-/// How far it stretches.
+/// The headroom.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headroom {
-    /// In thousandths of this traffic: the most that was seen to hold; none if no part of it did.
+    /// The highest load that held, in thousandths of this traffic; none if no tried load did.
     pub carries: Option<u64>,
-    /// The least that was seen to fail; none if nothing that was tried did.
+    /// The lowest load that failed; none if no tried load did.
     pub fails: Option<u64>,
-    /// Where the headroom of other seeds lies; none where one seed was tried, or some seed has no edge.
+    /// The prediction interval for another seed; none for one seed, or where a seed has no edge.
     pub interval: Option<Interval>,
-    /// What each seed carries, the scenario's own first; none if no part of the traffic.
+    /// The highest load of each seed, the scenario's own first; none if no tried load held.
     pub seeds: Vec<Option<u64>>,
-    /// In how many seeds the traffic as it stands fails.
+    /// The number of seeds with which the present traffic fails.
     pub short: u64,
-    /// Whether it was looked for in whole multiples only, because a recording is played whole.
+    /// Whether only whole multiples were tried, since a recording is played whole.
     pub coarse: bool,
-    /// Whether more was not tried, or not changed for, as it has more events than can be simulated.
+    /// Whether the search stopped at a load with too many events to simulate.
     pub too_many: bool,
-    /// How long it takes at each load that was simulated with the scenario's own seed, in the order of loads; another seed
-    /// may break a little sooner or later.
+    /// The times at each simulated load with the scenario's own seed, in the order of loads. Other seeds
+    /// break slightly earlier or later.
     pub curve: Vec<Point>,
-    /// What breaks first, the worst before the others.
+    /// The breaches at the lowest load that failed, the worst first.
     pub breaks: Vec<Breach>,
-    /// What the changes are to carry, in thousandths of this traffic.
+    /// The load that the changes must carry, in thousandths of this traffic.
     pub carry: u64,
-    /// What would carry it.
+    /// The changes that carry it.
     #[serde(flatten)]
     pub advice: Advice,
 }
 
 impl Headroom {
-    /// The curve without what lies far beyond the edge: the search doubles, and that would flatten what comes before.
+    /// The curve without loads far beyond the edge: the search doubles, and those points would flatten the
+    /// others.
     pub(super) fn near(&self) -> impl Iterator<Item = &Point> {
         let far =
             self.carries.map_or(u64::MAX, |carries| carries.saturating_mul(2)).max(self.fails.unwrap_or(0));
@@ -52,16 +53,17 @@ impl Headroom {
     }
 }
 
-/// One load, and how long it takes the slowest subscriber.
+/// The slowest subscriber's times at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
     /// In thousandths of this traffic.
     pub load: u64,
-    /// The 95th percentile until a delivery is taken, in nanoseconds; none where so many never are.
+    /// The 95th percentile of the time until a delivery is taken, in nanoseconds; none if too many never are.
     pub p95_ns: Option<u64>,
-    /// How long after the traffic the backlog is gone; none if it is not in the time that is simulated.
+    /// The time from the end of the traffic until the backlog is gone, in nanoseconds; none if it is not gone
+    /// in the simulated time.
     pub drain_ns: Option<u64>,
-    /// Whether nothing breaks.
+    /// Whether the load holds.
     pub holds: bool,
 }
 
@@ -76,7 +78,7 @@ impl Point {
     }
 }
 
-/// Looks for it; `present` is how it is with the traffic as it stands and the scenario's own seed.
+/// Searches the headroom; `present` are the figures of the present traffic with the scenario's own seed.
 pub(super) fn search(
     scenario: &Scenario,
     judge: &Judge<'_>,
@@ -85,7 +87,7 @@ pub(super) fn search(
 ) -> Result<Headroom, SimError> {
     let own = judge.seed(scenario);
     let first = stretch(scenario, judge, present, own, None)?;
-    // The edge of another seed is near that of this one, if it has one.
+    // The edges of other seeds are near this one.
     let near = first.edge.fails.and(first.edge.holds);
     let seeds: Vec<u64> = (0..asked.seeds.max(1)).map(|more| own.wrapping_add(more)).collect();
     let others = in_parallel(seeds[1..].to_vec(), |seed| stretch(scenario, judge, present, seed, near));
@@ -97,7 +99,7 @@ pub(super) fn search(
     let short = all.iter().filter(is_short).count() as u64;
     let carried = all.iter().map(|one| one.edge.holds).collect();
     let too_many = all.iter().any(|one| one.too_many);
-    // The middle one, or the lower of two, is what is told.
+    // The median, or the lower of two.
     all.sort_by_key(|one| (one.edge.holds, one.edge.fails));
     let middle = all.swap_remove((all.len() - 1) / 2);
     let (carries, fails) = (middle.edge.holds, middle.edge.fails);
@@ -115,11 +117,11 @@ pub(super) fn search(
         carry: asked.carry.unwrap_or(next),
         advice: Advice::default(),
     };
-    // Where nothing broke and nothing is asked for, nobody needs advice.
+    // Without a breach and without a requested load there is nothing to advise.
     if fails.is_some() || asked.carry.is_some() {
         match advice::raise(scenario, judge, &seeds, headroom.carry) {
             Ok(advice) => headroom.advice = advice,
-            // So much is not known to hold, and not known to be mended by anything.
+            // So large a load cannot be simulated, so no change can be shown to carry it.
             Err(SimError::Schedule(ScheduleError::TooMany)) => headroom.too_many = true,
             Err(error) => return Err(error),
         }
@@ -133,10 +135,9 @@ fn judged(scenario: &Scenario, load: u64, figures: &Figures, judge: &Judge<'_>) 
     (broken, point)
 }
 
-/// The curve in the order of loads, with a few loads more where the search went over them, so that it can be seen how it
-/// goes up.
+/// The curve in the order of loads, with more points in the gaps of the search.
 fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Result<Vec<Point>, SimError> {
-    /// Parts of the most that held.
+    /// Fractions of the highest load that held.
     const PARTS: u64 = 4;
     let most = curve.iter().filter(|point| point.holds).map(|point| point.load).max().unwrap_or(0);
     if !is_coarse(scenario) {
@@ -152,19 +153,19 @@ fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Resu
     Ok(curve)
 }
 
-/// How far a seed was followed.
+/// The search with one seed.
 #[derive(Default)]
 struct Stretch {
     edge: Edge,
-    /// What was not met at the least load that failed.
+    /// The breaches at the lowest load that failed.
     breaks: Vec<Breach>,
-    /// The loads that were simulated.
+    /// The simulated loads.
     curve: Vec<Point>,
-    /// The search ended at a load that can't be simulated.
+    /// Whether the search stopped at a load with too many events.
     too_many: bool,
 }
 
-/// Follows one seed: from the traffic as it stands, or from near where the edge of another seed was.
+/// Searches with one seed, from the present traffic or from near another seed's edge.
 fn stretch(
     scenario: &Scenario,
     judge: &Judge<'_>,
@@ -172,20 +173,20 @@ fn stretch(
     seed: u64,
     near: Option<u64>,
 ) -> Result<Stretch, SimError> {
-    // Less than a recording, or a part of one more, can't be played.
+    // A recording is played in whole multiples only.
     let unit = if is_coarse(scenario) { AS_IT_STANDS } else { 1 };
     let (start, step) = near.map_or((AS_IT_STANDS, DOUBLE), |near| (near, NEAR));
     let mut seen = Stretch::default();
     let found = edge(start / unit, step, |units| seen.holds(scenario, judge, present, seed, units * unit));
     let mut tried = vec![found.map(drop)];
-    // A search that begins beside the traffic as it stands may step over it, and whether that holds is what is asked first.
+    // A search from elsewhere may step over the present traffic, whose verdict is always wanted.
     if seen.edge.leaves_open(AS_IT_STANDS) {
         tried.push(seen.holds(scenario, judge, present, seed, AS_IT_STANDS).map(drop));
     }
     for outcome in tried {
         match outcome {
             Ok(()) => {}
-            // Only more than this traffic can be too much, or as much of it by chance: it was simulated with the first seed.
+            // Only a larger load, or by chance another seed, can have too many events.
             Err(SimError::Schedule(ScheduleError::TooMany)) => seen.too_many = true,
             Err(error) => return Err(error),
         }
@@ -194,7 +195,7 @@ fn stretch(
 }
 
 impl Stretch {
-    /// Whether it holds at one load, which is noted.
+    /// Whether it holds at a load; records the result.
     fn holds(
         &mut self,
         scenario: &Scenario,
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_search_that_begins_beside_the_traffic_as_it_stands_says_whether_that_holds() {
-        // Nobody is owed anything: the machine alone decides, which takes one event less than there are.
+        // No event is owed, so the machine alone decides; it carries one event less than the load.
         let text = "name = \"beside\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1000/s\"\nlasts = \"3s\"\n\
                     [[subscriber]]\nname = \"a\"\nevents = [\"nothing.of.that\"]\n";
         let scenario = Scenario::from_text(text, "beside.toml").unwrap();
@@ -240,7 +241,7 @@ mod tests {
         let judge = Judge { slos: &[], machine: &machine, body_bytes: 0, options: &options };
         let present = judge.figures(&scenario, None).unwrap();
         assert_eq!(present.busiest_offered.count, 1_000);
-        // From 980 it goes over 1,019 to 999, and that is near enough.
+        // The search goes 980, 1,019, 999, which is close enough.
         let seen = stretch(&scenario, &judge, &present, scenario.seed + 1, Some(980)).unwrap();
         assert_eq!((seen.edge.holds, seen.edge.fails), (Some(999), Some(1_000)), "1,000 was stepped over");
         assert!(seen.curve.iter().all(|point| point.load != 1_000 || !point.holds));

@@ -1,33 +1,32 @@
-//! How much the answer depends on the seed: where the headroom of another seed lies in 19 of 20 cases, by what a few seeds
-//! gave. Pure.
+//! The prediction interval: where another seed's headroom lies in 19 of 20 cases, from a few seeds. Pure.
 //!
-//! The method is the prediction interval of Student's t for one observation more, on the logarithms of the headrooms, as
-//! these are ratios: mean ± t(n − 1; 0.975) · s · √(1 + 1/n). It is exact where logarithms are normal, and wide where seeds
-//! are few; how often it holds on simulated scenarios is tried in `harness/tests/plan/seeds.rs`. An interval that assumed
-//! nothing (from the least to the most that was seen) would hold for another seed in (n − 1) of (n + 1) cases: in 4 of 6 with
-//! five seeds, and in 19 of 20 with 39 only.
+//! It is Student's t prediction interval for one further observation, on the logarithms of the headrooms,
+//! since these are ratios: mean ± t(n − 1; 0.975) · s · √(1 + 1/n). It is exact for normal logarithms, and
+//! wide for few seeds; `harness/tests/plan/seeds.rs` checks its coverage on simulated scenarios. An interval
+//! without assumptions (the range of the observations) covers (n − 1)/(n + 1): 4 of 6 with five seeds, and 19
+//! of 20 only with 39.
 
 use serde::Serialize;
 
 /// Where the headroom of another seed lies in 19 of 20 cases, in thousandths of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// From here on.
+    /// The lower end.
     pub low: u64,
-    /// To here.
+    /// The upper end.
     pub high: u64,
-    /// How many seeds it stands on.
+    /// The number of seeds.
     pub seeds: u64,
 }
 
-/// Student's t at 0.975, for 1 to 30 degrees of freedom; for more, the last one is on the safe side.
+/// Student's t at 0.975, for 1 to 30 degrees of freedom; beyond that the last value is conservative.
 const T: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
 impl Interval {
-    /// By what seeds gave, each the most that was seen to hold and the least that was seen to fail. None for a single seed.
+    /// From each seed's highest load that held and lowest that failed. None for a single seed.
     #[must_use]
     pub fn of(edges: &[(u64, u64)]) -> Option<Self> {
         let degrees = edges.len().checked_sub(2)?;
@@ -43,7 +42,7 @@ impl Interval {
         })
     }
 
-    /// Whether a headroom between these two lies in it.
+    /// Whether it contains the middle of these two.
     #[must_use]
     pub fn holds(&self, (held, failed): (u64, u64)) -> bool {
         let middle = held.midpoint(failed);
@@ -51,7 +50,7 @@ impl Interval {
     }
 }
 
-/// The mean of logarithms, and their standard deviation.
+/// The mean and the standard deviation of the logarithms.
 #[expect(clippy::cast_precision_loss, reason = "three digits of a headroom are told")]
 fn spread(values: &[u64]) -> (f64, f64) {
     let count = values.len() as f64;
@@ -88,7 +87,7 @@ mod tests {
 
     #[test]
     fn it_is_the_prediction_interval_of_the_logarithms() {
-        // By hand: logarithms of e, e² and e³ thousandths have the mean 2 and the deviation 1; t(2) is 4.303.
+        // By hand: the logarithms of e, e² and e³ have mean 2 and deviation 1; t(2) is 4.303.
         let edges = [2_718_282, 7_389_056, 20_085_537].map(|at| (at, at));
         let wide = 4.303 * (4.0_f64 / 3.0).sqrt();
         let expected = [(2.0 - wide).exp() * 1e6, (2.0 + wide).exp() * 1e6];

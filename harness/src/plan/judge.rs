@@ -1,4 +1,4 @@
-//! What a load is held against: the objectives and the machine; and how a load is simulated to see it.
+//! Judges a load by the objectives and the machine, on a simulation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -37,21 +37,16 @@ pub(super) fn worst_first(breaches: &mut [Breach]) {
     breaches.sort_by(|one, other| other.excess.cmp(&one.excess).then(one.subscriber.cmp(&other.subscriber)));
 }
 
-/// What a load is held against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge<'a> {
-    /// The objectives.
     pub(super) slos: &'a [Slo],
-    /// The machine.
     pub(super) machine: &'a Machine,
-    /// The largest body.
     pub(super) body_bytes: u64,
-    /// How it is simulated.
     pub(super) options: &'a Options,
 }
 
 impl Judge<'_> {
-    /// What breaks, of the subscribers' objectives and of the machine's limits, the worst first.
+    /// The breaches of objectives and of the machine's limits, the worst first.
     pub(super) fn breaches(&self, scenario: &Scenario, figures: &Figures) -> Vec<Breach> {
         let mut all = breaches(scenario, self.slos, figures);
         all.extend(self.machine.breaches(&Load::of(scenario, figures, self.body_bytes)));
@@ -59,23 +54,22 @@ impl Judge<'_> {
         all
     }
 
-    /// The seed with which the traffic as it stands was simulated.
+    /// The seed of the present traffic's simulation.
     pub(super) fn seed(&self, scenario: &Scenario) -> u64 {
         self.options.seed.unwrap_or(scenario.seed)
     }
 
-    /// How a scenario is with a seed, or its own.
     pub(super) fn figures(&self, scenario: &Scenario, seed: Option<u64>) -> Result<Figures, SimError> {
         let options = Options { seed: seed.or(self.options.seed), ..self.options.clone() };
         simulated(scenario, &options).map(|simulated| simulated.figures)
     }
 
-    /// Whether a subscriber by itself meets its objectives with a seed; the machine is not asked.
+    /// Whether a subscriber alone meets its objectives with a seed; the machine is not judged.
     pub(super) fn lane_holds(&self, lane: &Scenario, seed: u64) -> Result<bool, SimError> {
         Ok(breaches(lane, self.slos, &self.figures(lane, Some(seed))?).is_empty())
     }
 
-    /// What breaks without a doubt, and need not be simulated: so many more events than the machine takes.
+    /// A breach that is certain without a simulation: far more events than the machine carries.
     pub(super) fn surely_breaks(&self, present: &Figures, thousandths: u64) -> Option<Breach> {
         let events = in_proportion(present.busiest_offered.count, thousandths);
         let clear = self.machine.capacity()?.saturating_mul(5) / 4;
@@ -88,7 +82,7 @@ fn in_proportion(per_second: u64, thousandths: u64) -> u64 {
     per_second.saturating_mul(thousandths) / AS_IT_STANDS
 }
 
-/// What comes of each, on as many threads as there are cores, in their order.
+/// The results in order, computed on all cores.
 pub(super) fn in_parallel<T: Copy + Sync, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
     let worker = || {

@@ -1,4 +1,4 @@
-//! Launch questions: what if the sender is killed at the peak, a partner is away for ten minutes, or answers slowly? Each
+//! Launch questions: the sender is killed at the peak, a partner is away, a partner answers slowly. Each
 //! changes the scenario before it is planned. Pure.
 
 use std::str::FromStr;
@@ -19,64 +19,57 @@ pub struct With {
     what: What,
 }
 
-/// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
-    /// `kill@peak`: something is done to the sender.
+    /// `kill@peak`: a fault of the sender.
     Fault {
-        /// What.
+        /// The fault.
         action: FaultAction,
-        /// When.
         when: When,
-        /// For how long.
         lasts: Duration,
     },
     /// `partner-b down 10min`: an endpoint's port is closed.
     Down {
-        /// Whose: a subscriber or a group.
+        /// A subscriber or a group.
         whom: String,
-        /// For how long.
         lasts: Duration,
-        /// From when.
         when: When,
     },
-    /// `partner-a answers 2s`: an endpoint that behaves takes so long.
+    /// `partner-a answers 2s`: the latency of an endpoint that behaves.
     Answers {
-        /// Whose: a subscriber or a group.
+        /// A subscriber or a group.
         whom: String,
-        /// How long.
         range: Range<Duration>,
     },
 }
 
-/// When it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// In the middle of the second in which the most events are offered.
+    /// The middle of the second with the most offered events.
     Peak,
-    /// So long after the beginning.
+    /// This long after the beginning.
     At(Duration),
 }
 
-/// Something that is otherwise than the scenario says: the plan stands under it.
+/// A deviation from the scenario, under which the plan holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// As it was asked.
+    /// The question.
     pub asked: String,
-    /// What it means, with its moment.
+    /// Its meaning, with its moment.
     pub means: String,
-    /// Whom alone it is about: a subscriber or a group; none for all of them.
+    /// The subscriber or group that it concerns; none for all.
     pub whom: Option<String>,
 }
 
 impl Condition {
-    /// What is so for everybody.
+    /// A condition that concerns every subscriber.
     #[must_use]
     pub fn of_all(asked: impl Into<String>, means: impl Into<String>) -> Self {
         Self { asked: asked.into(), means: means.into(), whom: None }
     }
 
-    /// What it means to one partner, with no word of another.
+    /// Its meaning for one partner, which does not reveal another's.
     pub(super) fn told_to(&self, partner: &Subscriber) -> &str {
         match &self.whom {
             Some(whom) if *whom != partner.name && *whom != partner.group => {
@@ -87,7 +80,7 @@ impl Condition {
     }
 }
 
-/// What can be done to the sender, whether that needs its end, and how it is told.
+/// The faults, whether each needs a duration, and its description.
 const FAULTS: [(&str, FaultAction, bool, &str); 5] = [
     ("kill", FaultAction::Kill, false, "the sender is killed"),
     ("restart", FaultAction::Restart, false, "the sender is restarted"),
@@ -99,7 +92,7 @@ const FAULTS: [(&str, FaultAction, bool, &str); 5] = [
 const EXPECTED: &str =
     "expected one like kill@peak, stop@30s 10s, 'partner-b down 10min' or 'partner-a answers 2s'";
 
-/// The middle of the second in which the most events are offered, in nanoseconds since the beginning.
+/// The middle of the second with the most offered events, in nanoseconds since the beginning.
 fn peak(schedule: &Schedule) -> u64 {
     let (mut best, mut second) = ((0, 0), (0, 0));
     for due in schedule.due() {
@@ -113,10 +106,9 @@ fn peak(schedule: &Schedule) -> u64 {
 }
 
 impl With {
-    /// Changes a scenario with this traffic; answers what that means.
+    /// Changes a scenario with this traffic; returns the condition.
     ///
-    /// # Errors
-    /// When it is about nobody, or about a moment after the end of the run.
+    /// # Errors When no subscriber matches, or the moment is after the end of the run.
     pub fn apply(&self, scenario: &mut Scenario, schedule: &Schedule) -> Result<Condition, String> {
         let at = |when: When| self.moment(when, scenario, schedule);
         let (means, whom) = match &self.what {
@@ -192,7 +184,7 @@ impl FromStr for With {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("{text:?} is no launch question: {why}; {EXPECTED}");
-        // A moment may stand apart: `down 10min @ 30s`.
+        // The moment may be a separate word: `down 10min @ 30s`.
         let joined = text.replace(" @ ", "@").replace(" @", "@").replace("@ ", "@");
         let words: Vec<&str> = joined.split_whitespace().filter(|word| *word != "for").collect();
         let length = |word: &str| -> Result<Duration, String> {
@@ -234,7 +226,7 @@ impl FromStr for With {
     }
 }
 
-/// `kill@peak`: what is done, when, and whether it needs its end.
+/// Parses `kill@peak`: the fault, its moment, and whether it needs a duration.
 fn done(text: &str) -> Result<(FaultAction, When, bool), String> {
     let (word, when) = text.split_once('@').ok_or_else(|| "it has no moment, such as @peak".to_owned())?;
     let known = FAULTS.iter().find(|(name, ..)| *name == word);

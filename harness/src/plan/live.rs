@@ -1,4 +1,5 @@
-//! Subscribers and their measured latencies from a live sender's database, and recorded traffic in the scenario's place.
+//! Takes subscribers and their measured latencies from a live sender's database, and traffic from a
+//! recording.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,27 +14,27 @@ use toml::Table;
 
 use crate::scenario::Scenario;
 
-/// Subscribers read at once; a plan for more is not what this is for.
+/// The most subscribers that are read.
 const SUBSCRIBERS_MAX: u32 = 10_000;
 
-/// What of a subscriber's settings a scenario says.
+/// The settings of a subscriber that a scenario can express.
 const SAID: [&str; 8] = ["limit", "queue", "retry", "breaker", "timeout", "dedupe", "sign", "coalesce"];
 
-/// What can't be planned from.
+/// A source that can't be planned from.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The database.
+    /// The database can't be read.
     #[error("{path} can't be read as a sender's database: {error}")]
     Database {
-        /// Which.
+        /// Its path.
         path: String,
-        /// Why.
+        /// The error.
         error: StoreError,
     },
-    /// There is nobody in it.
+    /// It has no active subscriber.
     #[error("{0} has no active subscribers; expected a database in which a sender has some")]
     Nobody(String),
-    /// The scenario that results is none.
+    /// The resulting scenario is invalid.
     #[error("with what was read, the scenario is none: {0}")]
     Scenario(String),
 }
@@ -43,15 +44,14 @@ pub enum LiveError {
 pub struct Live {
     /// The scenario.
     pub scenario: Scenario,
-    /// What of the database it does not say, or says in other words: a line each.
+    /// Differences from the database, a line each.
     pub notes: Vec<String>,
 }
 
-/// The scenario with the subscribers of a sender's database in the place of its own. Their endpoints answer as fast as
-/// they were measured to (between the median and the 95th percentile), and don't fail. Whoever is paused is left out.
+/// Replaces a scenario's subscribers by those of a sender's database. Their endpoints never fail, and answer
+/// as measured (median to 95th percentile). Paused subscribers are left out.
 ///
-/// # Errors
-/// When the database can't be read, or what it says can't be said in a scenario.
+/// # Errors When the database can't be read, or a scenario can't express its content.
 pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Live, LiveError> {
     let failed = |error| LiveError::Database { path: path.display().to_string(), error };
     let reader = SqliteReader::open(path).map_err(failed)?;
@@ -90,7 +90,7 @@ const fn word(state: LaneState) -> &'static str {
 /// The longest name in a scenario.
 const NAME_MAX: usize = 64;
 
-/// A name as scenarios have them, and nobody has yet: the sender takes any text.
+/// A valid, unused name for a scenario; the sender accepts any text.
 fn free_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let plain: String =
@@ -107,10 +107,9 @@ fn free_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// The scenario with recorded traffic in the place of its own.
+/// Replaces a scenario's traffic by a recording.
 ///
-/// # Errors
-/// When the file's name can't be said in a scenario.
+/// # Errors When a scenario can't express the file's name.
 pub fn with_recorded(scenario: &Scenario, path: &Path) -> Result<Scenario, LiveError> {
     let path = path.canonicalize().map_err(|error| {
         LiveError::Scenario(format!("{} can't be read: {error}; expected a recording", path.display()))
@@ -122,7 +121,7 @@ pub fn with_recorded(scenario: &Scenario, path: &Path) -> Result<Scenario, LiveE
     replaced(scenario, &[("traffic", Some(vec![toml::Value::Table(phase)].into()))])
 }
 
-/// The scenario with sections in the place of its own.
+/// Replaces sections of a scenario.
 fn replaced(scenario: &Scenario, sections: &[(&str, Option<toml::Value>)]) -> Result<Scenario, LiveError> {
     let mut document: Table =
         scenario.text.parse().map_err(|error: toml::de::Error| LiveError::Scenario(error.to_string()))?;
@@ -135,7 +134,7 @@ fn replaced(scenario: &Scenario, sections: &[(&str, Option<toml::Value>)]) -> Re
     scenario_of(scenario, &document)
 }
 
-/// The scenario that a document makes, under the old name.
+/// Parses a document as a scenario with the old name.
 pub(super) fn scenario_of(scenario: &Scenario, document: &Table) -> Result<Scenario, LiveError> {
     let text = toml::to_string(document).map_err(|error| LiveError::Scenario(error.to_string()))?;
     Scenario::from_text(&text, &scenario.name).map_err(|problems| {
@@ -144,7 +143,7 @@ pub(super) fn scenario_of(scenario: &Scenario, document: &Table) -> Result<Scena
     })
 }
 
-/// A subscriber as a scenario says it.
+/// A subscriber in a scenario's terms.
 fn table(
     subscriber: &Subscriber,
     name: String,
@@ -196,7 +195,7 @@ fn table(
     table
 }
 
-/// A setting as TOML; nothing for what isn't set.
+/// A setting as TOML; none if it is not set.
 fn said(value: &Value) -> Option<toml::Value> {
     if value.is_null() { None } else { toml::Value::try_from(value).ok() }
 }

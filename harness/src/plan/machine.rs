@@ -1,4 +1,4 @@
-//! The machine as a limit like any other: what it carries, beside what a load asks of it. Pure; it is measured elsewhere.
+//! The machine as a limit: its capacity beside a load's demand. Pure; the capacity is measured elsewhere.
 
 use hookproof_sender::dispatch::BODY_BYTES_MAX;
 use hookproof_sender::engine::contract::IN_FLIGHT_MAX;
@@ -9,67 +9,67 @@ use super::slo::Breach;
 use crate::scenario::{Scenario, Subscriber};
 use crate::sim::figures::Figures;
 
-/// How a breach names it: no subscriber can have this name.
+/// The machine's name in breaches; no subscriber can have it.
 pub const NAME: &str = "this machine";
 
-/// What the machine can do; what is none is not known, and no limit.
+/// The machine's capacity. A missing value is unknown and no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// What a bare client reaches on it, in requests a second.
+    /// A bare client's rate on it, in requests per second.
     pub ceiling_per_second: Option<u64>,
-    /// What a sender carries on it, in requests or events a second, whichever are more.
+    /// A sender's rate on it, in requests or events per second, the larger of both.
     pub carries_per_second: Option<u64>,
-    /// Whether that is all that it was offered, so that it may carry more.
+    /// Whether that rate is only a lower bound, since no more was offered.
     pub at_least: bool,
-    /// How that is known.
+    /// The origin of these figures.
     pub source: String,
-    /// How many such machines are on the store; 0 counts as 1.
+    /// The number of such machines on the store; 0 counts as 1.
     pub nodes: u64,
-    /// Room for the database, in bytes.
+    /// Space for the database, in bytes.
     pub disk_bytes: Option<u64>,
     /// Its memory, in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// What a load asks of the machine.
+/// The demand of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Requests in the busiest second.
     pub peak_per_second: u64,
     /// Events in the busiest second.
     pub peak_events: u64,
-    /// The largest that the database becomes, in bytes.
+    /// The database's largest size, in bytes.
     pub database_bytes: u64,
-    /// What the sender holds of deliveries at most, in bytes: by its own bounds, not measured.
+    /// The most that the sender holds of deliveries, in bytes: by its bounds, not measured.
     pub memory_bytes: u64,
 }
 
-/// Something that a load asks beyond what the machine has.
+/// A demand beyond the machine's capacity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// What.
+    /// The resource.
     pub what: &'static str,
-    /// How much is asked for: a count a second, or bytes.
+    /// The demand: a rate per second, or bytes.
     pub asked: u64,
-    /// What there is, on all nodes together.
+    /// The capacity of all nodes together.
     pub has: u64,
-    /// How many such nodes would do, where the store is shared and its server keeps up with them.
+    /// The number of nodes that suffice, if the store is shared and its server keeps up.
     pub nodes: Option<u64>,
 }
 
-/// What a machine carries in a second.
+/// The resource of a rate.
 const CARRIED: &str = "requests or events in a second";
 
-/// A row that is held: its body, and about so much around it.
+/// The overhead of a held row beside its body.
 const AROUND_BYTES: u64 = 512;
-/// What all lanes of a process are to hold together of deliveries that they have not sent: HELD in the sender's engine/lanes.rs.
+/// The unsent deliveries that all lanes of a process hold together: HELD in the sender's engine/lanes.rs.
 const HELD: u64 = 32_768;
-/// What each of them holds of these: at least WINDOW_LEAST there, and at most WINDOW_MAX in engine/lane.rs.
+/// The bounds of each lane's share: WINDOW_LEAST there, and WINDOW_MAX in engine/lane.rs.
 const HELD_BY_LANE: (u64, u64) = (4, 256);
-/// Attempts that a process has under way, beside one for each lane: `Limits::default` in engine/machine.rs.
+/// Attempts of a process under way, beside one for each lane: `Limits::default` in engine/machine.rs.
 const ATTEMPTS_MAX: u64 = 10_000;
 
-/// What the processes of a sender hold of deliveries at most, in bytes, with their lanes spread evenly.
+/// The most bytes of deliveries that a sender's processes hold, with lanes spread evenly.
 fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
     let (lanes, processes) = (scenario.subscribers.len() as u64, u64::from(scenario.sender.workers.max(1)));
     let (least, most) = HELD_BY_LANE;
@@ -83,7 +83,7 @@ fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
 }
 
 impl Load {
-    /// Of a scenario as it was simulated.
+    /// The demand of a simulated scenario.
     #[must_use]
     pub fn of(scenario: &Scenario, figures: &Figures, body_bytes: u64) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Load {
         }
     }
 
-    /// The most of either in each respect.
+    /// The maximum of both in each respect.
     #[must_use]
     pub fn most(self, other: Self) -> Self {
         Self {
@@ -105,7 +105,8 @@ impl Load {
         }
     }
 
-    /// Requests or events in the busiest second, whichever are more: an event that nobody is owed is taken and kept too.
+    /// Requests or events in the busiest second, the larger of both: an event without subscribers is accepted
+    /// and stored too.
     #[must_use]
     pub fn per_second(&self) -> u64 {
         self.peak_per_second.max(self.peak_events)
@@ -113,13 +114,13 @@ impl Load {
 }
 
 impl Machine {
-    /// Requests or events a second that all nodes carry.
+    /// The capacity of all nodes, in requests or events per second.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.carries_per_second.map(|each| each.saturating_mul(self.nodes.max(1)))
     }
 
-    /// What a load asks beyond what there is, as limits that are passed.
+    /// The demands beyond the capacity, as breaches.
     #[must_use]
     pub fn breaches(&self, load: &Load) -> Vec<Breach> {
         let breach = |need: Need| Breach {
@@ -132,7 +133,7 @@ impl Machine {
         self.needs(load, false).into_iter().map(breach).collect()
     }
 
-    /// What a load asks beyond what there is, on a store that nodes share or do not.
+    /// The demands beyond the capacity, on a store that is shared or not.
     #[must_use]
     pub fn needs(&self, load: &Load, shared: bool) -> Vec<Need> {
         let limits = [
@@ -155,7 +156,7 @@ impl Need {
         if self.what == CARRIED { format!("{figure}/s") } else { format!("{} MiB", figure >> 20) }
     }
 
-    /// What is to be done, as the end of a sentence.
+    /// The remedy, as the end of a sentence.
     #[must_use]
     pub fn told(&self) -> String {
         if self.what != CARRIED {
@@ -180,7 +181,7 @@ mod tests {
     const LOAD: Load =
         Load { peak_per_second: 50, peak_events: 120, database_bytes: 3 << 20, memory_bytes: 2 << 20 };
 
-    /// What is held for so many subscribers, each with this beside its name, by so many processes.
+    /// The bytes for this many subscribers with these settings and this many processes.
     fn held(count: usize, subscriber: &str, processes: u32, body_bytes: u64) -> u64 {
         let text = format!(
             "name = \"held\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n{subscriber}"
@@ -197,11 +198,11 @@ mod tests {
         const SMALL: &str = "limit = { rate = \"10/s\", burst = 5, in_flight = 4 }\n";
         assert_eq!(held(1, SMALL, 1, 1_000), (256 + 4) * 1_512, "one lane holds all that a lane may");
         assert_eq!(held(1, "", 1, 1_000), (256 + 10_000) * 1_512, "it is told ten thousand in flight");
-        // As many lanes share what a process holds: four each, and ten thousand attempts beside one for each lane.
+        // Four rows for each lane, and ten thousand attempts beside one for each lane.
         let rows = 10_000 * 4 + 20_000;
         assert_eq!(held(10_000, SMALL, 1, 1_000), rows * 1_512);
         assert_eq!(held(10_000, SMALL, 1, 256 << 10), (1 << 30) + rows * 512, "a gigabyte of bodies");
-        // 5,000 lanes of a process hold six each.
+        // Each of a process's 5,000 lanes holds six.
         let rows = 10_000 * 6 + 30_000;
         assert_eq!(held(10_000, SMALL, 2, 256 << 10), (2 << 30) + rows * 512, "and of each process");
     }

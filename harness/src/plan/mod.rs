@@ -1,17 +1,17 @@
-//! The launch question: how far does it stretch, what breaks first, and what would carry it?
+//! The plan of a launch: how much traffic it carries, what breaks first, and which changes carry more.
 //!
 //! ```text
 //!  Scenario ──► simulated as it stands ──► per subscriber ── beside the bounds of network calculus
-//!     └──────► simulated at 2×, 4×, 3× … ──► headroom ──► what broke ──► the same with one limit raised ──► changes
+//!     └──────► simulated at 2×, 4×, 3× … ──► headroom ──► first breach ──► the same with one limit raised ──► changes
 //! ```
 //!
-//! - `slo`: objectives. - `search`: where something stops to hold. - `scale`: the scenario otherwise.
-//! - `bound`, `service`: what can't be exceeded, by arithmetic. - `live`: subscribers from a sender's database.
-//! - `launch`: what if, before it is planned. - `machine`: what it carries, as a limit beside the objectives.
-//! - `judge`: all of that held against a load. - `headroom`: how far. - `interval`: and with other seeds. - `advice`, `patch`: what would carry more, as settings.
-//! - `table`, `page`: what people read. - `sheet`: what a partner reads.
+//! - `slo`: objectives; `launch`: launch questions; `live`: subscribers from a sender's database.
+//! - `search`: finds an edge; `scale`: variants of the scenario; `bound`, `service`: upper bounds.
+//! - `machine`: the machine's capacity; `judge`: judges a load by the objectives and the machine.
+//! - `headroom`: the highest load; `interval`: its interval over seeds; `advice`, `patch`: changes as settings.
+//! - `table`, `page`: the output; `sheet`: a partner's page.
 //!
-//! All but `live` is a function of the scenario. What the machine can do comes in as figures.
+//! All but `live` are functions of the scenario and of the machine's figures.
 
 pub mod advice;
 pub mod bound;
@@ -51,107 +51,108 @@ use launch::Condition;
 use machine::{Load, Machine};
 use slo::{Breach, Slo};
 
-/// What is asked.
+/// A planning request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// What has to hold; the usual objectives where there are none.
+    /// The objectives; the usual ones if there are none.
     pub slos: Vec<Slo>,
-    /// In thousandths, what the changes are to carry; the next whole multiple where nothing is said.
+    /// The load that the changes must carry, in thousandths; by default the next whole multiple.
     pub carry: Option<u64>,
-    /// Whether the headroom is looked for.
+    /// Whether to search the headroom.
     pub headroom: bool,
-    /// With how many seeds it is looked for, the scenario's own first; 0 counts as 1.
+    /// The number of seeds for that, the scenario's own first; 0 counts as 1.
     pub seeds: u64,
-    /// What the machine can do.
+    /// The machine's capacity.
     pub machine: Machine,
-    /// What the scenario that is planned has otherwise than its file says.
+    /// The deviations from the scenario's file.
     pub conditions: Vec<Condition>,
-    /// How it is simulated.
+    /// The settings of the simulation.
     pub options: Options,
 }
 
-/// One subscriber's side of the plan.
+/// The plan for one subscriber.
 #[derive(Clone, Debug, Serialize)]
 pub struct LanePlan {
     /// Its name.
     pub name: String,
-    /// What is owed to it.
+    /// Deliveries owed to it.
     pub owed: u64,
-    /// The most that waited: rows, bytes, and when.
+    /// The longest queue, in rows.
     pub peak_rows: u64,
-    /// Bytes of bodies at the most.
+    /// The largest queue, in bytes of bodies.
     pub peak_bytes: u64,
-    /// When the rows were the most, in nanoseconds.
+    /// When the queue was longest, in nanoseconds.
     pub peak_at_ns: u64,
-    /// How long after the traffic its backlog was gone; none if some of it still waited at the end of the run.
+    /// The time from the end of the traffic until its backlog is gone, in nanoseconds; none if some is left
+    /// at the end of the run.
     pub drain_ns: Option<u64>,
-    /// What still waited at the end of the run.
+    /// Deliveries left at the end of the run.
     pub left: u64,
-    /// From an event's moment until its delivery was taken: p50, p95, p99; none where so many never were.
+    /// From an event's moment until its delivery is taken: p50, p95, p99; none where too many never are.
     pub latency_ns: [Option<u64>; 3],
-    /// Deliveries shed as the queue was full, and those whose event was refused for it.
+    /// Deliveries shed from a full queue, or refused for it.
     pub shed: u64,
-    /// Deliveries that grew too old.
+    /// Expired deliveries.
     pub expired: u64,
-    /// What can't be exceeded; or why nothing is sure.
+    /// The bounds, or the reason why there are none.
     pub bound: Result<BoundPlan, &'static str>,
 }
 
 /// The bounds of one subscriber.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BoundPlan {
-    /// Deliveries a thousand seconds that are surely served.
+    /// The guaranteed service, in deliveries per thousand seconds.
     pub service_millihertz: u64,
-    /// The burst of its arrivals over that rate.
+    /// The burst of its arrivals at that rate.
     pub burst: u64,
-    /// Deliveries that wait, at most.
+    /// The bound of waiting deliveries.
     pub backlog: u64,
-    /// How long one waits, at most.
+    /// The bound of a delivery's wait.
     pub delay_ns: u64,
-    /// How long after the traffic its backlog is gone at the latest.
+    /// The bound of the time from the end of the traffic until its backlog is gone.
     pub drain_ns: u64,
 }
 
-/// What the machine has to do, beside what it can do.
+/// The machine's demand and capacity.
 #[derive(Clone, Debug, Serialize)]
 pub struct MachinePlan {
-    /// What this traffic asks of it.
+    /// The demand.
     #[serde(flatten)]
     pub load: Load,
-    /// What it can do.
+    /// The capacity.
     pub limits: Machine,
 }
 
-/// The answer.
+/// A plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Of which scenario.
+    /// The scenario's name.
     pub scenario: String,
-    /// What is otherwise than the scenario says.
+    /// The deviations from the scenario.
     pub conditions: Vec<Condition>,
     /// The objectives.
     pub objectives: Vec<String>,
-    /// Those that the traffic as it stands does not meet, the worst first.
+    /// The objectives that the present traffic breaches, the worst first.
     pub breaches: Vec<Breach>,
-    /// Events that the sender did not take: a queue was full that refuses, or no process was there.
+    /// Events that the sender refused, because of a full queue or no running process.
     pub refused: u64,
     /// Each subscriber.
     pub lanes: Vec<LanePlan>,
     /// The machine.
     pub machine: MachinePlan,
-    /// A commit is modelled to take from so long to so long, at every load.
+    /// The modelled range of a commit's time, at every load.
     pub commit_ns: (u64, u64),
-    /// How far it stretches, if that was asked.
+    /// The headroom, if it was searched.
     pub headroom: Option<Headroom>,
-    /// Simulated figures beyond their bounds: the model is wrong there.
+    /// Simulated figures beyond their bounds, which show that the model is wrong.
     pub model_errors: Vec<String>,
-    /// What the charts need.
+    /// The data of the charts.
     #[serde(skip)]
     pub figures: Option<Figures>,
 }
 
 impl Plan {
-    /// Whether this traffic meets its objectives, in every seed that was tried, and the model is right.
+    /// Whether this traffic meets its objectives with every seed, and the model is right.
     #[must_use]
     pub fn holds(&self) -> bool {
         let short = self.headroom.as_ref().map_or(0, |headroom| headroom.short);
@@ -159,10 +160,9 @@ impl Plan {
     }
 }
 
-/// Plans.
+/// Computes the plan.
 ///
-/// # Errors
-/// When the scenario can't be simulated.
+/// # Errors When the scenario can't be simulated.
 pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
     let slos = if asked.slos.is_empty() { usual(scenario) } else { asked.slos.clone() };
     let scenario = &long_enough(scenario, &slos);
@@ -210,25 +210,25 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
     })
 }
 
-/// Runs of so long have close commits, however many events there are.
+/// Up to this length, runs use close commits regardless of their events.
 const CLOSE_NS: u64 = 600 * SECOND;
 
-/// The times of the world, which are the same for every load: were commits longer at a larger one, the search would find
-/// where the model changes, and not where the objectives break.
+/// The model's times, equal for every load: otherwise the search would find a change of the model instead of
+/// a breach.
 fn model(scenario: &Scenario, schedule: &Schedule) -> Model {
     let lasts_ns = schedule.lasts().saturating_add(scenario.drain.0);
     let fitting = Model::fitting(lasts_ns, schedule.due().len());
     if lasts_ns <= CLOSE_NS { Model { commit_ns: Model::CLOSE.commit_ns, ..fitting } } else { fitting }
 }
 
-/// Nothing is shed or expires, and the backlog has drained when the scenario says.
+/// By default: nothing is shed or expires, and the backlog drains within the scenario's `drain`.
 fn usual(scenario: &Scenario) -> Vec<Slo> {
     let drain = format!("drain<={}", scenario.drain);
     ["shed=0", "expired=0", &drain].iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// The scenario with as much time after its traffic as the longest objective allows, and some more: what is not over then
-/// is beyond it, and not just cut off.
+/// Extends the drain beyond the longest objective, so that later deliveries count as late rather than cut
+/// off.
 fn long_enough(scenario: &Scenario, slos: &[Slo]) -> Scenario {
     let times = slos.iter().filter(|slo| slo.measure.is_time());
     let longest = times.map(|slo| slo.most.saturating_add(slo.most / 4)).max().unwrap_or(0);
@@ -272,7 +272,7 @@ fn told(bounds: &Bounds, millihertz: u64, figures: &Figures) -> BoundPlan {
     }
 }
 
-/// Where the simulation is beyond what arithmetic allows, one of the two is wrong.
+/// A simulated figure beyond its bound means that one of the two is wrong.
 fn beyond(lane: &LaneFigures, bounds: &Bounds, figures: &Figures) -> Vec<String> {
     let mut errors = Vec::new();
     let mut compare = |what: &str, seen: u64, most: u64, told: [String; 2]| {
@@ -329,14 +329,14 @@ mod tests {
         let lane = &figures.lanes[0];
         assert!(lane.peak.rows > 0, "something waited");
         assert_eq!(beyond(lane, &bounds, &figures), [""; 0]);
-        // Where arithmetic allows less than what was seen, each figure is said with both numbers.
+        // Each figure beyond its bound is reported with both numbers.
         let tight = Bounds { backlog: lane.peak.rows - 1, delay_ns: 1, empty_at: 1, ..bounds };
         let said = beyond(lane, &tight, &figures);
         assert_eq!(said.len(), 3, "{said:?}");
         let backlog =
             format!("partner: a backlog of {} is beyond its bound of {}", lane.peak.rows, tight.backlog);
         assert!(said[0].starts_with(&backlog), "{said:?}");
-        // And at its bound exactly, it is inside.
+        // A figure at its bound is valid.
         let exact = Bounds { backlog: lane.peak.rows, ..bounds };
         assert_eq!(beyond(lane, &exact, &figures), [""; 0]);
     }

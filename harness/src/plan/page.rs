@@ -1,4 +1,4 @@
-//! The plan as one page: the answer first, then what it rests on.
+//! The plan as one HTML page: the answer, then the figures behind it.
 
 use super::headroom::{Headroom, Point};
 use super::scale::times;
@@ -9,10 +9,9 @@ use crate::catalogue::Verdict;
 use crate::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
 use crate::sim::figures::LaneFigures;
 
-/// Charts of more subscribers than this make the page too long to read; those with the longest backlog come first.
+/// The most subscribers with charts; those with the longest backlog come first.
 const CHARTS_MAX: usize = 24;
 
-/// The page.
 #[must_use]
 pub fn page(plan: &Plan) -> String {
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
@@ -38,7 +37,6 @@ fn title(text: impl Into<String>) -> Part {
     Part::Title(text.into())
 }
 
-/// What the rows of a subscriber have been tried with.
 const ROWS: &str = "Of each subscriber's rows one is enough, with every seed that was tried.";
 
 fn changes(plan: &Plan) -> Vec<Part> {
@@ -65,13 +63,12 @@ fn changes(plan: &Plan) -> Vec<Part> {
     parts
 }
 
-/// Load against time, with the place where it breaks.
 fn curve(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = plan.headroom.as_ref().filter(|headroom| headroom.curve.len() > 1) else {
         return Vec::new();
     };
     let points: Vec<&Point> = headroom.near().collect();
-    // What is beyond the edge is seen beside it, if only a little of it was simulated; but not what is far beyond.
+    // Shows the interval beyond the edge, but not far beyond it.
     let edge = headroom.fails.max(headroom.carries).unwrap_or(1);
     let spread = headroom.interval.map_or(0, |one| one.high.min(edge.saturating_mul(2)));
     let beyond = edge.max(spread);
@@ -95,14 +92,14 @@ fn curve(plan: &Plan) -> Vec<Part> {
     ]
 }
 
-/// Round multiples up to the most, ten of them or fewer.
+/// Round multiples up to the most, at most ten.
 fn places(most: u64) -> Vec<(u64, String)> {
     let steps = (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     let step = steps.take_while(|step| *step <= most / 4).last().unwrap_or(1);
     (0..=most / step).map(|place| (place * step, times(place * step))).collect()
 }
 
-/// Where it breaks, and where that may be with other seeds.
+/// The load that breaks, and the interval for other seeds.
 fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
     let spread = headroom.interval.map(|one| Band {
         class: "endpoint",

@@ -1,11 +1,11 @@
-//! Settings of subscribers as a piece of TOML that is laid over a scenario: what advice prints, and `--patch` reads.
+//! Settings of subscribers as TOML over a scenario: the output of advice, and the input of `--patch`.
 
 use toml::{Table, Value};
 
 use super::live::LiveError;
 use crate::scenario::{Scenario, Subscriber};
 
-/// What differs between two scenarios in the limits and queues of groups, each with what it costs.
+/// The differences between two scenarios in the limits and queues of groups, each with its cost.
 pub(super) fn patch<'a>(
     before: &Scenario,
     after: &Scenario,
@@ -30,7 +30,6 @@ pub(super) fn patch<'a>(
     text
 }
 
-/// A subscriber's limits and the bounds of its queue, section by section.
 fn settings(one: &Subscriber) -> [(&'static str, Table); 2] {
     let (limit, queue) = (&one.limit, &one.queue);
     let whole = |rows: u64| i64::try_from(rows).unwrap_or(i64::MAX).into();
@@ -50,10 +49,9 @@ fn table<const COUNT: usize>(settings: [(&str, Option<Value>); COUNT]) -> Table 
     settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
-/// The scenario with settings laid over it: `[[subscriber]]` by name, everything else by key.
+/// Applies settings to a scenario: `[[subscriber]]` by name, everything else by key.
 ///
-/// # Errors
-/// When the text is no TOML, is about somebody whom the scenario does not have, or makes no scenario.
+/// # Errors When the text is not TOML, names an unknown subscriber, or makes the scenario invalid.
 pub fn with_patch(scenario: &Scenario, patch: &str) -> Result<Scenario, LiveError> {
     let read = |text: &str| text.parse::<Table>().map_err(|error| LiveError::Scenario(error.to_string()));
     let (mut document, patch) = (read(&scenario.text)?, read(patch)?);
@@ -88,7 +86,7 @@ fn subscribers(document: &mut Table, patches: Vec<Value>) -> Result<(), LiveErro
     Ok(())
 }
 
-/// Lays a value over another: of two tables each key, else the whole.
+/// Merges tables by key, and replaces other values.
 fn lay(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Table(under), Value::Table(over)) => {

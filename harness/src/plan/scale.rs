@@ -1,11 +1,11 @@
-//! The scenario otherwise: more of its traffic, another limit, one subscriber alone. All of them pure.
+//! Variants of a scenario: scaled traffic, a raised limit, one subscriber alone. Pure.
 
 use crate::scenario::{Rate, SECOND, Scenario, Shape, Size, Subscriber};
 
-/// A scenario's traffic as it stands, in thousandths.
+/// The present traffic, in thousandths.
 pub const AS_IT_STANDS: u64 = 1_000;
 
-/// So many thousandths, as a multiple.
+/// Formats thousandths as a multiple.
 pub(super) fn times(thousandths: u64) -> String {
     let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 10);
     if part == 0 {
@@ -15,7 +15,8 @@ pub(super) fn times(thousandths: u64) -> String {
     }
 }
 
-/// The same traffic, so many thousandths of it. A recording is played whole numbers of times, so it is rounded to one.
+/// The traffic scaled by thousandths. A recording is played a whole number of times, so its factor is
+/// rounded.
 #[must_use]
 pub fn scaled(scenario: &Scenario, thousandths: u64) -> Scenario {
     let mut scaled = scenario.clone();
@@ -47,14 +48,14 @@ pub fn is_coarse(scenario: &Scenario) -> bool {
 fn multiplied(rate: Rate, thousandths: u64) -> Rate {
     let (mut count, mut per) =
         (rate.count.saturating_mul(thousandths), rate.per.0.saturating_mul(AS_IT_STANDS));
-    // In its first unit, where that is exact: it is told to people.
+    // Keeps the unit where that is exact, for readability.
     if count % AS_IT_STANDS == 0 {
         (count, per) = (count / AS_IT_STANDS, rate.per.0);
     }
     Rate { count, per: crate::scenario::Duration(per) }
 }
 
-/// The scenario with one of its subscribers. Lanes share nothing but the machine, which isn't modelled.
+/// The scenario with one of its subscribers. Lanes share only the machine, which is not modelled.
 #[must_use]
 pub fn alone(scenario: &Scenario, place: usize) -> Scenario {
     let mut alone = scenario.clone();
@@ -62,42 +63,41 @@ pub fn alone(scenario: &Scenario, place: usize) -> Scenario {
     alone
 }
 
-/// Something about a subscriber that can be raised.
+/// A limit of a subscriber that can be raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
-    /// The rate, and the caps on windows with it.
+    /// The rate, together with the caps of windows.
     Rate,
-    /// The burst, and the requests in flight with it.
+    /// The burst, together with the requests in flight.
     Burst,
-    /// The caps on windows alone.
+    /// The caps of windows alone.
     Windows,
     /// The requests in flight alone.
     InFlight,
-    /// How much may wait.
+    /// The bounds of the queue.
     Queue,
 }
 
 impl Knob {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Rate, Self::Burst, Self::Windows, Self::InFlight, Self::Queue];
 
-    /// Raises it to so many thousandths of what it was, rounded up; false if there is nothing to raise.
+    /// Raises it to this many thousandths, rounded up; false if the subscriber has no such limit.
     pub fn raise(self, subscriber: &mut Subscriber, thousandths: u64) -> bool {
         let mut is_there = false;
         self.each(subscriber, |count, most| {
             is_there = true;
-            // What is more than the sender takes already is left to the sender to refuse.
+            // A value beyond the sender's maximum stays, and the sender refuses it.
             count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS).min(most.max(count))
         });
         is_there
     }
 
-    /// Changes each count that it raises, told with the most that the sender takes: its own first, then what goes with it.
+    /// Applies `change` to each raised count and its maximum: its own first, then the companions.
     fn each(self, subscriber: &mut Subscriber, mut change: impl FnMut(u64, u64) -> u64) {
         let (limit, queue) = (&mut subscriber.limit, &mut subscriber.queue);
         let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         match (self, &mut limit.bucket) {
-            // Without a bucket there is neither, whatever goes with it.
+            // Without a bucket its companions stay too.
             (Self::Rate | Self::Burst, None) => return,
             (Self::Rate, Some(bucket)) => {
                 let most = u128::from(RATE_MAX) * u128::from(bucket.rate.per.0) / u128::from(SECOND);
@@ -129,7 +129,7 @@ impl Knob {
         counts
     }
 
-    /// What it is, as the scenario would write it.
+    /// Its value, in the scenario's notation.
     #[must_use]
     pub fn of(self, subscriber: &Subscriber) -> String {
         let limit = &subscriber.limit;
@@ -155,7 +155,7 @@ impl Knob {
         }
     }
 
-    /// Those of a subscriber that do not raise the same limit twice.
+    /// Limits that do not overlap for a subscriber.
     #[must_use]
     pub fn apart(subscriber: &Subscriber) -> [Self; 3] {
         match subscriber.limit.bucket {
@@ -164,14 +164,13 @@ impl Knob {
         }
     }
 
-    /// Whether a limit of another kind is raised with it.
+    /// Whether it also raises a companion limit.
     #[must_use]
     pub fn takes_along(self, subscriber: &Subscriber) -> bool {
         matches!(self, Self::Rate | Self::Burst) && self.counts(subscriber).len() > 1
     }
 
-    /// How far it was raised from one subscriber to the other, in thousandths: of the limits that it raises, the one that
-    /// was raised the most.
+    /// The largest raise between two versions of a subscriber, in thousandths.
     #[must_use]
     pub fn factor(self, before: &Subscriber, after: &Subscriber) -> u64 {
         let counts = self.counts(before).into_iter().zip(self.counts(after));
@@ -179,7 +178,7 @@ impl Knob {
         raised.max().unwrap_or(AS_IT_STANDS)
     }
 
-    /// What it asks of the other side, or of this one.
+    /// The cost, and the side that bears it.
     #[must_use]
     pub fn cost(self, before: &Subscriber, after: &Subscriber) -> String {
         let (whom, from, to) = (&before.group, self.of(before), self.of(after));
@@ -204,7 +203,7 @@ impl Knob {
     }
 }
 
-/// The most that the sender takes.
+/// The sender's maxima.
 const RATE_MAX: u64 = 1_000_000;
 const BURST_MAX: u64 = 1_000_000;
 const WINDOW_MAX: u64 = 1_000_000;
@@ -248,7 +247,7 @@ mod tests {
         let before = scenario().subscribers.remove(0);
         let mut after = before.clone();
         assert!(Knob::Rate.raise(&mut after, 1_030));
-        // Six instead of five is a fifth more, eight instead of seven less than that.
+        // Six instead of five is a fifth more; eight instead of seven is less.
         assert_eq!(
             (Knob::Rate.of(&after), Knob::Rate.factor(&before, &after)),
             ("6/s (8 per 1s)".to_owned(), 1_200)

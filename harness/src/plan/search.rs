@@ -1,27 +1,27 @@
-//! Finding where something stops to hold, by doubling and halving. Pure: whether it holds is asked of the caller.
+//! Finds the edge of a monotone condition by doubling and halving. Pure.
 
-/// In thousandths: how close the two sides of the edge are brought, in proportion.
+/// The relative distance of the two sides at the end, in thousandths.
 const CLOSE: u64 = 20;
-/// The furthest that is looked for, in thousandths of where the search begins.
+/// The farthest value that is tried, in thousandths of the start.
 pub(super) const TRIED_MAX: u64 = 64_000;
-/// The same, beyond where it begins.
+/// The same, beyond the start.
 const FURTHEST: u64 = TRIED_MAX - 1_000;
-/// The first step where nothing is known: to twice as much, or half as much.
+/// The first step without knowledge: to the double or the half.
 pub const DOUBLE: u64 = 1_000;
-/// The first step from where the edge is said to be near.
+/// The first step from near an expected edge.
 pub const NEAR: u64 = 40;
 
-/// Where it stops to hold.
+/// The edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// The last that held; none if nothing down to the sixty-fourth part did.
+    /// The highest value that held; none if nothing down to a 64th did.
     pub holds: Option<u64>,
-    /// The first that did not; none if nothing up to the sixty-fourfold did.
+    /// The lowest value that failed; none if nothing up to the 64-fold did.
     pub fails: Option<u64>,
 }
 
 impl Edge {
-    /// Whether nothing that was tried says if it holds there.
+    /// Whether the tried values leave this one undecided.
     pub(super) fn leaves_open(&self, at: u64) -> bool {
         self.holds.is_none_or(|held| held < at) && self.fails.is_none_or(|failed| failed > at)
     }
@@ -32,11 +32,10 @@ impl Edge {
     }
 }
 
-/// Looks for the edge from `start` on, where what holds also holds for anything less. The first step away from there is so
-/// many thousandths of it, and each further one twice as long.
+/// Searches the edge from `start`, for a condition that holds below it. The first step is `step` thousandths
+/// of the start, and each further one twice as long.
 ///
-/// # Errors
-/// The caller's own.
+/// # Errors The caller's own.
 pub fn edge<E>(start: u64, step: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Result<Edge, E> {
     let start = start.max(1);
     let mut edge = Edge { holds: None, fails: None };

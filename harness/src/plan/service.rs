@@ -1,5 +1,5 @@
-//! What service of a lane is sure, by its contract and by what the scenario says of its endpoint: the server of
-//! [`super::bound`]. Pure, and on the safe side throughout: what may fail counts as no service at all.
+//! A lane's guaranteed service, by its contract and its endpoint's behaviours: the input of [`super::bound`].
+//! Pure and conservative: a service that may fail counts as none.
 
 use super::bound::{Service, merged};
 use crate::scenario::{
@@ -7,22 +7,22 @@ use crate::scenario::{
 };
 use crate::sim::Model;
 
-/// What the sender itself adds to an attempt: a commit, a claim, the way there and back, where commits are close.
+/// The sender's own time for an attempt: a commit, a claim and the round trip, where commits are close.
 const OWN_NS: u64 = 10_000_000;
-/// Commits that an attempt may have to wait for: the one under way, its own, and that of its claim.
+/// Commits that an attempt may wait for: the one under way, its own, and its claim's.
 const COMMITS: u64 = 3;
-/// The share of the contract that is sure, in percent: several limits at once get into each other's way a little.
+/// The guaranteed percentage of the contract: several limits interfere slightly.
 const SURE_PERCENT: u64 = 95;
-/// A lease, and the time that another process needs to notice that it is over.
+/// A lease, and the time until another process notices its end.
 const LEASE_NS: u64 = 30 * SECOND;
-/// A process starts, and those beside it notice that one has died.
+/// The start of a process, and the time until others notice its death.
 const START_NS: u64 = 2 * SECOND;
-/// Ten successes at one attempt a minute, which is the least that pressure leaves, bring a lane back to a twentieth.
+/// Ten successes at one attempt a minute, the throttle's minimum, bring a lane back to a twentieth.
 const EASE_NS: u64 = 600 * SECOND;
 /// From a twentieth on: ten successes at each of twenty steps.
 const EASE_ATTEMPTS: u64 = 710;
 
-/// The sure service of a subscriber, where a commit takes so long at most.
+/// The guaranteed service of a subscriber, with this longest commit.
 #[must_use]
 pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64) -> Service {
     let own_ns = OWN_NS + commit_ns.saturating_sub(Model::CLOSE.commit_ns.1).saturating_mul(COMMITS);
@@ -44,7 +44,7 @@ pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64) -> 
     let failing = subscriber.behaviours.iter().filter(|one| !is_success(one, subscriber));
     let pauses = failing.map(|one| away(one, subscriber, millihertz));
     let down = scenario.faults.iter().filter_map(|fault| outage(fault, subscriber));
-    // The first of those that are made one waits for the others.
+    // The first event of a coalescing window waits for its end.
     let gathers = subscriber.handling.coalesce.iter().map(|one| one.window.0).max().unwrap_or(0);
     let latency = [latency_ns, gathers, slowest, own_ns.saturating_mul(2)];
     Service {
@@ -63,7 +63,7 @@ fn changed<'a>(scenario: &'a Scenario, subscriber: &'a Subscriber) -> impl Itera
     })
 }
 
-/// Dead letters that are sent again come at a moment that is none of the traffic's.
+/// Redriven dead letters come at moments outside of the traffic.
 fn redrives(scenario: &Scenario, subscriber: &Subscriber) -> bool {
     scenario.faults.iter().any(|fault| match &fault.action {
         FaultAction::Redrive { subscriber: whom } => concerns(whom.as_deref(), subscriber),
@@ -75,15 +75,15 @@ fn concerns(whom: Option<&str>, subscriber: &Subscriber) -> bool {
     whom.is_none_or(|whom| whom == subscriber.name || whom == subscriber.group)
 }
 
-/// Whether an answer that takes so long may come after the sender has given it up: then it is none.
+/// Whether an answer with this latency may come after the sender's timeout, and so fail.
 fn answers_late(latency_ns: u64, subscriber: &Subscriber) -> bool {
     latency_ns.saturating_add(OWN_NS) >= subscriber.timeout.0
 }
 
-/// The rate that a limit leaves where an attempt takes so long.
+/// The rate that a limit allows for this latency.
 ///
-/// The bucket is a ring of σ permits, each in flight for the latency and then in a queue that is served at ρ: at worst
-/// behind all others, so that σ of them go round within latency + σ/ρ. A cap on a window holds each of its permits
+/// The bucket is a ring of σ permits, each in flight for the latency and then in a queue served at ρ. At
+/// worst it is behind all others, so σ permits cycle within latency + σ/ρ. A window's cap holds each permit
 /// for its length and the latency.
 fn rate(limit: &Limit, latency_ns: u64) -> u64 {
     let mut rate = u64::MAX;
@@ -111,7 +111,7 @@ fn is_success(behaviour: &Behaviour, subscriber: &Subscriber) -> bool {
         && !answers_late(latency, subscriber)
 }
 
-/// When nothing is sure because of how the endpoint behaves, and until the lane is surely back at its contract.
+/// The time when an endpoint's behaviour guarantees nothing, until the lane is back at its contract.
 fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64, u64) {
     let asked = match &behaviour.answer {
         Answer::Status(reply) => match &reply.retry_after {
@@ -135,10 +135,10 @@ fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64
     (behaviour.at.0, behaviour.until().map_or(u64::MAX, |until| until.saturating_add(back)))
 }
 
-/// When the sender itself is not there, or may not do what it could.
+/// The time when the sender itself is away or restricted.
 fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     let limit = &subscriber.limit;
-    // The next owner assumes that all that was allowed has just been sent, and that some of it is in doubt.
+    // The next owner assumes that the whole allowance was just used, and that some of it is in doubt.
     let full = limit
         .bucket
         .as_ref()
@@ -156,7 +156,7 @@ fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     Some((fault.at.0, fault.at.0.saturating_add(fault.lasts.0).saturating_add(after)))
 }
 
-/// Why nothing is sure of a subscriber that has no bound.
+/// The reason why a subscriber has no bound.
 #[must_use]
 pub(super) fn why_unbounded(scenario: &Scenario, subscriber: &Subscriber) -> &'static str {
     let failing = subscriber.behaviours.iter().filter(|one| !is_success(one, subscriber));

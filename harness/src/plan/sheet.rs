@@ -1,4 +1,5 @@
-//! What a partner will see of a launch, as a page of Markdown to hand to them: no word of the sender's own concerns.
+//! A partner's view of a launch, as a Markdown page to hand over; it reveals nothing of the sender's own
+//! concerns.
 
 use std::fmt::Write;
 
@@ -8,7 +9,7 @@ use super::{Plan, slo};
 use crate::scenario::{Pattern, Scenario, Subscriber};
 use crate::sim::figures::{Figures, LaneFigures};
 
-/// A sheet for each partner: the name of its file, and its text.
+/// The file name and the text of each partner's sheet.
 pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item = (String, String)> + 'a {
     plan.figures.iter().flat_map(move |figures| {
         let both = scenario.subscribers.iter().zip(&figures.lanes);
@@ -16,7 +17,7 @@ pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item 
     })
 }
 
-/// Whether a text is the sheet of some partner of this scenario.
+/// Whether a text is a sheet of this scenario.
 #[must_use]
 pub fn is_sheet(scenario: &Scenario, text: &str) -> bool {
     text.starts_with(&title(scenario, "")) && text.lines().next().is_some_and(|line| line.ends_with(SEES))
@@ -84,7 +85,7 @@ fn sheet(
     text
 }
 
-/// What bounds the requests, in words.
+/// The contract in words.
 fn contract(subscriber: &Subscriber) -> String {
     let limit = &subscriber.limit;
     let bucket = limit.bucket.map(|one| format!("{} at once, and {} in the long run", one.burst, one.rate));

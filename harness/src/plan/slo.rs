@@ -1,4 +1,4 @@
-//! Objectives as people write them: `p95<60s`, `shed=0`, `drain<10min`, `partner-c.p99<5min`.
+//! Objectives as users write them: `p95<60s`, `shed=0`, `drain<10min`, `partner-c.p99<5min`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,29 +11,29 @@ use crate::sim::figures::{Figures, LaneFigures};
 /// One objective.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slo {
-    /// Whom it is about: a subscriber or a group; everybody without it.
+    /// The subscriber or group; every subscriber without it.
     pub whom: Option<String>,
-    /// What it is about.
+    /// The measured quantity.
     pub measure: Measure,
-    /// The most that it may be: nanoseconds, or a count.
+    /// The limit: nanoseconds, or a count.
     pub most: u64,
     text: String,
 }
 
-/// What an objective is about.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// A percentile, in thousandths, of the time from an event's moment until its delivery is taken.
     Latency(u32),
-    /// How long after the end of the traffic nothing waits any more.
+    /// The time from the end of the traffic until the backlog is gone.
     Drain,
-    /// Deliveries shed as the queue was full.
+    /// Deliveries shed from a full queue.
     Shed,
-    /// Deliveries that grew too old.
+    /// Expired deliveries.
     Expired,
-    /// Deliveries given up, for whatever reason.
+    /// Dead letters of any reason.
     Dead,
-    /// Deliveries that wait at once.
+    /// Waiting deliveries at once.
     Backlog,
 }
 
@@ -51,18 +51,18 @@ const MEASURES: [(&str, Measure); 8] = [
 /// A time that did not come: the delivery was never taken, the backlog never gone.
 pub const NEVER: u64 = u64::MAX;
 
-/// An objective that is not met, or a limit of the machine that is passed.
+/// A breached objective, or an exceeded limit of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breach {
-    /// Whose.
+    /// The subscriber.
     pub subscriber: String,
-    /// The name that the file gives it: several may share one.
+    /// Its group, whose name several subscribers may share.
     pub group: String,
-    /// Which.
+    /// The objective.
     pub objective: String,
-    /// What it comes to.
+    /// The figure.
     pub figure: String,
-    /// How far beyond: in thousandths of what is allowed.
+    /// The ratio to the limit, in thousandths.
     pub excess: u64,
 }
 
@@ -71,7 +71,7 @@ impl Measure {
         matches!(self, Self::Latency(_) | Self::Drain)
     }
 
-    /// What it amounts to for a subscriber.
+    /// The figure of a subscriber.
     #[must_use]
     pub fn of(self, lane: &LaneFigures, figures: &Figures) -> u64 {
         match self {
@@ -86,8 +86,8 @@ impl Measure {
     }
 }
 
-/// A percentile over all that should have been taken: what was given up, refused or left behind takes for ever, so that
-/// an endpoint that takes the easy half at once and never the other has a median and no p95.
+/// A percentile over all owed deliveries. Those given up, refused or left count as infinitely late, so that
+/// an endpoint that takes only the easy half has a median and no p95.
 fn latency_ns(lane: &LaneFigures, thousandths: u32) -> u64 {
     let taken = lane.taken_us.len();
     let missing = lane.given_up().saturating_add(lane.left).saturating_add(lane.refused);
@@ -95,7 +95,7 @@ fn latency_ns(lane: &LaneFigures, thousandths: u32) -> u64 {
     if missing == 0 {
         return lane.taken_ns(thousandths);
     }
-    // Which share of those that were taken is that share of all.
+    // The percentile among the taken ones that corresponds to it.
     let millionths = (u128::from(thousandths) * all * 1_000).div_ceil(u128::from(taken.max(1)));
     match u32::try_from(millionths) {
         Ok(millionths) if taken > 0 && millionths <= 1_000_000 => {
@@ -107,13 +107,13 @@ fn latency_ns(lane: &LaneFigures, thousandths: u32) -> u64 {
 }
 
 impl Slo {
-    /// Whether it is about this subscriber.
+    /// Whether it concerns this subscriber.
     #[must_use]
     pub fn concerns(&self, name: &str, group: &str) -> bool {
         self.whom.as_deref().is_none_or(|whom| whom == name || whom == group)
     }
 
-    /// A figure of this measure, as it is told.
+    /// A figure in this measure's unit.
     #[must_use]
     pub fn show(&self, figure: u64) -> String {
         match figure {
@@ -154,7 +154,7 @@ impl FromStr for Slo {
     }
 }
 
-/// A length of time; minutes may be written `10m`, as they are in objectives everywhere.
+/// A duration; minutes may also be written `10m`.
 fn length(text: &str) -> Result<u64, String> {
     let minutes = text.strip_suffix('m').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let text = minutes.map_or_else(|| text.to_owned(), |digits| format!("{digits}min"));

@@ -1,4 +1,4 @@
-//! The plan in a terminal: the answer in one sentence, then the table.
+//! The plan on a terminal: the answer in one sentence, then the table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,12 +14,11 @@ use super::{LanePlan, MachinePlan, Plan, machine};
 use crate::check::verdict::show;
 use crate::report::columns;
 
-/// Subscribers in the table; the others are in the page and the JSON.
+/// The most subscribers in the table; the page and the JSON have all.
 const LISTED_MAX: usize = 30;
-/// Subscribers that the answer names; it is a sentence.
+/// The most subscribers in the answer.
 const TOLD_MAX: usize = 3;
 
-/// The columns.
 pub(super) const HEAD: [&str; 13] = [
     "subscriber",
     "owed",
@@ -36,7 +35,7 @@ pub(super) const HEAD: [&str; 13] = [
     "expired",
 ];
 
-/// The answer, in one sentence, with what it stands under.
+/// The answer in one sentence, with its conditions.
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
     let asked: Vec<&str> = plan.conditions.iter().map(|one| one.asked.as_str()).collect();
@@ -45,7 +44,6 @@ pub fn answer(plan: &Plan) -> String {
     format!("{under}{told}")
 }
 
-/// How far it stretches, what breaks first, and what would carry more.
 fn stretches(plan: &Plan, headroom: &Headroom) -> String {
     let carries = match (headroom.carries, headroom.fails) {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
@@ -67,7 +65,6 @@ fn stretches(plan: &Plan, headroom: &Headroom) -> String {
     format!("{carries}{}{breaks}{}", spread(headroom), remedy(headroom))
 }
 
-/// How much of it depends on the seed.
 fn spread(headroom: &Headroom) -> String {
     let seeds = headroom.seeds.len();
     let short = match headroom.short {
@@ -81,14 +78,14 @@ fn spread(headroom: &Headroom) -> String {
     }
 }
 
-/// From where to where; nothing beyond what is looked for is told as a figure.
+/// An interval; an end beyond the search has no figure.
 pub(super) fn within(interval: &Interval) -> String {
     let high =
         if interval.high > TRIED_MAX { "more than was tried".to_owned() } else { times(interval.high) };
     format!("{} to {high}", times(interval.low))
 }
 
-/// What would mend what breaks first; or why nothing is said to.
+/// The remedy for the first breach, or the reason why there is none.
 fn remedy(headroom: &Headroom) -> String {
     let (Some(breach), advice) = (headroom.breaks.first(), &headroom.advice) else { return String::new() };
     let is_it = |subscriber: &str| subscriber == breach.group;
@@ -105,7 +102,7 @@ fn remedy(headroom: &Headroom) -> String {
     told.map_or(String::new(), |told| format!(": to carry {}, {told}", times(headroom.carry)))
 }
 
-/// Who else is to be changed, or looked at.
+/// The number of other subscribers that need a change.
 fn others(advice: &Advice, told: &str) -> String {
     let changed = advice.changes.iter().map(|change| &change.subscriber);
     let unchanged = advice.unchanged.iter().map(|one| &one.subscriber);
@@ -113,10 +110,9 @@ fn others(advice: &Advice, told: &str) -> String {
     if others.is_empty() { String::new() } else { format!(", and change {} more below", others.len()) }
 }
 
-/// What is to be changed where all seeds carry it.
 const NOTHING: &str = "nothing has to be changed";
 
-/// How it is with the traffic as it stands: what never gets there, before what takes too long.
+/// The result for the present traffic: unfinished backlogs before slow ones.
 fn present(plan: &Plan) -> String {
     let left = plan.lanes.iter().filter(|lane| lane.left > 0);
     let mut told: Vec<String> = left
@@ -139,7 +135,7 @@ fn present(plan: &Plan) -> String {
     format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
 }
 
-/// The table, and what else there is to say.
+/// The table with its notes.
 #[must_use]
 pub fn table(plan: &Plan) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
@@ -208,7 +204,7 @@ pub(super) fn row(lane: &LanePlan) -> Vec<String> {
     ]
 }
 
-/// A length of time in three digits or so.
+/// A duration in about three digits.
 pub(super) fn show_short(nanos: u64) -> String {
     match nanos / 1_000_000 {
         0 => "0".to_owned(),
@@ -219,12 +215,10 @@ pub(super) fn show_short(nanos: u64) -> String {
     }
 }
 
-/// The same, of something that may never come.
 fn show_or_never(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| "never".to_owned(), show_short)
 }
 
-/// What the machine has to do, beside what it can do.
 pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&'static str, String)> {
     let unknown = || "not measured".to_owned();
     let room = |bytes: u64, most: Option<u64>| {
@@ -250,7 +244,7 @@ pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&
     rows.into_iter().filter(|(_, told)| !told.is_empty()).collect()
 }
 
-/// Load against time, with the place where it breaks.
+/// Load against time, with the mark where it breaks.
 fn curve(headroom: &Headroom) -> String {
     let mut rows = vec![["load", "p95", "drained", ""].map(str::to_owned).to_vec()];
     let breaks = headroom.curve.iter().find(|point| !point.holds).map(|point| point.load);
@@ -269,7 +263,6 @@ fn curve(headroom: &Headroom) -> String {
     )
 }
 
-/// What is raised, and how far.
 pub(super) fn raises(change: &Change) -> String {
     let one = |raise: &Raise| {
         format!("the {} from {} to {} ({})", raise.knob, raise.from, raise.to, times(raise.factor))
@@ -277,7 +270,6 @@ pub(super) fn raises(change: &Change) -> String {
     change.raises.iter().map(one).collect::<Vec<_>>().join(" and ")
 }
 
-/// What came of the patch.
 pub(super) fn tried(trial: &Trial) -> String {
     format!(
         "Tried together, the first of each subscriber: these subscribers meet their objectives in {} of {} seeds. As settings, for \
@@ -305,7 +297,7 @@ fn changes(headroom: &Headroom) -> String {
     text
 }
 
-/// What else there is to say of what would carry more, and why no more is advised: a line each.
+/// Further notes on the advice, a line each.
 pub(super) fn advised(headroom: &Headroom) -> Vec<String> {
     let advice = &headroom.advice;
     let mut lines: Vec<String> =
