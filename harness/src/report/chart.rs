@@ -1,9 +1,10 @@
-//! Charts as inline SVG: lines, stacked bars, spans in rows, ticks, a bound, and shaded bands with a letter that the key
-//! below explains. Colours come from the page's variables, so that one drawing serves light, dark and paper; what differs
-//! by colour differs by word too. A series has [`super::scale::POINTS_MAX`] points at most, however long the run.
+//! Charts as inline SVG: lines, stacked bars, spans in rows, ticks, a bound, and shaded bands with letters
+//! that the key explains. Colours come from the page's variables, so one drawing serves light, dark and
+//! paper; each coloured element also has a name. A series has at most [`super::scale::POINTS_MAX`] points,
+//! however long the run.
 //!
-//! The plot is a drawing of its own inside the chart, stretched from side to side: a script may narrow its `viewBox` to look
-//! closer. Letters and figures stand outside of it, so that they are never stretched.
+//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters
+//! and figures are outside of it, so they never stretch.
 
 use maud::{Markup, html};
 
@@ -15,59 +16,55 @@ const FINE: u64 = 7_200;
 const HEIGHT: u64 = 120;
 const ROW: u64 = 24;
 const TICKS: u64 = 12;
-/// A line above the plot, for what its height stands for and for the letters of bands; there are two where both would stand in
-/// one place.
+/// The line above the plot for the height's label and the bands' letters; two lines where both overlap.
 const HEAD: u64 = 22;
-/// From a line of words to what is below them.
+/// The gap below a line of text.
 const GAP: u64 = 4;
-/// How wide a letter is.
+/// The width of a letter.
 const LETTER: u64 = 12;
-/// Bands that are marked and told: a crash loop's hundredth kill says what the first dozen did.
+/// The most bands that are marked and explained.
 pub(super) const BANDS_MAX: usize = 18;
-/// A bound that is so many times as high as what was seen would flatten that: then only its figure is told.
+/// A bound this many times as high as the data would flatten it; then only its figure is shown.
 const BOUND_FAR: u64 = 4;
-/// The narrowest that a band or a span is drawn, in fine units.
+/// The least width of a band or a span, in fine units.
 const NARROW: u64 = 20;
 
-/// A drawing over time, or over named places.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// What it shows.
     pub(crate) title: String,
-    /// From where to where, in nanoseconds or places.
+    /// Its ends, in nanoseconds or places.
     pub(crate) span: (u64, u64),
-    /// Names of places; the time where there are none.
+    /// Names of places; without any, the axis shows time.
     pub(crate) places: Vec<(u64, String)>,
-    /// What is drawn, the first at the bottom.
+    /// The shapes, the first at the bottom.
     pub(crate) shapes: Vec<Shape>,
-    /// A line that nothing should pass, and its name.
+    /// A limit line, and its name.
     pub(crate) bound: Option<(u64, String)>,
-    /// What went on beside it.
+    /// Bands behind the shapes.
     pub(crate) bands: Vec<Band>,
-    /// Whether the key says what it was, or the chart above has said so.
+    /// Whether the key explains the bands; the chart above may have done so.
     pub(crate) bands_told: bool,
-    /// Single moments, below the plot: when, and of which class.
+    /// Single moments below the plot, with their classes.
     pub(crate) ticks: Vec<(u64, &'static str)>,
-    /// What the classes of ticks mean.
+    /// The names of the ticks' classes.
     pub(crate) ticks_key: Vec<(&'static str, String)>,
-    /// Whether each doubling is as high as the one before.
+    /// Whether the scale is logarithmic.
     pub(crate) doubling: bool,
-    /// A height as it is told.
+    /// Formats a height.
     pub(crate) show: fn(u64) -> String,
 }
 
-/// Something that is drawn.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// A line through moments and heights, in order. It holds its height until the next one, or goes straight there.
+    /// A line through moments and heights, in order; `holds` makes it a staircase.
     Line { class: &'static str, name: String, points: Vec<(u64, u64)>, holds: bool },
-    /// Bars side by side, each so wide, stacked on the bars before.
+    /// Adjacent bars of width `step`, stacked on the bars before.
     Bars { class: &'static str, name: String, step: u64, counts: Vec<u64> },
-    /// From when to when, in a row of its own, with its words.
+    /// A span in a row of its own, with its text.
     Span { class: &'static str, from: u64, until: u64, row: u64, what: String },
 }
 
-/// A while that is shaded, and why.
+/// A shaded span of time, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Band {
     pub(crate) class: &'static str,
@@ -77,7 +74,6 @@ pub(crate) struct Band {
 }
 
 impl Chart {
-    /// An empty one over a span of time.
     pub(crate) fn over(title: impl Into<String>, span: (u64, u64), show: fn(u64) -> String) -> Self {
         Self {
             title: title.into(),
@@ -99,17 +95,17 @@ impl Chart {
         self.shapes.iter().map(row).max().unwrap_or(0)
     }
 
-    /// How high the drawing is.
+    /// The height of the drawing.
     pub(super) fn tall(&self) -> usize {
         usize::try_from(self.below() + 16).unwrap_or(0)
     }
 
-    /// Where the plot and its ticks end.
+    /// The lower end of the plot and its ticks.
     fn below(&self) -> u64 {
         self.head() + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
     }
 
-    /// How much is above the plot.
+    /// The space above the plot.
     fn head(&self) -> u64 {
         let told = self.told_height(&self.heights()).chars().count() as u64 * LETTER;
         let meets = self.rows() == 0 && self.letters().iter().any(|(.., x)| *x < told);
@@ -123,7 +119,6 @@ impl Chart {
         }
     }
 
-    /// The chart with its title and its key.
     pub(crate) fn figure(&self) -> Markup {
         html! {
             figure {
@@ -134,7 +129,6 @@ impl Chart {
         }
     }
 
-    /// The chart alone.
     pub(crate) fn svg(&self) -> Markup {
         let (height, heights) = (self.height(), self.heights());
         let (head, below) = (self.head(), self.below());
@@ -205,7 +199,7 @@ impl Chart {
             line.push_str(&format!("{x},{y} "));
             last = Some(y);
         }
-        // A point alone would be drawn by nothing.
+        // A single point would draw nothing.
         if let [(at, value)] = points {
             let (x, y) = (self.x(*at), height - heights.of(*value, height));
             line = format!("{x},{y} {},{y} ", x + NARROW);
@@ -214,7 +208,7 @@ impl Chart {
         line
     }
 
-    /// Bars on top of those that are `below` already.
+    /// Bars on top of the heights in `below`.
     fn bars(&self, step: u64, counts: &[u64], below: &mut Vec<u64>, heights: &Heights) -> String {
         let (height, mut path) = (self.height(), String::new());
         below.resize(below.len().max(counts.len()), 0);
@@ -242,7 +236,6 @@ impl Chart {
         html! { @for class in classes { path.tick.(class) d=(path(class)) {} } }
     }
 
-    /// Letters, figures and places, each where it stands.
     fn lettered(&self, heights: &Heights, below: u64) -> Markup {
         let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
         let place = |t: u64| self.x(t) * WIDTH / FINE;
@@ -269,7 +262,7 @@ impl Chart {
         }
     }
 
-    /// What the height of the plot stands for.
+    /// The label of the plot's height.
     fn told_height(&self, heights: &Heights) -> String {
         let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
         let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
@@ -280,7 +273,7 @@ impl Chart {
         }
     }
 
-    /// What the colours and the letters mean: the class that they are drawn in, and words.
+    /// The classes and words of the key.
     pub(super) fn words(&self) -> Vec<(&'static str, String)> {
         let (named, bands) =
             (self.named().map(|(class, _, name)| (class, name.clone())), self.lettered_bands());
@@ -297,7 +290,7 @@ impl Chart {
         shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
     }
 
-    /// Letters with their places, each beside those that stand where it would.
+    /// The letters with their places, shifted apart.
     fn letters(&self) -> Vec<(char, &Band, u64)> {
         let mut placed: Vec<(char, &Band, u64)> = Vec::new();
         for (letter, band) in self.lettered_bands() {
@@ -350,7 +343,7 @@ impl Chart {
         let most = stacked.into_iter().fold(most, u64::max).max(1);
         let near = self.bound.as_ref().filter(|(bound, _)| *bound <= most.saturating_mul(BOUND_FAR));
         let top = near.map_or(most, |(bound, _)| most.max(bound + bound / 10));
-        // Bars stand on nothing; lines need no room for what was never seen.
+        // Bars need a zero; lines need no room for values that never occurred.
         let bottom = if self.doubling && least < u64::MAX { decade_below(least) } else { 0 };
         Heights { bottom, top, doubling: self.doubling }
     }
@@ -361,8 +354,7 @@ impl Chart {
     }
 }
 
-/// Where the words of a span stand, to which side of that, and at which moment: behind it, before it, or in it where it is
-/// long.
+/// The place of a span's text, its anchor and its moment: after the span, before it, or inside a long one.
 fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
     match () {
         () if end < WIDTH / 2 => (end + 4, "start", until),

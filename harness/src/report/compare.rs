@@ -1,10 +1,9 @@
-//! Runs against older runs of the same scenarios: what got worse, and what became better.
+//! Compares runs with older runs of the same scenarios.
 //!
-//! Each side may have several runs of a scenario (`run --times 5 --json FILE`). Of a check the worst verdict counts. Of a
-//! figure the median counts, by the direction in which it is better, against a noise band: with three runs or more of the
-//! older side, what they spread over, and twice that on either side; with fewer, what `SLACK` allows, as nothing was measured.
-//! What was compared must be the same thing: another scenario, driver or seed is a difference too, and worse unless it is
-//! allowed by name.
+//! Each side may have several runs of a scenario (`run --times 5 --json FILE`). For a check the worst verdict
+//! counts. For a figure the median counts, in its better direction, against a noise band: twice the spread of
+//! the older side's runs if there are at least three, otherwise `SLACK`. Another scenario, driver or seed is
+//! a regression unless it is allowed by name.
 
 pub use super::difference::{Allowed, Difference};
 use super::figures::figures;
@@ -15,14 +14,14 @@ use crate::exit;
 /// Newer runs against older ones, by scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What differs in each scenario that both sides ran.
+    /// The difference of each scenario that both sides ran.
     pub compared: Vec<(String, Difference)>,
-    /// The newer side's scenarios of which the older one has no run.
+    /// The newer side's scenarios without an older run.
     pub unknown: Vec<String>,
 }
 
 impl Comparison {
-    /// What it says to a script: a regression, or that nothing was compared, which is no pass.
+    /// The exit code: a regression, or inconclusive if nothing was compared.
     #[must_use]
     pub fn code(&self) -> u8 {
         if self.compared.iter().any(|(_, difference)| !difference.regressions.is_empty()) {
@@ -63,7 +62,6 @@ pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Differen
     difference
 }
 
-/// The scenarios of these runs, each once, in their order.
 fn scenarios(reports: &[Report]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for report in reports {
@@ -74,7 +72,7 @@ fn scenarios(reports: &[Report]) -> Vec<&str> {
     names
 }
 
-/// What differs between older runs of one scenario and newer ones of it. Runs of other scenarios are passed over.
+/// The difference between older and newer runs of one scenario; runs of others are ignored.
 #[must_use]
 pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
     let (base, new) = (runs_of(scenario, base), runs_of(scenario, new));
@@ -85,15 +83,13 @@ pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allow
     difference
 }
 
-/// The runs of one scenario.
 pub(super) fn runs_of<'r>(scenario: &str, reports: &'r [Report]) -> Vec<&'r Report> {
     reports.iter().filter(|report| report.scenario == scenario).collect()
 }
 
-/// What a report says of itself.
 type Told = fn(&Report) -> String;
 
-/// Whether both sides ran the same.
+/// Compares the identity of both sides.
 fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     let set = |reports: &[&Report], what: Told| {
         let mut values: Vec<String> =
@@ -109,7 +105,7 @@ fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference
     ];
     for (name, kind, what) in rows {
         let (before, now) = (set(base, what), set(new, what));
-        // A report of an older version doesn't say.
+        // A report of an older version lacks the value.
         if before != now && !before.is_empty() && !now.is_empty() {
             let what = format!("{name}: was {}, is {}", before.join(", "), now.join(", "));
             difference.note(kind, allowed, what);
@@ -117,8 +113,8 @@ fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference
     }
 }
 
-/// The worst verdict that a check got, whatever the order of the runs. Not applicable is worse than a pass on both sides: a
-/// check that one of the newer runs leaves out is a difference, and one that varied before may vary as it did.
+/// The worst verdict of a check. Not applicable is worse than a pass: a check that a newer run skips is a
+/// difference.
 fn worst<'a>(reports: &[&'a Report], id: &str) -> Option<&'a Verdict> {
     let found =
         reports.iter().filter_map(|one| one.judgement.verdicts.iter().find(|verdict| verdict.id == id));
@@ -161,7 +157,6 @@ fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: 
     }
 }
 
-/// How bad a verdict is.
 const fn rank(status: Status) -> u8 {
     match status {
         Status::Pass => 0,
@@ -181,7 +176,7 @@ mod tests {
 
     type Change = fn(&mut Report);
 
-    /// A run of "viral" whose one check came to that, with an efficiency and a latency in milliseconds.
+    /// A run of "viral" with one check of this verdict, this efficiency, and this latency in milliseconds.
     fn run(status: &str, efficiency: &str, p99_ms: u64) -> Report {
         let ns = p99_ms * 1_000_000;
         let text = format!(
@@ -240,7 +235,7 @@ mod tests {
         check(&base, &slow, &[], &worse);
         let idle = ["0.4", "0.2"].map(|efficiency| run("pass", efficiency, 100));
         check(&base, &idle, &[], &["efficiency: was 0.400, is 0.200"]);
-        // What varied so before is no difference.
+        // Variation within the older noise is no difference.
         check(&slow, &slow, &[], &[]);
     }
 

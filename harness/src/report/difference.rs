@@ -1,29 +1,28 @@
-//! What differs between runs, and which differences may be allowed by name.
+//! The differences between runs, and those that may be allowed by name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A difference that need not be a regression, if somebody says so.
+/// A difference that can be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// A scenario that is no longer run.
+    /// A scenario is no longer run.
     MissingScenario,
-    /// A check that is no longer made.
+    /// A check is no longer judged.
     MissingCheck,
-    /// A check that no longer concerns the run.
+    /// A check no longer applies.
     NotApplicable,
-    /// The scenario's text is another.
+    /// The scenario's text differs.
     Scenario,
     /// Another sender.
     Driver,
     /// Another seed.
     Seed,
-    /// A figure beyond its noise.
+    /// A figure is beyond its noise.
     Figure,
 }
 
 impl Allowed {
-    /// All of them, by name.
     const NAMES: [(&'static str, Self); 7] = [
         ("missing-scenario", Self::MissingScenario),
         ("missing-check", Self::MissingCheck),
@@ -52,19 +51,19 @@ impl FromStr for Allowed {
     }
 }
 
-/// What differs between older runs and newer ones.
+/// The differences between older runs and newer ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// What got worse.
+    /// Regressions.
     pub regressions: Vec<String>,
-    /// What became better.
+    /// Improvements.
     pub improvements: Vec<String>,
-    /// What differs, and was allowed to.
+    /// Allowed differences.
     pub allowed: Vec<String>,
 }
 
 impl Difference {
-    /// Notes what is worse unless it is allowed.
+    /// Records a regression, unless it is allowed.
     pub(super) fn note(&mut self, kind: Allowed, allowed: &[Allowed], what: String) {
         if allowed.contains(&kind) {
             self.allowed.push(what);

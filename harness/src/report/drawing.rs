@@ -1,4 +1,4 @@
-//! The charts of a run, from what `drawn` kept of it.
+//! The charts of a run, from the data of `drawn`.
 
 use super::chart::{BANDS_MAX, Band, Chart, Shape};
 use super::drawn::{Drawn, LaneDrawn};
@@ -10,9 +10,9 @@ use crate::check::witness_context::{Came, Closeup};
 use crate::check::{Status, Witness};
 use crate::scenario::SECOND;
 
-/// Lanes whose backlog is drawn in one chart.
+/// Lanes in the backlog chart.
 const TOGETHER: usize = 4;
-/// What is done to a process, and what its end was noted as, are the same within so long.
+/// A fault and an end of a process within this time are the same.
 const SAME: u64 = SECOND / 10;
 
 fn titled(title: &str, charts: Vec<Chart>) -> Vec<Part> {
@@ -20,13 +20,13 @@ fn titled(title: &str, charts: Vec<Chart>) -> Vec<Part> {
     std::iter::once(title).chain(charts.into_iter().map(|chart| Part::Chart(Box::new(chart)))).collect()
 }
 
-/// Thousandths, with a digit after the point.
+/// Formats thousandths with one decimal.
 fn decimal(thousandths: u64) -> String {
     let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 100);
     if part == 0 { whole.to_string() } else { format!("{whole}.{part}") }
 }
 
-/// Thousandths a second, with all their digits: a long run's rate may be far below one.
+/// Formats thousandths per second with all digits: a long run's rate may be far below one.
 fn per_second(rate: u64) -> String {
     format!("{}/s", thousandths(rate).trim_end_matches('0').trim_end_matches('.'))
 }
@@ -35,8 +35,8 @@ fn line(class: &'static str, name: impl Into<String>, points: Vec<(u64, u64)>, h
     Shape::Line { class, name: name.into(), points, holds }
 }
 
-/// Counts a step as thousandths a second, each in the middle of its step. Of steps that are shorter than a second those of a
-/// whole second until then are counted, so that nothing is multiplied up to what nobody saw.
+/// Converts counts per step to thousandths per second, at the middle of each step. Steps shorter than a
+/// second are summed over the second before, so that no count is extrapolated.
 fn rates(drawn: &Drawn, counts: &[u64]) -> Vec<(u64, u64)> {
     let step = drawn.step.max(1);
     let together = usize::try_from(SECOND.div_ceil(step)).unwrap_or(1);
@@ -50,7 +50,7 @@ fn rates(drawn: &Drawn, counts: &[u64]) -> Vec<(u64, u64)> {
     (0..counts.len()).map(|at| (middle(at), rate(at))).collect()
 }
 
-/// What happened, on one axis of time.
+/// The overview, on one time axis.
 pub(super) fn course(report: &Report) -> Vec<Part> {
     let (drawn, whole) = (&report.course.drawn, (0, report.course.lasted));
     if drawn.step == 0 {
@@ -117,7 +117,7 @@ fn backlog(report: &Report) -> Vec<Shape> {
     lines
 }
 
-/// How many attempts deliveries had, where any had another number than one.
+/// Deliveries by their number of attempts, if any differs from one.
 fn attempts(drawn: &Drawn) -> Option<Chart> {
     let counts = &drawn.attempts.0;
     let other = counts.iter().enumerate().any(|(attempts, count)| attempts != 1 && *count > 0);
@@ -129,14 +129,14 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
         );
         let (class, name) = ("waiting", String::new());
         chart.shapes = vec![Shape::Bars { class, name, step: 2, counts: counts.clone() }];
-        // In the middle of each bar.
+        // The middle of each bar.
         chart.places = (0..).zip(counts).map(|(at, count)| (2 * at + 1, format!("{at}: {count}"))).collect();
         chart.doubling = true;
         chart
     })
 }
 
-/// Bands as they begin, the most important of too many.
+/// Sorts bands by their beginning; of too many, the most important ones.
 fn in_order(bands: impl Iterator<Item = Band>) -> Vec<Band> {
     let mut bands: Vec<Band> = bands.collect();
     let drawn = bands.len().min(BANDS_MAX);
@@ -144,7 +144,7 @@ fn in_order(bands: impl Iterator<Item = Band>) -> Vec<Band> {
     bands
 }
 
-/// What was done to the sender, each until its process was ready again.
+/// The faults, each until its process was ready again.
 fn faults(report: &Report) -> Vec<Band> {
     let breaks = &report.course.drawn.breaks;
     let is_broken = |at: u64| breaks.iter().any(|one| one.from.abs_diff(at) < SAME);
@@ -165,7 +165,7 @@ fn faults(report: &Report) -> Vec<Band> {
     bands
 }
 
-/// What the endpoints did, the same at several as one.
+/// The endpoints' behaviours; equal ones become one band.
 fn endpoints(report: &Report) -> Vec<Band> {
     let mut bands: Vec<(Vec<&str>, Band)> = Vec::new();
     for lane in &report.course.drawn.lanes {
@@ -195,7 +195,7 @@ fn endpoints(report: &Report) -> Vec<Band> {
     named.collect()
 }
 
-/// What a subscriber saw.
+/// The charts of one subscriber.
 pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -> Vec<Part> {
     let whole = (0, report.course.lasted);
     let step = report.course.drawn.step;
@@ -233,7 +233,7 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
     std::iter::once(Part::Text(told)).chain(charts).collect()
 }
 
-/// Where a check that failed accuses the sender at a subscriber.
+/// The first witnesses of failed checks at a subscriber.
 fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<Item = Band> + 'r {
     let failed = report.judgement.verdicts.iter();
     let failed = failed.filter(|verdict| matches!(verdict.status, Status::Fail | Status::Warn));
@@ -249,7 +249,7 @@ fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<I
     })
 }
 
-/// What surrounds a witness, looked at closely.
+/// The surroundings of a witness.
 pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Chart {
     let whose = witness.subscriber.as_deref().unwrap_or("all subscribers");
     let (shown, all) = (drawn.requests.len(), drawn.requests_in_all);
@@ -292,10 +292,10 @@ const fn class(came: Came) -> &'static str {
     }
 }
 
-/// How late the generator itself was.
+/// The generator's own lag.
 pub(super) fn lag(report: &Report) -> Vec<Part> {
     let lag = &report.generator.by_second.0;
-    // Virtual time knows no lag.
+    // A virtual clock has no lag.
     if lag.iter().all(|lag| *lag == 0) {
         return Vec::new();
     }

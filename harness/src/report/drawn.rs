@@ -1,5 +1,5 @@
-//! What the page of a run draws, in so many steps however long the run was: [`STEPS_MAX`] for each series, [`LANES_MAX`] lanes,
-//! and each line thinned as `scale` thins it.
+//! The chart data of a run's page, bounded however long the run was: [`STEPS_MAX`] steps of each series,
+//! [`LANES_MAX`] lanes, and lines thinned by `scale`.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +14,11 @@ use crate::trace::{Depth, Process, ProcessEvent};
 
 /// The most steps of a series.
 pub(super) const STEPS_MAX: u64 = 240;
-/// Lanes that are drawn; of all others the figures are told.
+/// The most lanes with charts; others have figures only.
 pub(super) const LANES_MAX: usize = 12;
-/// Silences that are named.
+/// The most silences that are named.
 const SILENCES_MAX: usize = 12;
-/// Breaks of the sender's processes that are named.
+/// The most process outages that are named.
 const BREAKS_MAX: usize = 24;
 
 /// A count for each second of the run, or each step.
@@ -26,67 +26,67 @@ const BREAKS_MAX: usize = 24;
 #[serde(transparent)]
 pub struct Series(pub Vec<u64>);
 
-/// What happened, step by step.
+/// The chart data of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
-    /// How long a step is, in nanoseconds.
+    /// The length of a step, in nanoseconds.
     pub step: u64,
-    /// Events offered, and accepted; requests that arrived, and that were taken: in each step.
+    /// In each step: events offered, events accepted, requests arrived, requests answered with 2xx.
     pub flow: [Series; 4],
-    /// From an event's intended moment to its first arrival, by that moment: p50, p95 and the longest of each step that has
-    /// any, in nanoseconds.
+    /// From an event's intended moment to its first arrival, by that moment: p50, p95 and maximum of each
+    /// step that has any, in nanoseconds.
     pub latency: [Vec<(u64, u64)>; 3],
-    /// Deliveries by how many attempts they had, from 0.
+    /// Deliveries by their number of attempts, from 0.
     pub attempts: Series,
-    /// What waited in all: by the harness's own account.
+    /// The backlog, by the harness's own account.
     pub waiting: Vec<(u64, u64)>,
-    /// The same, as the sender said.
+    /// The backlog, by the sender's reports.
     pub told: Vec<(u64, u64)>,
     /// Resident memory of the sender's processes, in bytes.
     pub resident: Vec<(u64, u64)>,
-    /// Processors that these kept busy, in thousandths, from one sample to the next.
+    /// Busy processors of these, in thousandths, between samples.
     #[serde(default)]
     pub busy: Vec<(u64, u64)>,
     /// Lanes, the worst first.
     pub lanes: Vec<LaneDrawn>,
-    /// Every subscriber by its place in the report, the worst first.
+    /// Every subscriber's index in the report, the worst first.
     pub order: Vec<usize>,
-    /// Subscribers that were well and heard nothing.
+    /// Subscribers that received nothing although their endpoints were well.
     pub silences: Vec<Silence>,
-    /// When processes of the sender were away, and when they were back.
+    /// Outages of the sender's processes.
     pub breaks: Vec<Break>,
-    /// What surrounds the witnesses.
+    /// The surroundings of the witnesses.
     pub closeups: Vec<Closeup>,
 }
 
-/// One lane, step by step.
+/// The chart data of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneDrawn {
-    /// Its subscriber's place in the report.
+    /// Its subscriber's index in the report.
     pub subscriber: usize,
     /// Requests in each step that were answered with 2xx, with 429, and otherwise or not.
     pub came: [Series; 3],
-    /// What waited for it, by the harness's own account.
+    /// Its backlog, by the harness's own account.
     pub waiting: Vec<(u64, u64)>,
-    /// What its endpoint did.
+    /// Its endpoint's behaviours.
     pub behaviours: Vec<(u64, u64, String)>,
 }
 
-/// A process of the sender that was away.
+/// An outage of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
-    /// From when.
+    /// Its beginning.
     pub from: u64,
-    /// Until it was ready again; none if it was not.
+    /// When the process was ready again; none if it was not.
     pub until: Option<u64>,
-    /// Which worker, and what was done.
+    /// The worker and its fault.
     pub what: String,
-    /// When the first request came after that.
+    /// The first request after that.
     pub heard: Option<u64>,
 }
 
 impl Drawn {
-    /// Of a run and what became of its checks.
+    /// From a run and its verdicts.
     pub(super) fn new(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Self {
         let step = step(evidence.end);
         let silences = silences(evidence);
@@ -128,7 +128,7 @@ impl Drawn {
     }
 }
 
-/// The shortest round step of which so many make the run.
+/// The shortest round step with at most [`STEPS_MAX`] steps in the run.
 fn step(end: u64) -> u64 {
     let mut power = SECOND / 1_000;
     loop {
@@ -144,7 +144,7 @@ fn place(t: u64, step: u64) -> usize {
     usize::try_from(t / step).unwrap_or(usize::MAX)
 }
 
-/// How many of these moments are in each step.
+/// The number of moments in each step.
 fn counted(times: &mut dyn Iterator<Item = u64>, step: u64, end: u64) -> Series {
     let mut counts = vec![0; place(end, step) + 1];
     for t in times {
@@ -155,7 +155,7 @@ fn counted(times: &mut dyn Iterator<Item = u64>, step: u64, end: u64) -> Series 
     Series(counts)
 }
 
-/// The most of these whiles that there were at once in each step; a point where that changes.
+/// The highest number of overlapping spans in each step; a point at each change.
 fn level(whiles: &[(u64, u64)], step: u64, end: u64) -> Vec<(u64, u64)> {
     let mut changes: Vec<(u64, i64)> =
         whiles.iter().flat_map(|(from, until)| [(*from, 1), (*until, -1)]).collect();
@@ -194,7 +194,7 @@ fn latency(evidence: &Evidence<'_>, step: u64) -> [Vec<(u64, u64)>; 3] {
 }
 
 fn attempts(evidence: &Evidence<'_>) -> Series {
-    /// Further ones are counted with the last.
+    /// Higher numbers count with the last.
     const MOST: usize = 20;
     let mut counts = Vec::new();
     for delivery in evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some()) {
@@ -205,8 +205,8 @@ fn attempts(evidence: &Evidence<'_>) -> Series {
     Series(counts)
 }
 
-/// How many processors were busy, in thousandths, between samples of the time that was used. Where a process ended in between,
-/// the sum of those that live is less than before: of that while nothing is known.
+/// Busy processors in thousandths, between samples of the used time. None where a process ended in between,
+/// since the sum of the living ones fell.
 fn busy(samples: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let share = |pair: &[(u64, u64)]| {
         let used = pair[1].1.checked_sub(pair[0].1)?;
@@ -217,8 +217,8 @@ fn busy(samples: &[(u64, u64)]) -> Vec<(u64, u64)> {
     samples.windows(2).filter_map(share).collect()
 }
 
-/// Every lane: those that a failure names, then those that a warning names, then the most silent, those with the most dead
-/// letters, and the slowest.
+/// Every lane: those with a failure, those with a warning, the most silent, those with the most dead letters,
+/// the slowest.
 fn order(evidence: &Evidence<'_>, verdicts: &[Verdict], silences: &[Silence]) -> Vec<usize> {
     let rank = |at: &usize| {
         let lane = &evidence.lanes[*at];
@@ -266,7 +266,7 @@ fn lane(evidence: &Evidence<'_>, at: usize, step: u64) -> LaneDrawn {
     }
 }
 
-/// What an endpoint does, in words.
+/// A behaviour in words.
 fn told(behaviour: &Behaviour) -> String {
     let answer = match &behaviour.answer {
         Answer::Status(reply) => match &reply.retry_after {
@@ -301,7 +301,7 @@ fn told(behaviour: &Behaviour) -> String {
     format!("{answer}{slow}{share}{attempts}{works}")
 }
 
-/// When a process was killed, asked to stop or stopped, until it is there again.
+/// Each outage of a process, from the kill or stop until it is ready again.
 fn breaks(evidence: &Evidence<'_>) -> Vec<Break> {
     use ProcessEvent::{Asked, Continued, Exited, Killed, Ready, Started, Stopped};
     let mut events: Vec<&Process> = evidence.trace.processes.iter().collect();
@@ -329,7 +329,7 @@ fn breaks(evidence: &Evidence<'_>) -> Vec<Break> {
             (Started | Ready | Continued | Killed | Asked | Stopped | Exited, _) => {}
         }
     }
-    // Who is asked to stop by nobody's fault is so at the run's end.
+    // A process that is asked to stop without a fault is stopped at the run's end.
     let is_fault = |t: u64| evidence.trace.faults.iter().any(|fault| fault.t.abs_diff(t) < SECOND / 10);
     breaks.retain(|one| one.until.is_some() || is_fault(one.from) || !one.what.ends_with("asked to stop"));
     breaks.truncate(BREAKS_MAX);

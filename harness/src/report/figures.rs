@@ -1,4 +1,4 @@
-//! Figures of runs against those of older runs, beyond their noise.
+//! Compares the figures of runs, with their noise.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::difference::{Allowed, Difference};
 use super::run::Report;
 use crate::check::verdict::show;
 
-/// The fewest older runs that say how much a figure varies.
+/// The fewest older runs from which noise is measured.
 const RUNS_MIN: usize = 3;
-/// With fewer, noise may change a figure by so many hundredths, up or down: a quotient or a count by a tenth, a time twofold.
+/// With fewer runs, the assumed noise in hundredths: ratios and counts by a tenth, times twofold.
 const SLACK: [(Unit, u64); 3] = [(Unit::Thousandths, 10), (Unit::Count, 10), (Unit::Nanos, 100)];
-/// Times that differ by less are the same.
+/// Times that differ by less are equal.
 const NANOS_SAME: u64 = 5_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,6 @@ enum Better {
     Higher,
 }
 
-/// One figure of a run.
 struct Figure {
     name: String,
     value: u64,
@@ -34,7 +33,7 @@ struct Figure {
     better: Better,
 }
 
-/// The figures of a run that mean something beside those of another.
+/// The figures of a run that are comparable with another's.
 fn figures_of(report: &Report) -> Vec<Figure> {
     let figure = |name: String, value: u64, unit: Unit, better: Better| Figure { name, value, unit, better };
     let mut figures = Vec::new();
@@ -52,14 +51,14 @@ fn figures_of(report: &Report) -> Vec<Figure> {
     figures
 }
 
-/// Thousandths of a decimal, rounded down: `0.4816` is 481.
+/// Parses a decimal into thousandths, rounded down: `0.4816` is 481.
 fn thousandths(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let part: String = part.chars().chain("000".chars()).take(3).collect();
     whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part.parse().ok()?)
 }
 
-/// The newer figure over the older one, which means the same on any machine; nothing where the older one is 0.
+/// The ratio of the newer to the older figure; empty where the older one is 0.
 fn times(was: u64, is: u64) -> String {
     match (u128::from(is) * 100).checked_div(u128::from(was)) {
         Some(hundredths) => format!(" ({}.{:02} times)", hundredths / 100, hundredths % 100),
@@ -67,15 +66,14 @@ fn times(was: u64, is: u64) -> String {
     }
 }
 
-/// A figure of newer runs beside that of older ones.
 pub(super) struct Compared {
     pub(super) name: String,
     pub(super) was: String,
     pub(super) is: String,
-    /// From where to where it differs by noise alone.
+    /// The noise band.
     pub(super) least: String,
     pub(super) most: String,
-    /// Whether it became better; none within its noise.
+    /// Whether it improved; none within its noise.
     pub(super) better: Option<bool>,
     times: String,
 }
@@ -110,7 +108,7 @@ fn by_name(runs: &[Vec<Figure>]) -> BTreeMap<&str, Vec<u64>> {
     values
 }
 
-/// Notes the figures that are worse or better than their noise explains.
+/// Records the figures beyond their noise.
 pub(super) fn figures(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     for Compared { name, was, is, least, most, better, times } in compared(base, new) {
         let what = format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise");
@@ -122,8 +120,8 @@ pub(super) fn figures(base: &[&Report], new: &[&Report], allowed: &[Allowed], di
     }
 }
 
-/// The middle value; of two the worse one, so that one good run of two hides no bad one. It is the same for the older side,
-/// where it is told and decides nothing: the newer side's is held against the older side's band.
+/// The median; of two middle values the worse one, so that a good run hides no bad one. For the older side it
+/// is only shown: the decision compares with the band.
 fn median(sorted: &[u64], better: Better) -> Option<u64> {
     let middle = match better {
         Better::Lower => sorted.len() / 2,
@@ -132,7 +130,7 @@ fn median(sorted: &[u64], better: Better) -> Option<u64> {
     sorted.get(middle).copied()
 }
 
-/// Between which values a figure differs by noise alone.
+/// The noise band.
 fn band(sorted: &[u64], unit: Unit) -> (u64, u64) {
     let (Some(least), Some(most)) = (sorted.first().copied(), sorted.last().copied()) else {
         return (0, u64::MAX);

@@ -1,9 +1,9 @@
-//! JUnit XML, of a run's checks and of a receiver's cases alike: what CI shows is what the exit code says.
+//! JUnit XML for a run's checks and a receiver's cases, consistent with the exit code.
 //!
-//! A suite for each run. Its first test case, `run`, has the run's time, and passes only where the exit code is 0: it fails
-//! with what failed or got worse, and is an error where the run proves nothing. No consumer shows an error of a suite that is
-//! no test case. Then a test case for each check or case. One that saw too little is an error if that decides, and is
-//! skipped if it doesn't. A warning passes, and is said in the test case's output.
+//! Each run is a suite. Its first test case, `run`, has the run's time and passes only with exit code 0: it
+//! fails on failures and regressions, and is an error if the run proves nothing, since consumers ignore
+//! errors of a suite itself. Each check or case is a further test case. An inconclusive one is an error if it
+//! decides, and otherwise skipped. A warning passes, with its text in the output.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use super::run::Report;
 use crate::catalogue;
 use crate::check::{Status, Verdict, decides};
 
-/// Something that was to be judged, and could not be.
+/// A subject that could not be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unjudged {
-    /// What: a scenario's name, or a file.
+    /// A scenario's name, or a file.
     pub subject: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// What got worse since a baseline, by scenario.
+/// The regressions since a baseline, by scenario.
 pub type Regressions = BTreeMap<String, Vec<String>>;
 
-/// What a run came to as a whole, as its exit code says it.
+/// The result of a whole run, as its exit code has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The exit code is 0.
     Passed,
-    /// Something failed, or got worse.
+    /// A failure or a regression.
     Failed(String),
-    /// Nothing is proven, or the run did not come to its end.
+    /// Nothing is proven, or the run did not end.
     Unproven(String),
 }
 
@@ -47,39 +47,38 @@ pub struct Suite {
     pub name: String,
     /// How long it took.
     pub took: Duration,
-    /// What it came to.
+    /// The result of the whole.
     pub outcome: Outcome,
-    /// What else there is to know of it, by name.
+    /// Further facts, by name.
     pub properties: Vec<(&'static str, String)>,
-    /// What was judged.
+    /// Its checks or cases.
     pub cases: Vec<Case>,
 }
 
 /// One check, or one case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it belongs to.
+    /// Its group.
     pub class: String,
     /// Its id.
     pub name: String,
-    /// How long it took; none for a check, which looks at the whole run.
+    /// How long it took; zero for a check, which judges the whole run.
     pub took: Duration,
-    /// What it came to.
+    /// Its verdict.
     pub status: catalogue::Verdict,
-    /// Whether the run proves nothing if this one saw too little.
+    /// Whether the run proves nothing if this one is inconclusive.
     pub decides: bool,
-    /// What was seen, in a sentence.
+    /// The finding, in a sentence.
     pub seen: String,
-    /// What else there is to say of a failure.
+    /// Details of a failure.
     pub detail: String,
-    /// Why it failed as expected, if it did.
+    /// The reason of an expected failure.
     pub excused: Option<String>,
 }
 
-/// Suites as one file.
+/// Writes suites as one file.
 ///
-/// # Errors
-/// When it can't be written as XML.
+/// # Errors When XML can't represent it.
 pub fn xml(suites: &[Suite]) -> Result<String, SerializeError> {
     let mut junit = Junit::new("hookproof");
     for one in suites {
@@ -137,16 +136,15 @@ fn case(one: &Case) -> TestCase {
     case
 }
 
-/// Text that XML can hold: without the two code points that it can't, beside those that are left out later.
+/// Removes the two code points that XML forbids and the writer does not remove.
 fn legal(text: &str) -> String {
     text.replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
-/// Reports as JUnit XML, each with what got worse in its scenario, and a suite with an error for each that there should have
-/// been beside them.
+/// Writes reports as JUnit XML, each with its scenario's regressions, and a suite with an error for each
+/// missing report.
 ///
-/// # Errors
-/// When it can't be written as XML.
+/// # Errors When XML can't represent it.
 pub fn junit(
     reports: &[Report],
     unjudged: &[Unjudged],
@@ -175,7 +173,7 @@ fn suite(report: &Report, worse: &[String]) -> Suite {
     }
 }
 
-/// What the exit code says of a run, in words.
+/// The exit code's meaning for a run, in words.
 fn outcome(report: &Report, worse: &[String]) -> Outcome {
     let judgement = &report.judgement;
     match (report.cut_short(), judgement.status) {

@@ -1,4 +1,4 @@
-//! A picture of the worst lane in letters, for places that show no drawing: a row of bars for each series.
+//! A text picture of the worst lane: a row of bars for each series.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use super::drawn::Series;
 use super::run::{Report, SubscriberReport};
 use crate::check::Status;
 
-/// How many bars a row has at most; of a longer run each stands for several seconds.
+/// The most bars of a row; in a longer run each stands for several seconds.
 const BARS_MAX: usize = 60;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The worst lane, second by second: the one that a failure accuses, else the slowest, of those that have series. None where
-/// nothing arrived at any of them.
+/// The worst lane by second: the one that a failure accuses, or else the slowest with a series. None where
+/// nothing arrived.
 pub(super) fn worst(report: &Report) -> Option<String> {
     let lane = accused(report).or_else(|| {
         let seen = report.subscribers.iter().filter(|one| one.arrivals > 0 && has_series(one));
@@ -38,14 +38,14 @@ fn has_series(one: &SubscriberReport) -> bool {
     !one.arriving.0.is_empty()
 }
 
-/// The first subscriber with series that a witness of a failure names.
+/// The first subscriber with a series that a failure's witness names.
 fn accused(report: &Report) -> Option<&SubscriberReport> {
     let failed = report.judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
     let mut names = failed.flat_map(|verdict| &verdict.witness).filter_map(|one| one.subscriber.as_deref());
     names.find_map(|name| report.subscribers.iter().find(|one| one.name == name && has_series(one)))
 }
 
-/// One series, unless it has nothing in it.
+/// One series, unless it is empty.
 fn row(text: &mut String, name: &str, series: &Series, more: &str) {
     let most = series.0.iter().copied().max().unwrap_or(0);
     if most == 0 {
@@ -54,14 +54,14 @@ fn row(text: &mut String, name: &str, series: &Series, more: &str) {
     let _ = writeln!(text, "{name:>8} {} {most} at most{more}", bars(&series.0, BARS_MAX));
 }
 
-/// Figures as bars in a row, so many at most: of several figures in one bar the highest, as no peak may be averaged away.
+/// Figures as a row of bars; a bar of several figures shows the highest, so that no peak is averaged away.
 pub(crate) fn bars(figures: &[u64], bars_max: usize) -> String {
     let highest = |some: &[u64]| some.iter().copied().max().unwrap_or(0);
     let some = figures.chunks(figures.len().div_ceil(bars_max).max(1));
     some.map(|some| bar(highest(some), highest(figures))).collect()
 }
 
-/// A bar as high as its share: empty for nothing alone, full for the most alone.
+/// A bar of proportional height: empty only for zero, full only for the most.
 fn bar(value: u64, most: u64) -> char {
     let eighths = (u128::from(value) * 8).div_ceil(u128::from(most.max(1))).min(8);
     BARS[usize::try_from(eighths).unwrap_or(8)]

@@ -1,7 +1,8 @@
-//! The report for a job's summary or a comment: what failed first, each with its witness, then a picture of the worst lane.
+//! The report as Markdown for a job's summary or a comment: the failures with their witnesses, then a picture
+//! of the worst lane.
 //!
-//! Part of what is shown was written by the sender under test, by branches and by files: none of it may become a mention, a
-//! link, an image, a table or HTML of its own.
+//! The sender under test, branches and files write part of the text: none of it may become a mention, a link,
+//! an image, a table or HTML.
 
 use std::fmt::Write;
 
@@ -13,13 +14,13 @@ use super::table::visible;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
-/// How many subscribers the table has at most.
+/// The most subscribers in the table.
 const SUBSCRIBERS_MAX: usize = 20;
-/// What is told of verdicts, in this order.
+/// The verdicts in the table, in this order.
 const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
 
-/// All that a command found out: what could not be judged, then the reports, the bad ones first, each with what got worse
-/// since the baseline.
+/// The whole output of a command: unjudged subjects, then the reports, the bad ones first, each with its
+/// regressions.
 #[must_use]
 pub fn markdown(reports: &[Report], unjudged: &[Unjudged], regressions: &Regressions) -> String {
     let worse = |report: &Report| regressions.get(&report.scenario).map_or(&[][..], Vec::as_slice);
@@ -97,14 +98,13 @@ fn subscribers(text: &mut String, report: &Report) {
     }
 }
 
-/// So many hexadecimal digits in a row are the name of a commit.
+/// This many hexadecimal digits name a commit.
 const COMMIT_DIGITS: usize = 40;
 
-/// What makes a link or a reference of what stands around it, wherever it begins.
+/// Texts that turn their surroundings into a link or a reference.
 const LINKS: [&str; 3] = ["://", "www.", "gh-"];
 
-/// Text that stays text wherever it stands in a line or a table: no markup, no mention, no link, no reference to an issue or a
-/// commit.
+/// Escapes text for a line or a table: no markup, mention, link, or reference to an issue or commit.
 fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut digits = 0;
@@ -122,7 +122,8 @@ fn plain(text: &str) -> String {
             '&' => shown.push_str("&amp;"),
             '<' => shown.push_str("&lt;"),
             '>' => shown.push_str("&gt;"),
-            // An entity is read before mentions are looked for, so that only a letter in between keeps them from being one.
+            // Entities are decoded before mentions are found, so only a character in between prevents a
+            // mention.
             '@' | '#' => shown.extend([letter, '\u{200b}']),
             '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '|' | '!' => shown.extend(['\\', letter]),
             other => shown.push(other),
@@ -131,7 +132,7 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// Text as code in a line, whatever backticks it has itself.
+/// Inline code, whatever backticks the text has.
 fn code(text: &str) -> String {
     let text = visible(text).replace('\n', " ");
     let fence = fence(&text, 1);
@@ -139,18 +140,17 @@ fn code(text: &str) -> String {
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// The same in a table, where a bar ends even code unless a backslash stands before it.
+/// Inline code in a table, where a bar needs a backslash.
 fn code_in_cell(text: &str) -> String {
     code(text).replace('|', "\\|")
 }
 
-/// Lines as a block of code.
 fn block(lines: &str) -> String {
     let fence = fence(lines, 3);
     format!("{fence}text\n{}\n{fence}", visible(lines).trim_end())
 }
 
-/// More backticks than stand in a row anywhere in the text, and so many at least.
+/// A fence longer than any run of backticks in the text, and at least this long.
 fn fence(text: &str, least: usize) -> String {
     let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(least.max(longest + 1))

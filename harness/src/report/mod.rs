@@ -1,9 +1,10 @@
-//! Everything that people and machines read of a verdict: of a run, of a receiver, of a load, of a plan.
+//! The reports of runs, receivers, loads and plans.
 //!
-//! - `model`: what any report holds. - `page`, `chart`, `scale`: that as one page of HTML. - `table`: what terminals show.
-//! - `junit`, `markdown` (with `lanes`, a picture in letters): for CI.
-//! - `run`: a run's report, which is also its JSON; `drawn`: what its charts hold, `drawing`: the charts; `told`: its page; `picture`: its first failure.
-//! - `compare`: a report against an older one; `difference`: what is told of it; `figures`: its figures, beyond their noise.
+//! - `model`: a document of any kind; `page`, `chart`, `scale`: its HTML page; `table`: its terminal output;
+//!   `junit`, `markdown` (with `lanes`, a text picture): its forms for CI.
+//! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `told`:
+//!   its page; `picture`: its first failure.
+//! - `compare`: a report against an older one; `difference`: the result; `figures`: figures with their noise.
 
 mod chart;
 pub mod compare;

@@ -1,102 +1,93 @@
-//! What any report holds: a verdict, and parts in the order in which they are read. Makers of reports (a run, a receiver, a
-//! load, a plan) fill it; `page` makes HTML of it.
+//! A report of any kind: a verdict, and parts in reading order. The makers of reports fill it; `page` renders
+//! it as HTML.
 
 use super::chart::Chart;
 use crate::catalogue::{self, Verdict as Status};
 use crate::check::Witness;
 use crate::check::verdict::show;
 
-/// A report as it is read, from its first line to its last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Document {
-    /// What it is about: a scenario's name, a receiver's address.
+    /// Its subject: a scenario's name, a receiver's address.
     pub(crate) title: String,
-    /// What that is for, or how it was tried.
+    /// The purpose, or the way it was tested.
     pub(crate) about: String,
-    /// The verdict.
     pub(crate) verdict: Headline,
-    /// What follows.
     pub(crate) parts: Vec<Part>,
 }
 
-/// The verdict of a report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Headline {
-    /// What it came to; none for figures that nothing was held against.
+    /// The verdict; none for figures without a limit.
     pub(crate) status: Option<Status>,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub(crate) sentence: String,
-    /// What else belongs to it, such as what was not proven.
+    /// Further facts, such as the unproven.
     pub(crate) more: Vec<String>,
 }
 
-/// One part of a report.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     /// A heading.
     Title(String),
     /// A paragraph.
     Text(String),
-    /// Points of a list.
+    /// A list.
     List(Vec<String>),
-    /// Lines as they were written: commands, requests, answers; several stand side by side.
+    /// Preformatted texts: commands, requests, answers; several are side by side.
     Lines(Vec<String>),
     /// A table.
     Table(Table),
     /// A drawing.
     Chart(Box<Chart>),
-    /// What failed, or a subscriber: with its status as a mark, under a name that can be linked to.
+    /// A failure or a subscriber, with its status as a mark, under a name for links.
     Card { status: Option<Status>, name: String, parts: Vec<Part> },
-    /// What is read on request.
+    /// A part that is folded by default.
     Fold { status: Option<Status>, summary: String, open: bool, parts: Vec<Part> },
 }
 
-/// A table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    /// The names of the columns; none for pairs of a name and a value.
+    /// The names of the columns; none for name and value pairs.
     pub(crate) head: Vec<String>,
-    /// The rows, in order.
     pub(crate) rows: Vec<Vec<Cell>>,
-    /// Whether it is so long that its reader searches in it.
+    /// Whether it is long enough for a search field.
     pub(crate) searched: bool,
 }
 
-/// A cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
-    /// Words.
     Text(String),
-    /// The name of a check, a command.
+    /// The name of a check, or a command.
     Code(String),
-    /// The same, with its card on the page.
+    /// The same, linked to its card on the page.
     Link(String),
-    /// A figure, to the right.
+    /// A figure, right-aligned.
     Number(String),
-    /// A verdict, in its colour and its word.
+    /// A verdict, in its colour and word.
     Status(Status),
 }
 
 impl Table {
-    /// Rows of a name and what it is.
+    /// Name and value pairs.
     pub(crate) fn pairs(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let row = |(name, value): (&str, String)| vec![Cell::Text(name.to_owned()), Cell::Text(value)];
         Self { rows: pairs.into_iter().map(row).collect(), ..Self::default() }
     }
 }
 
-/// A witness in one sentence: when, at whom, what.
+/// A witness in one sentence.
 pub(super) fn witnessed(witness: &Witness) -> String {
     let whose = witness.subscriber.as_deref().unwrap_or("the sender");
     format!("at {}, {whose}: {}", show(witness.from), witness.what)
 }
 
-/// What to do against what breaks a check.
+/// The remedy for a failed check.
 pub(super) fn remedy(id: &str) -> &'static str {
     catalogue::find(id).map_or("", |entry| entry.remedy.as_str())
 }
 
-/// What the catalogue says of a check: what must hold, why, what to do, and where that is written.
+/// The catalogue entry of a check.
 pub(crate) fn explained(id: &str) -> Vec<Part> {
     let Some(entry) = catalogue::find(id) else { return Vec::new() };
     let rows = [

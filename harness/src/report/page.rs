@@ -1,5 +1,6 @@
-//! A report as one page that holds everything: no font, no image, nothing from anywhere else. It reads the same offline, on
-//! paper, in light and in dark, and without its script, which only searches in long tables and looks closer at charts.
+//! Renders a report as one self-contained HTML page: no font, image or other resource. It is complete
+//! offline, on paper, in light and dark, and without its script, which only searches long tables and zooms
+//! charts.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -11,12 +12,11 @@ pub(super) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const LIVE: &str = include_str!("live.js");
 
-/// The page.
 pub(crate) fn page(document: &Document) -> String {
     framed(document, None)
 }
 
-/// The page of something that goes on, which its reader's browser asks for again and again; `kept` is where it will be then.
+/// The page of an unfinished run, which the browser reloads; `kept` is the path of the final page.
 pub(super) fn live(document: &Document, kept: &str) -> String {
     framed(document, Some(kept))
 }
@@ -55,7 +55,7 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
     visible(&markup.into_string())
 }
 
-/// A page that says why nothing was judged. It takes the place of an older one, which must not stand for what came later.
+/// The page of a run that could not be judged. It replaces an older page, which must not stand for this run.
 pub(crate) fn unjudged(title: &str, about: &str, why: &str, more: &[&str]) -> String {
     let verdict = Headline {
         status: Some(Status::Inconclusive),
@@ -65,7 +65,7 @@ pub(crate) fn unjudged(title: &str, about: &str, why: &str, more: &[&str]) -> St
     page(&Document { title: title.to_owned(), about: about.to_owned(), verdict, parts: Vec::new() })
 }
 
-/// The class of a verdict in the style: each has a colour of its own, beside its word.
+/// The style class of a verdict, which has a colour of its own.
 pub(super) fn class(status: Status) -> &'static str {
     match status {
         Status::Pass => "pass",
@@ -106,7 +106,7 @@ fn shown(part: &Part) -> Markup {
 
 fn shown_table(table: &Table) -> Markup {
     html! {
-        // Wider than a narrow screen, it is moved inside of its frame.
+        // On a narrow screen the table scrolls inside its frame.
         div.frame tabindex="0" {
             table.searched[table.searched].pairs[table.head.is_empty()] {
                 @if !table.head.is_empty() {

@@ -1,4 +1,4 @@
-//! What shows a run's first failure as a picture of its own, for pages that hold no HTML, such as a README.
+//! A run's first failure as an SVG picture, for pages without HTML, such as a README.
 
 use maud::{PreEscaped, html};
 
@@ -13,7 +13,7 @@ const LINE: usize = 18;
 /// Letters in a line.
 const LETTERS: usize = 92;
 
-/// The picture; none where nothing that failed could be drawn.
+/// The picture; none where no failure can be drawn.
 #[must_use]
 pub fn picture(report: &Report) -> Option<String> {
     let drawn = report.course.drawn.closeups.first()?;
@@ -59,7 +59,7 @@ fn framed(title: &str, what: &str, chart: &Chart) -> String {
     visible(&markup.into_string()) + "\n"
 }
 
-/// Words in lines of so many letters.
+/// Wraps words into lines.
 fn wrapped(words: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split_whitespace() {

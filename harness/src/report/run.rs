@@ -1,4 +1,4 @@
-//! A report: what was judged, with all that its forms show. Its JSON is published: fields are added, never renamed.
+//! The report of a run. Its JSON is published: fields are added, never renamed.
 
 use std::collections::BTreeSet;
 
@@ -13,44 +13,45 @@ use crate::check::outcomes::{Fate, fates_of};
 use crate::scenario::{SECOND, Scenario};
 use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
-/// The version of this form.
+/// The version of this format.
 const FORMAT: u32 = 1;
-/// The most places of a series by second: of a longer run several seconds share one.
+/// The most places of a series by second; in a longer run several seconds share one.
 const SECONDS_MAX: u64 = 7_200;
-/// Subscribers with series by second, the worst of all: with as many as a scenario may have, those of each would be gigabytes.
+/// The most subscribers with a series by second, the worst of all: series for all of them could take
+/// gigabytes.
 const SERIES_MAX: usize = 100;
 
 /// One run, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The version of this form.
+    /// The version of this format.
     pub format: u32,
-    /// Of Hookproof.
+    /// Hookproof's version.
     pub version: String,
-    /// The scenario's name, and what it is for.
+    /// The scenario's name.
     pub scenario: String,
-    /// What the scenario is for.
+    /// The scenario's purpose.
     pub about: String,
-    /// What everything random was drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The sender under test, by its driver.
     pub driver: String,
-    /// The one command that repeats the run.
+    /// The command that repeats the run.
     pub repeat: String,
     /// How the run ended; none for a trace that was cut short.
     pub ended: Option<Ended>,
-    /// What it ran on, where the trace says so.
+    /// The machine, if the trace has it.
     pub machine: Option<Machine>,
     /// All verdicts.
     pub judgement: Judgement,
-    /// How fast it was.
+    /// The sender's speed.
     #[serde(flatten)]
     pub speed: Speed,
     /// The generator's own lag.
     pub generator: Lag,
-    /// Each subscriber's side.
+    /// Each subscriber's result.
     pub subscribers: Vec<SubscriberReport>,
-    /// What went on beside them.
+    /// The course of the run.
     #[serde(flatten)]
     pub course: Course,
 }
@@ -58,21 +59,21 @@ pub struct Report {
 /// The course of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
-    /// SHA-256 of the scenario that it followed, after `--set`, in hexadecimal; empty where an older report did not say.
+    /// SHA-256 of the scenario after `--set`, in hexadecimal; empty in an older report.
     #[serde(default)]
     pub scenario_sha256: String,
-    /// How long the run was, in nanoseconds; 0 where an older report did not say.
+    /// The length of the run, in nanoseconds; 0 in an older report.
     #[serde(default)]
     pub lasted: u64,
-    /// How many seconds each place of the series by second stands for, with the fullest of them: 1, but of a very long run.
+    /// The seconds in each place of a series, which has the fullest of them: 1, except in a very long run.
     #[serde(default = "one")]
     pub seconds_each: u64,
-    /// What waited in all, by second.
+    /// The backlog, by second.
     pub waiting: Series,
-    /// What was done to the sender.
+    /// The injected faults.
     #[serde(default)]
     pub faults: Vec<FaultReport>,
-    /// What the page draws of it; nothing where an older report did not say.
+    /// The chart data; empty in an older report.
     #[serde(default)]
     pub drawn: Drawn,
 }
@@ -81,35 +82,35 @@ const fn one() -> u64 {
     1
 }
 
-/// Something that was done to the sender under test.
+/// A fault of the sender under test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultReport {
-    /// When, in nanoseconds since the run began.
+    /// Its beginning, in nanoseconds since the run began.
     pub at: u64,
-    /// When it was over, for what lasts.
+    /// Its end, for faults that last.
     pub until: Option<u64>,
-    /// What, in the scenario's word, and whom it concerned.
+    /// Its name in the scenario, and its target.
     pub what: String,
 }
 
-/// How fast a sender was.
+/// The speed of a sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// The sender's rate over the machine's ceiling.
     pub efficiency: Option<serde_json::Number>,
-    /// What a bare client does a second on the same machine.
+    /// A bare client's rate on the same machine, per second.
     pub ceiling_per_second: Option<u64>,
-    /// What the sender delivered a second.
+    /// The sender's deliveries per second.
     pub delivered_per_second: Option<u64>,
-    /// What the sender's API accepted a second, where it kept later events waiting.
+    /// Events that the sender's API accepted per second, where it delayed later events.
     #[serde(default)]
     pub accepted_per_second: Option<u64>,
-    /// What was meant to be offered a second, beside it.
+    /// The planned events per second, beside it.
     #[serde(default)]
     pub offered_per_second: Option<u64>,
 }
 
-/// How late a generator was.
+/// A generator's lag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lag {
     /// Events released.
@@ -128,37 +129,37 @@ pub struct Lag {
     pub not_offered: u64,
 }
 
-/// One subscriber's side of a run.
+/// One subscriber's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberReport {
     /// Its name.
     pub name: String,
     /// Its contract, in words.
     pub contract: String,
-    /// What its contract lets through in a second at most.
+    /// The most requests that its contract allows in a second.
     pub allowed: Option<u64>,
-    /// How much may wait for it.
+    /// The bound of its queue.
     pub bound: Option<u64>,
     /// Requests that arrived.
     pub arrivals: u64,
     /// Deliveries that it took.
     pub delivered: u64,
-    /// Deliveries given up.
+    /// Dead letters.
     pub dead: u64,
     /// From emit to first arrival, in nanoseconds: p50, p95, p99, max.
     pub latency: [u64; 4],
-    /// Arrivals a second. This and the three below are there for the hundred worst subscribers, and empty for all others.
+    /// Arrivals per second. This and the next three are empty except for the hundred worst subscribers.
     pub arriving: Series,
-    /// Of these, answered with 2xx.
+    /// Those answered with 2xx.
     pub taken: Series,
-    /// Of these, answered with 429.
+    /// Those answered with 429.
     pub held: Series,
-    /// Of these, anything else.
+    /// All others.
     pub failed: Series,
 }
 
 impl Report {
-    /// Of a run and its judgement; `repeat` is the command that would repeat it.
+    /// From a run and its judgement; `repeat` is the command that repeats it.
     #[must_use]
     pub fn new(scenario: &Scenario, trace: &Trace, judgement: Judgement, repeat: String) -> Self {
         let evidence = Evidence::new(scenario, trace);
@@ -209,7 +210,7 @@ impl Report {
         }
     }
 
-    /// Why the run is not whole, if it isn't.
+    /// The reason why the run is incomplete.
     pub(super) fn cut_short(&self) -> Option<&'static str> {
         match self.ended {
             Some(Ended::Done) => None,
@@ -225,7 +226,7 @@ fn fault(fault: &Fault) -> FaultReport {
     FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.kind) }
 }
 
-/// Where the seconds of a run are in its series: each in its own place, or so many in one place of a run that has more.
+/// The places of a run's seconds in its series: one each, or several seconds in one place.
 #[derive(Clone, Copy)]
 struct Seconds {
     places: usize,
@@ -239,7 +240,7 @@ impl Seconds {
         Self { places: usize::try_from(seconds.div_ceil(each)).unwrap_or(1), each }
     }
 
-    /// The highest figure in each place: of several seconds the fullest, as no peak may be averaged away.
+    /// The highest figure in each place, so that no peak is averaged away.
     fn highest(self, figures: impl Iterator<Item = (u64, u64)>) -> Vec<Option<u64>> {
         let mut highest: Vec<Option<u64>> = vec![None; self.places];
         for (second, figure) in figures {
@@ -251,7 +252,7 @@ impl Seconds {
         highest
     }
 
-    /// How many of these moments are in a second.
+    /// The number of moments in each second.
     fn counted(self, times: impl Iterator<Item = u64>) -> Series {
         let mut seconds: Vec<u64> = times.map(|t| t / SECOND).collect();
         seconds.sort_unstable();
@@ -260,14 +261,14 @@ impl Seconds {
     }
 }
 
-/// How late the latest event of each second was, in microseconds.
+/// The latest event's lag in each second, in microseconds.
 fn lag_by_second(trace: &Trace, seconds: Seconds) -> Series {
     let lags =
         trace.offers.iter().map(|offer| (offer.intended / SECOND, figures::own_lag(offer).div_ceil(1_000)));
     Series(seconds.highest(lags).into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// A subscriber's side, with its series if they are given the seconds of the run.
+/// A subscriber's result, with its series if `seconds` is given.
 fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> SubscriberReport {
     let lane = &evidence.lanes[at];
     let at = u32::try_from(at).unwrap_or(u32::MAX);
@@ -302,7 +303,8 @@ fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> S
     }
 }
 
-/// How many deliveries a subscriber took: all that it said so of in full, and what counts as delivered besides.
+/// The deliveries of a subscriber that succeeded: those answered so in full, and those that count as
+/// delivered.
 fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     let in_full = evidence.deliveries_of(at).iter().filter(|one| evidence.is_delivered(one));
     let fates = fates_of(evidence, at).into_iter();
@@ -310,7 +312,7 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     (in_full.count() + besides.count()) as u64
 }
 
-/// A contract, with what the sender was told in its place where it can't express it.
+/// A contract, with the values that the sender got in its place.
 fn told(contract: String, declared: &Declared, name: &str) -> String {
     let own = declared.told.iter().filter(|told| told.subscriber == name).map(|told| told.what.clone());
     std::iter::once(contract).chain(own).collect::<Vec<_>>().join("; ")
@@ -328,7 +330,8 @@ fn contract(limit: &crate::scenario::Limit) -> String {
     if parts.is_empty() { "no limit".to_owned() } else { parts.join(", ") }
 }
 
-/// The most that waited in each second; a second without a sample keeps the one before. Nothing of a sender that never said.
+/// The longest backlog of each second; a second without a sample repeats the one before. Empty if the sender
+/// never reported one.
 fn waiting(trace: &Trace, seconds: Seconds) -> Series {
     let whole = trace.depths.iter().filter(|depth| depth.subscriber.is_none());
     let told = whole.filter_map(|depth| Some((depth.t / SECOND, depth.waiting?)));
@@ -342,7 +345,7 @@ fn waiting(trace: &Trace, seconds: Seconds) -> Series {
     Series(if is_told { kept } else { Vec::new() })
 }
 
-/// The form of the JSON, as JSON Schema.
+/// The JSON Schema of the report.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     use serde_json::json;

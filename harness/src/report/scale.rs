@@ -1,13 +1,12 @@
-//! Where a figure or a moment stands in a chart, and which of too many are drawn.
+//! The scales of charts, and the thinning of series.
 
 use crate::check::verdict::show;
 
-/// More points than this can't be told from one another.
+/// More points than this are indistinguishable.
 pub(super) const POINTS_MAX: usize = 480;
 
-/// How high a figure stands.
 pub(super) struct Heights {
-    /// What stands on the axis: nothing, or where doublings begin.
+    /// The value at the axis: zero, or the beginning of a logarithmic scale.
     pub(super) bottom: u64,
     pub(super) top: u64,
     pub(super) doubling: bool,
@@ -24,19 +23,19 @@ impl Heights {
     }
 }
 
-/// The binary logarithm of a figure and 1, in 1024ths; straight between powers of two.
+/// The binary logarithm of value + 1, in 1024ths; linear between powers of two.
 fn doublings(value: u64) -> u64 {
     let value = u128::from(value) + 1;
     let whole = value.ilog2();
     u64::from(whole) * 1_024 + u64::try_from(((value << 10) >> whole) - 1_024).unwrap_or(0)
 }
 
-/// The power of ten below a figure.
+/// The power of ten below a value.
 pub(super) fn decade_below(value: u64) -> u64 {
     10_u64.pow(value.saturating_sub(1).max(1).ilog10())
 }
 
-/// A part of a whole, where that is so long.
+/// The share of `size` that `part` is of `whole`.
 pub(super) fn scaled(part: u64, whole: u64, size: u64) -> u64 {
     u64::try_from(u128::from(part.min(whole)) * u128::from(size) / u128::from(whole.max(1))).unwrap_or(size)
 }
@@ -51,7 +50,7 @@ pub(super) fn moments((from, until): (u64, u64)) -> Vec<(u64, String)> {
     steps.take_while(|t| *t <= until).map(|t| (t, if t == 0 { "0".to_owned() } else { show(t) })).collect()
 }
 
-/// So many points that each can be seen: of neighbours the highest and the lowest, since no peak may be averaged away.
+/// At most [`POINTS_MAX`] points: the highest and the lowest of neighbours, so that no peak is averaged away.
 pub(super) fn thinned(points: &[(u64, u64)]) -> Vec<(u64, u64)> {
     if points.len() <= POINTS_MAX {
         return points.to_vec();

@@ -1,5 +1,5 @@
-//! Tables for terminals and pipes, with what all of them share: colours, columns, and text that steers no terminal. Of a run:
-//! what failed first, then the rest, then the one line that matters.
+//! Terminal output, and its shared parts: colours, columns, and text without control sequences. A run's table
+//! lists failures first, and ends with the one line that matters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// On a terminal, unless `NO_COLOR` says something.
+    /// Colours on a terminal, unless `NO_COLOR` is set.
     #[must_use]
     pub fn of(is_terminal: bool) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -71,7 +71,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         let _ =
             writeln!(text, "{:>14}  the sender's API accepted {accepted}/s of {offered}/s offered", "sender");
     }
-    // The verdict of a trace without an end says by itself that it was cut short.
+    // The verdict of a trace without an end already says that it was cut short.
     if let Some(why) = report.cut_short().filter(|_| report.ended.is_some()) {
         let _ = writeln!(text, "{:>14}  this is no whole run: {why}", "-");
     }
@@ -83,7 +83,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     text
 }
 
-/// What nobody judged: by the driver's reasons, and the rest as one.
+/// The checks that did not apply: by the driver's reasons, and the rest as one line.
 fn not_applicable(text: &mut String, report: &Report) {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -107,8 +107,8 @@ fn unoffered(report: &Report) -> String {
     }
 }
 
-/// A text in which no letter steers a terminal, breaks a picture or turns the words around it: senders write part of what is
-/// shown.
+/// Escapes control and bidirectional characters: senders write part of the text, and must not control the
+/// terminal or reorder words.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -124,7 +124,7 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
-/// The same where a line is one line: what begins one may be a command to whoever reads the output, as CI runners do.
+/// The same in one line: CI runners take a line's beginning as a command.
 pub(crate) fn in_one_line(text: &str) -> String {
     visible(&text.replace('\n', " "))
 }
@@ -154,7 +154,7 @@ pub(crate) fn paint(status: Status, text: &str, colours: Colours) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Rows under one another: the first column to the left, the others to the right.
+/// Aligns columns: the first to the left, the others to the right.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {

@@ -1,5 +1,6 @@
-//! A run as its page tells it, first to last: the verdict, what failed with its witnesses drawn, what happened, each
-//! subscriber, the figures against a baseline, every check with its evidence, and how to repeat it.
+//! A run's page from top to bottom: the verdict, failures with their witnesses drawn, the overview, each
+//! subscriber, the figures against a baseline, every check with its evidence, and the command that repeats
+//! the run.
 
 use std::path::Path;
 
@@ -15,16 +16,17 @@ use crate::check::starvation::Silence;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
 use crate::check::{Status, Verdict, Witness};
 
-/// Arrivals of one witness that are listed.
+/// The most arrivals that are listed for a witness.
 const ARRIVALS_MAX: usize = 8;
 
-/// The report as one page, with its figures beside those of older runs, where there are any.
+/// The report as an HTML page, beside the figures of older runs if there are any.
 #[must_use]
 pub fn html(report: &Report, baseline: &[Report]) -> String {
     super::page::page(&document(report, baseline))
 }
 
-/// The page of a run that goes on, as far as it has come; `kept` is where its page will be. What is full is not drawn on.
+/// The page of an unfinished run; `kept` is the path of its final page. After `is_full` it is not updated any
+/// more.
 #[must_use]
 pub(crate) fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
     let mut document = document(report, &[]);
@@ -34,7 +36,7 @@ pub(crate) fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
     super::page::live(&document, &kept.display().to_string())
 }
 
-/// The page before a run has begun.
+/// The page before a run begins.
 #[must_use]
 pub(crate) fn html_awaited() -> String {
     let verdict = Headline { sentence: "no run has begun yet".to_owned(), ..Headline::default() };
@@ -42,7 +44,7 @@ pub(crate) fn html_awaited() -> String {
     super::page::live(&document, "in the folder that --out names")
 }
 
-/// What can be said of a run that goes on.
+/// The verdict so far.
 fn so_far(report: &Report, is_full: bool) -> Headline {
     let verdicts = &report.judgement.verdicts;
     let failed: Vec<&str> =
@@ -58,7 +60,7 @@ fn so_far(report: &Report, is_full: bool) -> Headline {
     Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
 }
 
-/// A page that says why there is no report.
+/// The page that explains why there is no report.
 #[must_use]
 pub fn html_unjudged(unjudged: &Unjudged) -> String {
     let more = [
@@ -95,7 +97,7 @@ fn document(report: &Report, baseline: &[Report]) -> Document {
     Document { title: report.scenario.clone(), about: report.about.clone(), verdict, parts }
 }
 
-/// What nobody may take for proven, beside the checks that saw too little.
+/// The unproven, beside inconclusive checks.
 fn unproven(report: &Report) -> Vec<String> {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
@@ -109,7 +111,7 @@ fn unproven(report: &Report) -> Vec<String> {
     cut_short.into_iter().chain(lacking).chain(idle).collect()
 }
 
-/// What failed: its witnesses, drawn where something can be drawn, and what the catalogue says.
+/// A failure: its witnesses, charts and catalogue entry.
 fn failure(report: &Report, verdict: &Verdict) -> Part {
     let mut parts = vec![Part::Text(verdict.sentence.clone())];
     for (at, one) in verdict.witness.iter().enumerate() {
@@ -124,7 +126,7 @@ fn failure(report: &Report, verdict: &Verdict) -> Part {
 
 fn witness(witness: &Witness) -> String {
     let numbers: Vec<String> = witness.arrivals.iter().take(ARRIVALS_MAX).map(ToString::to_string).collect();
-    // A witness names so many at most: of more than that nobody has counted the rest.
+    // A witness names a limited number of arrivals; beyond it the total is unknown.
     let more = match witness.arrivals.len() {
         0..=ARRIVALS_MAX => String::new(),
         all if all < WITNESS_ARRIVALS_MAX => format!(" and {} more", all - ARRIVALS_MAX),
@@ -135,7 +137,7 @@ fn witness(witness: &Witness) -> String {
     format!("{}{arrivals}", witnessed(witness))
 }
 
-/// What no check is about, and somebody should know: who heard nothing, and how the sender came back.
+/// Facts outside of all checks: silences, and the sender's recoveries.
 fn happened(report: &Report) -> Vec<Part> {
     let drawn = &report.course.drawn;
     let silences = drawn.silences.iter().map(|one| silence(report, one));
@@ -178,7 +180,7 @@ fn silence(report: &Report, one: &Silence) -> String {
     )
 }
 
-/// Every subscriber, the worst first: the first of them drawn, all of them in a table.
+/// Every subscriber in a table, the worst first, and charts of the first.
 fn subscribers(report: &Report) -> Vec<Part> {
     let drawn = &report.course.drawn;
     let all = 0..report.subscribers.len();
@@ -214,7 +216,7 @@ fn table(subscribers: &[&SubscriberReport], searched: bool) -> Table {
     Table { head: head.map(str::to_owned).to_vec(), rows: subscribers.iter().map(row).collect(), searched }
 }
 
-/// The figures beside those of older runs, and what is noise.
+/// The figures beside those of older runs, with their noise.
 fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     let same = runs_of(&report.scenario, baseline);
     let rows = compared(&same, &[report]);
@@ -238,7 +240,7 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     vec![Part::Title("Against the baseline".to_owned()), fold]
 }
 
-/// Every check with its evidence, what failed first.
+/// Every check with its evidence, failures first.
 fn checks(report: &Report) -> Vec<Part> {
     let (silent, mut judged): (Vec<&Verdict>, Vec<&Verdict>) =
         report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);
