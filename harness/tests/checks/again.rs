@@ -1,4 +1,4 @@
-//! What was taken comes again only where the sender could not know of it.
+//! A taken delivery may come again only if the sender could not know that it was taken.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -9,7 +9,6 @@ use crate::build::{self, check};
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Every delivery comes a second time, so long after the first.
 fn all_again(later: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         for token in 0..3 {
@@ -19,7 +18,7 @@ fn all_again(later: u64) -> impl Fn(&mut Trace) {
     }
 }
 
-/// The last delivery was taken at 3 s, and came again at 4 s; its process was killed so long after 3 s.
+/// The last delivery was taken at 3 s, and came again at 4 s; its process was killed at 3 s + `after`.
 fn killed(after: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         build::deliver(trace, "a", 2, 4 * SECOND, 204);
@@ -50,7 +49,7 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
 
 #[test]
 fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
-    // The first attempt came so long after the kill was noted, and the process was back so long after it.
+    // Time from the first attempt back to the kill, and from the kill to the restart.
     for (came, back, workers, expected) in [
         (10 * MS, 200 * MS, 1, Status::Pass),
         (10 * MS, 5 * MS, 1, Status::Fail),
@@ -75,12 +74,12 @@ fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
 
 #[test]
 fn what_waited_for_tls_to_be_agreed_was_sent_before() {
-    // TLS was agreed so long before the first attempt came, that had taken so long, and the first on the connection was this.
+    // Time from TLS to the first attempt, TLS's own time, and the first request on the connection.
     for (agreed, took, first, expected) in [
         (10 * MS, 800 * MS, 2, Status::Pass),
         (10 * MS, 100 * MS, 2, Status::Fail),
         (300 * MS, 800 * MS, 2, Status::Fail),
-        // That one had been answered.
+        // That request had been answered.
         (10 * MS, 800 * MS, 1, Status::Fail),
     ] {
         let over_tls = move |trace: &mut Trace| {
@@ -99,7 +98,7 @@ fn what_waited_for_tls_to_be_agreed_was_sent_before() {
 
 #[test]
 fn a_command_kills_at_some_moment_until_its_sender_is_gone() {
-    // Told to at 2.5 s, so well before the delivery was taken; gone at 2.8 s or at 3.2 s.
+    // The kill command came at 2.5 s, before the delivery was taken; the process ended at 2.8 s or 3.2 s.
     let told = |by: Option<&str>, gone: u64| {
         let status = by.map(str::to_owned);
         move |trace: &mut Trace| {
@@ -123,7 +122,7 @@ fn a_command_kills_at_some_moment_until_its_sender_is_gone() {
 
 #[test]
 fn locks_that_follow_each_other_without_a_gap_excuse_as_one() {
-    // Killed at 3.7 s: while the second lock held, if it came before the first was over; well after the first, if not.
+    // Killed at 3.7 s: during the second lock if it followed without a gap, otherwise long after the first.
     for (second, expected) in [(3_300 * MS, Status::Pass), (9 * SECOND, Status::Fail)] {
         let locked = move |trace: &mut Trace| {
             killed(700 * MS)(trace);

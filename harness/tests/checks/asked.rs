@@ -1,4 +1,4 @@
-//! What a scenario arranges is judged, and what it doesn't is not: neither in silence.
+//! A check judges only behaviour that the scenario requests, and says so otherwise.
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::trace::{CutKind, Trace};
@@ -57,7 +57,7 @@ fn what_waits_after_a_reset_is_not_lost_by_it() {
     check("network.reset", reset, cut(0), Status::Fail);
 }
 
-/// Beside three events of the first moment, which came within 3 s, one of the tenth second that came in the fiftieth.
+/// Three events of the first moment arrive within 3 s; one of 10 s arrives at 50 s.
 fn one_is_late(trace: &mut Trace) {
     build::offer(trace, 3, 10 * SECOND, &["a"]);
     build::deliver(trace, "a", 3, 50 * SECOND, 204);

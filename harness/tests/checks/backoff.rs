@@ -1,4 +1,4 @@
-//! Gaps before retries, judged one by one and together.
+//! Delays before retries, judged one by one and as a distribution.
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
@@ -9,7 +9,7 @@ use crate::build;
 const SECOND: u64 = 1_000_000_000;
 const BEHAVIOUR: &str = "[[subscriber.behaviour]]\nanswer = 500\nattempts = \"1\"\n";
 
-/// A run of so many deliveries, each of which failed once and came again so much later.
+/// Each delivery fails once, and comes again after `gap`.
 fn trace(scenario: &Scenario, count: u64, gap: impl Fn(u64) -> u64) -> Trace {
     let firsts: Vec<u64> = (0..count).map(|n| 10 * n * SECOND).collect();
     let mut trace = build::trace(scenario, &firsts);

@@ -1,4 +1,4 @@
-//! What a contract counts, whose path it is, whose secret, how late, and how much memory.
+//! Requests that count for a contract, paths, secrets, lateness and memory.
 
 use hookproof::check::Status;
 use hookproof::trace::{Cut, CutKind, Public, SharedSecret, Stray, StrayKind, Trace};
@@ -7,7 +7,7 @@ use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// So many requests come at 2.5 s, and break off or are none.
+/// `count` requests come at 2.5 s, and break off or are malformed.
 fn broken_off(count: u64, how: CutKind) -> impl Fn(&mut Trace) {
     move |trace| {
         let began = Some(5 * SECOND / 2);
@@ -51,7 +51,7 @@ fn a_public_url_says_which_path_is_a_subscribers_own() {
         trace.arrivals[1].head = build::head("/hooks/a");
     };
     check("path.own", "", elsewhere, Status::Fail);
-    // What names no endpoint is the sender's if it carries an event, and anybody's if it doesn't.
+    // A request to no endpoint is the sender's if it carries an event, and any program's otherwise.
     for (token, expected) in [(Some(1), Status::Fail), (None, Status::Pass)] {
         let strayed = |trace: &mut Trace| {
             by_path(trace);
@@ -86,7 +86,7 @@ fn memory_that_grows_without_need_is_told_where_no_bound_is_named() {
     check("queue.memory", "", grown(3), Status::Fail);
 }
 
-/// Of 3,500 events, one every 10 ms, every hundredth comes 8 s late if that is so; all of them if the sender is slow.
+/// Of 3,500 events, one every 10 ms, every hundredth comes 8 s late (`some`), or every one (`all`).
 fn late(some: bool, all: bool) -> Trace {
     let scenario = build::scenario("rate = \"1000/s\", burst = 100");
     let mut trace = build::trace(&scenario, &[]);

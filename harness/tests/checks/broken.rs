@@ -1,6 +1,6 @@
-//! Checks with a trace that breaks each: those that no sender can be made to break over real sockets, because clocks cannot be
-//! set and the harness's own failings are nobody else's; and those of disks, databases, windows of coalescing and speed, which
-//! the small sender of `tests/sender_mutants` breaks too.
+//! Broken traces for checks that no real sender can break: tests cannot set clocks, and some faults are the harness's
+//! own. Checks of disks, databases, coalescing and speed are here too, although the small sender of
+//! `tests/sender_mutants` also breaks them.
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::{FaultKind, Scenario};
@@ -14,9 +14,9 @@ const SECOND: u64 = 1_000_000_000;
 /// A trace that a check must hold against the sender, or the harness.
 struct Broken {
     check: &'static str,
-    /// What the scenario says beside its one subscriber.
+    /// Extends the scenario with one subscriber.
     more: &'static str,
-    /// What breaks it: deliveries came at 1, 2 and 3 s before.
+    /// The break, after deliveries at 1, 2 and 3 s.
     breaks: fn(&mut Trace),
     status: Status,
 }
@@ -98,7 +98,7 @@ fn acknowledges_what_it_cannot_write(trace: &mut Trace) {
     build::end(trace, 600 * SECOND);
 }
 
-/// The process ends by itself in the midst of a fault.
+/// The process ends by itself during a fault.
 fn dies_of(trace: &mut Trace, kind: FaultKind) {
     trace.faults.push(fault(3 * SECOND / 2, kind, Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
@@ -125,7 +125,7 @@ fn is_slower_than_the_machine(trace: &mut Trace) {
     trace.host.ceiling = Some(Ceiling { t: 0, per_second: 1_000 });
 }
 
-/// Three of the fifth second, where two windows meet at most, and each of them came.
+/// Three events at 5 s, where at most two windows meet, and all arrive.
 fn delivers_what_it_should_replace(trace: &mut Trace) {
     (3..6).for_each(|token| {
         build::offer(trace, token, 5 * SECOND, &["a"]);
@@ -150,7 +150,7 @@ fn stands_still(trace: &mut Trace) {
     build::end(trace, 5 * SECOND);
 }
 
-/// What a check says of a trace that breaks it, or of the same without that.
+/// The check's finding, with or without the break.
 fn said(broken: &Broken, breaks: bool) -> (Status, String) {
     let scenario: Scenario = build::scenario_with(broken.more);
     let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);

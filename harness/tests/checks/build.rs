@@ -1,5 +1,3 @@
-//! Small traces in memory.
-
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
 use hookproof::trace::{
@@ -7,7 +5,6 @@ use hookproof::trace::{
     Trailer, Verified,
 };
 
-/// A header for a scenario.
 pub(crate) fn header(scenario_toml: &str) -> Header {
     Header {
         format: hookproof::trace::FORMAT,
@@ -24,7 +21,7 @@ pub(crate) fn header(scenario_toml: &str) -> Header {
     }
 }
 
-/// One subscriber `a` with that limit, and nothing else of note.
+/// One subscriber `a` with this limit.
 pub(crate) fn scenario(limit: &str) -> Scenario {
     let text = format!(
         "name = \"built\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"a\"\n\
@@ -33,7 +30,7 @@ pub(crate) fn scenario(limit: &str) -> Scenario {
     Scenario::from_text(&text, "built.toml").expect("valid")
 }
 
-/// A run in which a delivery arrived at each of these times, and was answered at once.
+/// A delivery arrives at each of these times, and is answered at once.
 pub(crate) fn trace(scenario: &Scenario, times: &[u64]) -> Trace {
     let mut trace = Trace::of(header(&scenario.text));
     for (n, t) in (0..).zip(times.iter().copied()) {
@@ -51,20 +48,19 @@ pub(crate) fn trace(scenario: &Scenario, times: &[u64]) -> Trace {
     trace
 }
 
-/// A scenario by its text.
 #[track_caller]
 pub(crate) fn named(text: &str) -> Scenario {
     Scenario::from_text(text, "built.toml").expect("valid")
 }
 
-/// Adds an event that was offered and taken at that moment.
+/// An event is offered and accepted at once.
 pub(crate) fn offer(trace: &mut Trace, token: u64, t: u64, owed: &[&str]) {
     let owed = owed.iter().map(|name| Text::from(*name)).collect();
     trace.offers.push(Offer { t, intended: t, owed, ..an_offer(token) });
     trace.accepted.push(Accepted { t, token, status: 202, matched: None });
 }
 
-/// Adds a request for an event, which is answered at once.
+/// A request is answered at once.
 pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, status: u16) {
     let n = trace.arrivals.len() as u64;
     let (token, id) = (Some(token), Some(format!("msg_{token}").into()));
@@ -73,7 +69,7 @@ pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, sta
     trace.answers.push(Answer { t, end: t, n, status, retry_after: None, whole: true });
 }
 
-/// Takes an arrival out, and its answer: each arrival has one, in its order.
+/// Removes an arrival and its answer: they have the same index.
 pub(crate) fn without(trace: &mut Trace, at: usize) {
     trace.arrivals.remove(at);
     trace.answers.remove(at);
@@ -82,13 +78,12 @@ pub(crate) fn without(trace: &mut Trace, at: usize) {
     }
 }
 
-/// The sender's word that so many deliveries wait.
+/// The sender reports its backlog.
 pub(crate) fn depth(t: u64, subscriber: Option<&str>, waiting: u64) -> Depth {
     let subscriber = subscriber.map(str::to_owned);
     Depth { t, subscriber, waiting: Some(waiting), ..Depth::default() }
 }
 
-/// Ends the run at that moment.
 pub(crate) fn end(trace: &mut Trace, t: u64) {
     let (offers, arrivals) = (trace.offers.len() as u64, trace.arrivals.len() as u64);
     if let Some(trailer) = &mut trace.trailer {
@@ -96,7 +91,6 @@ pub(crate) fn end(trace: &mut Trace, t: u64) {
     }
 }
 
-/// Asserts what one check says of a run.
 #[track_caller]
 pub(crate) fn verdict(id: &str, scenario: &Scenario, trace: &Trace, expected: Status) {
     let judgement = judge(scenario, trace, Strictness::Usual);
@@ -104,13 +98,13 @@ pub(crate) fn verdict(id: &str, scenario: &Scenario, trace: &Trace, expected: St
     assert_eq!(verdict.status, expected, "{id}: {}", verdict.sentence);
 }
 
-/// One subscriber `a` with a limit, and what those lines say more.
+/// One subscriber `a` with a limit; `more` extends the scenario.
 pub(crate) fn scenario_with(more: &str) -> Scenario {
     let text = format!("{}{more}\n", scenario("rate = \"10/s\", burst = 5").text);
     Scenario::from_text(&text, "built.toml").expect("valid")
 }
 
-/// Asserts what one check says of a run of deliveries at 1, 2 and 3 s, as that changed it.
+/// Judges deliveries at 1, 2 and 3 s, after `change`.
 #[track_caller]
 pub(crate) fn check(id: &str, more: &str, change: impl Fn(&mut Trace), expected: Status) {
     let scenario = scenario_with(more);
@@ -126,13 +120,12 @@ fn an_offer(token: u64) -> Offer {
     Offer { t: 0, intended: 0, held: 0, token, kind, key, owed: vec!["a".into()].into() }
 }
 
-/// A request as it should be, to that path.
+/// A valid request's head.
 pub(crate) fn head(path: &str) -> Shared<Head> {
     let (method, content_type) = ("POST".into(), Some("application/json".into()));
     Head { method, path: path.into(), content_type }.into()
 }
 
-/// Gives an arrival another method, path or content type.
 pub(crate) fn with_head(arrival: &mut Arrival, change: impl FnOnce(&mut Head)) {
     let mut head = (*arrival.head).clone();
     change(&mut head);

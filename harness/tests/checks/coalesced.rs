@@ -1,24 +1,21 @@
-//! Of several events of one key inside a window, the newest alone comes.
-
 use hookproof::check::Status;
 use hookproof::trace::Trace;
 
 use crate::build;
 
 const MILLI: u64 = 1_000_000;
-/// Each of a key waits for others for a second.
+/// Events of one key are coalesced for a second.
 const RULE: &str = "coalesce = [{ type = \"video.rank\", window = \"1s\" }]";
 
-/// An event of the run: its key, when it was offered and acknowledged, and whether it came.
+/// An event: its key, when it was offered and acknowledged, and whether it arrived.
 struct Event(&'static str, u64, u64, bool);
 
-/// Whether events of which some did not come are lost.
 #[track_caller]
 fn none_is_lost(events: &[Event], expected: Status) {
     build::check("loss.none", RULE, run(events), expected);
 }
 
-/// A run of these events, of a type that `a` coalesces for a second, times in milliseconds.
+/// A run of these events, with times in milliseconds.
 fn run(events: &[Event]) -> impl Fn(&mut Trace) {
     move |trace| {
         for (token, Event(key, offered, acknowledged, came)) in (3..).zip(events) {
@@ -44,7 +41,7 @@ fn of_events_within_one_window_two_may_come_and_not_three() {
     let at = |ms: u64, came: bool| Event("v", 5_000 + ms, 5_000 + ms, came);
     check(&[at(0, false), at(300, true), at(500, true)], "", Status::Pass);
     check(&[at(0, true), at(300, true), at(500, true)], "", Status::Warn);
-    // Where the windows may have been three, and where there is nothing to make one of.
+    // The events may fall into three windows, or are too few to tell.
     check(&[at(0, true), at(300, true), at(1_001, true)], "", Status::Inconclusive);
     check(&[at(0, true), at(300, true)], "", Status::Inconclusive);
 }
@@ -76,19 +73,19 @@ fn nothing_is_asked_where_nobody_coalesces_or_a_clock_steps() {
 #[test]
 fn of_events_that_were_offered_at_the_same_time_either_may_have_been_taken_last() {
     let second = || Event("v", 5_100, 5_200, false);
-    // The first came, and was acknowledged after the second one was offered, or before.
+    // The first event arrived. It was acknowledged after the second was offered, or at that moment.
     none_is_lost(&[Event("v", 5_000, 5_900, true), second()], Status::Pass);
     none_is_lost(&[Event("v", 5_000, 5_100, true), second()], Status::Pass);
     none_is_lost(&[Event("v", 5_000, 5_099, true), second()], Status::Fail);
     none_is_lost(&[Event("v", 5_000, 5_900, false), second()], Status::Fail);
     none_is_lost(&[Event("w", 5_000, 5_900, true), second()], Status::Fail);
-    // One that was never acknowledged may have been taken long before it came.
+    // An unacknowledged event may have been accepted long before.
     let unanswered = |trace: &mut Trace| {
         run(&[Event("v", 5_000, 5_900, true), second()])(trace);
         trace.accepted.retain(|one| one.t != 5_900 * MILLI);
     };
     build::check("loss.none", RULE, unanswered, Status::Fail);
-    // Offered when the window of what it would stand for was over.
+    // Offered after the window of the other event ended.
     none_is_lost(&[second(), Event("v", 5_900, 7_000, true)], Status::Pass);
     none_is_lost(&[second(), Event("v", 6_900, 7_000, true)], Status::Fail);
 }

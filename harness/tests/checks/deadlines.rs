@@ -1,4 +1,4 @@
-//! Every request ends at its subscriber's deadline, whatever its endpoint does, and nothing that comes later counts.
+//! Every request ends at its subscriber's deadline, and a later answer does not count.
 
 use hookproof::check::Status;
 use hookproof::trace::{Cut, CutKind, Trace};
@@ -7,7 +7,7 @@ use crate::build::check;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The first request is answered that long after it came.
+/// The first request is answered after `length`.
 fn answered_after(length: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         let t = SECOND + length;
@@ -16,7 +16,7 @@ fn answered_after(length: u64) -> impl Fn(&mut Trace) {
     }
 }
 
-/// The peer goes away that long after its first request came, and is answered by its next one.
+/// The sender closes the first request after `length`; its next request is answered.
 fn hung_up_after(length: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers.remove(0);
@@ -42,7 +42,7 @@ fn a_request_that_is_open_past_its_deadline_is_no_matter_of_silence_alone() {
 #[test]
 fn an_answer_that_comes_after_the_deadline_is_not_taken_for_one() {
     check("network.deadline", SLOW, answered_after(6 * SECOND), Status::Fail);
-    // Too soon for `network.timeout`, and too late for a sender that keeps its deadline.
+    // Below the tolerance of `network.timeout`, but past the sender's deadline.
     check("network.deadline", "timeout = \"1s\"", answered_after(3 * SECOND / 2), Status::Fail);
     check("network.timeout", "timeout = \"1s\"", answered_after(3 * SECOND / 2), Status::Pass);
     check("network.deadline", SLOW, hung_up_after(SECOND), Status::Pass);

@@ -1,5 +1,5 @@
-//! What a run's report draws and tells beside its verdicts: who heard nothing, the level around a violation, the course of a
-//! delivery, and what waited.
+//! A report's charts and texts: silent lanes, the bucket's level around a violation, a delivery's course, and the
+//! backlog.
 
 use hookproof::check::exact::{least_burst, peak};
 use hookproof::check::{Status, Strictness, Witness, judge};
@@ -14,7 +14,7 @@ fn report(scenario: &Scenario, trace: &Trace) -> Report {
     Report::new(scenario, trace, judgement, "again".to_owned())
 }
 
-/// A report in which one check failed with that witness, at `a`.
+/// One check failed, with this witness at `a`.
 fn accused(scenario: &Scenario, trace: &Trace, check: &str, witness: (u64, u64, &str, &[u64])) -> Report {
     let mut judgement = judge(scenario, trace, Strictness::Usual);
     let (from, until, what, arrivals) = witness;
@@ -27,7 +27,7 @@ fn accused(scenario: &Scenario, trace: &Trace, check: &str, witness: (u64, u64, 
     Report::new(scenario, trace, judgement, "again".to_owned())
 }
 
-/// An event at 1 s that is delivered at once, and one at 2 s that is delivered at 8 s.
+/// An event at 1 s is delivered at once, and one at 2 s at 8 s.
 fn silent() -> Trace {
     let mut trace = Trace::of(header(&scenario("rate = \"10/s\", burst = 5").text));
     trace.trailer = crate::build::trace(&scenario("rate = \"10/s\", burst = 5"), &[]).trailer;
@@ -39,7 +39,7 @@ fn silent() -> Trace {
     trace
 }
 
-/// From when to when the report says that nothing was heard, in seconds.
+/// The reported silences, in seconds.
 fn silences(more: &str, change: fn(&mut Trace)) -> Vec<(u64, u64, u64)> {
     let (scenario, mut trace) = (scenario_with(more), silent());
     change(&mut trace);
@@ -84,7 +84,7 @@ fn a_silence_after_a_kill_is_told_in_words_with_the_kill_beside_it() {
     }
 }
 
-/// The level that is drawn is the one that the check goes by: its peak needs the same burst.
+/// The chart's peak needs the same burst as the check's.
 #[test]
 fn the_level_around_a_violation_is_that_of_the_check() {
     let limited = scenario("rate = \"10/s\", burst = 5");
@@ -181,7 +181,7 @@ fn a_late_attempt_is_drawn_with_its_number() {
     assert!(drawn.course.iter().any(|step| step.what.starts_with("attempt 12 ")), "{:?}", drawn.course);
 }
 
-/// What was refused leaves no exchange: who backs off after that is not silent.
+/// A refused connection leaves no exchange, but a sender that backs off is not silent.
 #[test]
 fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
     let refusing = "[[subscriber.behaviour]]\nat = \"3s\"\nlasts = \"2s\"\nanswer = \"refuse\"";
@@ -200,7 +200,7 @@ fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
     assert_eq!(silences(&broken, later), [(6, 8, 1)], "a breaker holds back what came later too");
 }
 
-/// What waits, and what was delivered, are by the account that the checks go by.
+/// The backlog and the deliveries follow the account of the checks.
 #[test]
 fn what_is_settled_waits_no_more() {
     let long = "[[subscriber.behaviour]]\nat = \"0s\"\nanswer = \"huge-answer\"";
@@ -226,7 +226,6 @@ fn what_is_settled_waits_no_more() {
     }
 }
 
-/// Words of a sender neither break a picture nor turn the words around them.
 #[test]
 fn what_a_sender_says_does_not_steer_the_page() {
     let limited = scenario("rate = \"10/s\", burst = 5");

@@ -1,4 +1,4 @@
-//! What is offered is accepted, and answered in any case.
+//! Each offered event is accepted, and each offer answered.
 
 use hookproof::check::Status;
 use hookproof::trace::{Process, ProcessEvent, Refused, Trace};
@@ -7,7 +7,7 @@ use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// So many of a hundred further events are refused with that status, or without any, at 1 s.
+/// Of a hundred further events, `count` are refused at 1 s, with this status or none.
 fn refused(count: u64, status: Option<u16>, unknown: bool) -> impl Fn(&mut Trace) {
     move |trace| {
         for token in 10..110 {
@@ -32,7 +32,7 @@ fn a_sender_accepts_nearly_all_where_no_bound_explains_less() {
         refused(50, Some(429), false),
         Status::Pass,
     );
-    // A queue that holds more than was offered refuses nothing, and nor does one without a bound.
+    // Neither a queue larger than the offer nor one without a bound may refuse.
     check("emit.accepted", "queue = { rows = 1000 }", refused(50, Some(429), false), Status::Fail);
     check("emit.accepted", "queue = { when_full = \"refuse\" }", refused(50, Some(429), false), Status::Fail);
     check("emit.accepted", "queue = { rows = 1 }", refused(50, Some(429), false), Status::Pass);

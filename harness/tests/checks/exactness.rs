@@ -1,5 +1,5 @@
-//! Each exact check beside its definition, in which every pair is looked at, on thousands of random inputs. A check that
-//! cuts a corner must differ on some of the same inputs, or they would prove nothing.
+//! Compares each exact check with its pairwise definition on thousands of random inputs. A check with a shortcut must
+//! differ on some of these inputs, or they would prove nothing.
 
 use hookproof::check::exact::{
     earliest, first_excess, fits, fullest, inversion, least_burst, most_open, peak, peak_across, percentile,
@@ -17,7 +17,7 @@ fn config() -> Config {
     Config { cases: CASES, failure_persistence: None, ..Config::default() }
 }
 
-/// Times that ascend, with crowds and rests.
+/// Ascending times, with crowds and pauses.
 fn times() -> impl Strategy<Value = Vec<u64>> {
     let gap = prop_oneof![3 => Just(0_u64), 5 => 1..20_u64, 2 => 20..200_u64];
     prop::collection::vec(gap, 0..40).prop_map(|gaps| {
@@ -37,7 +37,7 @@ fn bucket() -> impl Strategy<Value = Bucket> {
     })
 }
 
-/// By definition: every window from one arrival to another holds at most `burst + rate·length`.
+/// The definition: every window from one arrival to another holds at most `burst + rate·length`.
 fn conforms(times: &[u64], bucket: Bucket, within: impl Fn(u64, u64) -> bool) -> bool {
     let (count, per) = (u128::from(bucket.rate.count), u128::from(bucket.rate.per.0));
     (0..times.len()).all(|i| {
@@ -62,7 +62,7 @@ proptest! {
             let holds = |times: &[u64], burst: u32| conforms(times, Bucket { burst, ..bucket }, |_, _| true);
             let (enough, too_little) = (holds(&times, least), least > 1 && holds(&times, least - 1));
             prop_assert!(enough && !too_little);
-            // The witness is a window that needs that burst by itself.
+            // The witness alone needs this burst.
             let witness = least > 1 && holds(&times[peak.from..=peak.to], least - 1);
             prop_assert!(!witness);
         }
@@ -150,7 +150,7 @@ proptest! {
     }
 }
 
-/// Asserts that a judge that cuts a corner differs from the exact one on some of the random inputs.
+/// A judge with a shortcut must differ from the exact one on some inputs.
 #[track_caller]
 fn differs(corner: impl Fn(&[u64], Bucket) -> bool) {
     let mut runner = TestRunner::new(config());

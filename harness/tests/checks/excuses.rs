@@ -1,5 +1,5 @@
-//! A right sender is not accused for what its endpoint, its contract, an operator or the harness did; and none of that
-//! excuses anything else.
+//! A correct sender is not blamed for its endpoint, its contract, an operator or the harness; none of these excuses
+//! anything else.
 
 use hookproof::check::Status;
 use hookproof::scenario::{FaultKind, Scenario};
@@ -18,12 +18,11 @@ pub(crate) fn process(t: u64, event: ProcessEvent) -> Process {
     Process { t, worker: 0, event, status: None }
 }
 
-/// An empty run of a scenario.
 pub(crate) fn empty(scenario: &Scenario) -> Trace {
     build::trace(scenario, &[])
 }
 
-/// Adds a request that is answered at `answered`, perhaps with a `Retry-After`.
+/// A request that is answered at `answered`, perhaps with a `Retry-After`.
 pub(crate) fn exchange(
     trace: &mut Trace,
     (token, t): (u64, u64),
@@ -44,7 +43,7 @@ fn stall(trace: &mut Trace, from: u64, until: u64) {
 const LOCKED: &str =
     "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"1s\"\nlasts = \"1s\"\ndo = \"lock-database\"\n";
 
-/// The database was locked from 1 to 2 s, an event was taken at a moment, and `a` got it at another, if ever.
+/// The database was locked from 1 to 2 s; an event was accepted at `taken`, and reached `a` at `came`.
 fn after_a_lock(more: &str, taken: u64, came: Option<u64>, beside: bool, expected: Status) {
     let scenario = build::scenario_with(&format!("{more}\n[[subscriber]]\nname = \"b\"\n{LOCKED}"));
     let mut trace = empty(&scenario);
@@ -63,13 +62,13 @@ fn after_a_fault_each_lane_is_served_unless_its_endpoint_is_why_not() {
     let black = "[[subscriber.behaviour]]\nanswer = \"refuse\"";
     after_a_lock("", SECOND / 2, Some(6 * SECOND), true, Status::Pass);
     after_a_lock(black, SECOND / 2, None, true, Status::Pass);
-    // Another lane's arrivals say nothing of this one, and what was taken later is due as well.
+    // Another lane's arrivals prove nothing here, and events accepted later are due too.
     after_a_lock("", SECOND / 2, None, true, Status::Fail);
     after_a_lock("", 3 * SECOND, None, true, Status::Fail);
     after_a_lock("", 3 * SECOND, Some(7 * SECOND), true, Status::Pass);
 }
 
-/// An endpoint answered that at a second; the process was killed at 20 s; the other delivery came then.
+/// The endpoint answered `status` at 1 s; the process was killed at 20 s; the other delivery came at `came`.
 fn across_a_kill(more: &str, status: u16, told: Option<&str>, came: u64, expected: Status) {
     let kill = "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"20s\"\ndo = \"kill\"\n";
     let behaviour = format!("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = {status}");
@@ -109,7 +108,7 @@ fn what_a_stalled_endpoint_reads_late_was_sent_before() {
     check("queue.expires", brief, read_late, Status::Fail);
 }
 
-/// Two attempts of one delivery that a stalled endpoint read at once, and what it did with the first.
+/// A stalled endpoint read two attempts of one delivery at once; `cut` ends the first.
 fn read_together(trace: &mut Trace, cut: Option<CutKind>) {
     let t = 5 * SECOND;
     exchange(trace, (7, t), t, 500, None);
@@ -286,7 +285,7 @@ fn a_request_is_open_until_the_last_byte_of_its_answer() {
     }
 }
 
-/// The first delivery is answered so at 1 s, and comes again at a moment.
+/// The first delivery is answered at 1 s, and comes again at `again`.
 fn told_and_again(status: u16, told: &'static str, again: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers[0].status = status;
@@ -354,7 +353,7 @@ const BREAKER: &str =
 
 #[test]
 fn a_failure_beside_a_success_may_have_come_before_it() {
-    // A success, a failure so long after it, and another failure; the next request comes at once.
+    // A success, a failure after `gap`, and another failure; the next request comes at once.
     let beside = |gap: u64| {
         move |trace: &mut Trace| {
             trace.answers[1].status = 500;
@@ -371,7 +370,7 @@ fn a_failure_beside_a_success_may_have_come_before_it() {
 
 #[test]
 fn a_probe_that_is_answered_in_the_moment_in_which_it_comes_is_over() {
-    // Two failures, a probe half a minute later, and the next one at a moment; the cooldown is a minute by then.
+    // Two failures, a probe half a minute later, and the next one at `next`; the cooldown is a minute by then.
     let probed = |next: u64, open: bool| {
         move |trace: &mut Trace| {
             trace.answers[1].status = 500;
@@ -388,8 +387,8 @@ fn a_probe_that_is_answered_in_the_moment_in_which_it_comes_is_over() {
     check("breaker.cooldown", BREAKER, probed(50 * SECOND, false), Status::Warn);
 }
 
-/// The first delivery is answered at 1 s with a pause of half a minute, the process is killed at a moment, and both what
-/// was told and another delivery come at 9 s. The database is locked for a while, if that is said.
+/// At 1 s the endpoint asks for a pause of half a minute. The process is killed at `killed`, and the delivery comes
+/// again at 9 s with another one. `locked` locks the database.
 fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
     move |trace| {
         told_and_again(429, "30", 9 * SECOND)(trace);
@@ -406,7 +405,7 @@ fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
     }
 }
 
-/// The same, and the way between the process and its store is longer by `delay`, each way, from half a second to `until`.
+/// As `forgotten`, with a delay of `delay` each way to the store, from 0.5 s to `until`.
 fn forgotten_behind_a_long_way(killed: u64, delay: u64, until: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         forgotten(killed, None)(trace);
@@ -424,7 +423,7 @@ fn a_pause_that_could_not_be_written_down_before_a_kill_is_known_to_nobody() {
         check(id, more, forgotten(SECOND + MS, None), Status::Inconclusive);
         check(id, more, forgotten(5 * SECOND, None), broken);
         check(id, more, forgotten(5 * SECOND, locked), Status::Inconclusive);
-        // It was over by then, and there was time enough.
+        // The lock had ended, with time to record the pause.
         check(id, more, forgotten(8 * SECOND, Some((SECOND / 2, 2 * SECOND))), broken);
     }
 }
@@ -435,19 +434,19 @@ fn what_only_comes_later_is_written_down_later_and_not_lost() {
     for (id, broken) in [("retry.after-429", Status::Fail), ("retry.after-endpoint", Status::Warn)] {
         let behind =
             |killed, delay, until| forgotten_behind_a_long_way(killed * SECOND, delay * MS, until * SECOND);
-        // Answered at 1 s: 32 ways of 50 ms later it is written down, that of 200 ms by 7.4 s.
+        // Answered at 1 s. 32 delays later the pause is recorded: 1.6 s for 50 ms, 6.4 s for 200 ms.
         check(id, more, behind(2, 50, 60), Status::Inconclusive);
         check(id, more, behind(5, 50, 60), broken);
         check(id, more, behind(5, 200, 60), Status::Inconclusive);
         check(id, more, behind(8, 200, 60), broken);
-        // What is under way at its end comes at once.
+        // The delay ended, and held commits arrived at once.
         check(id, more, behind(5, 200, 3), broken);
-        // Who can't say for a minute that it lives may have lost its lanes to another one.
+        // A process that cannot renew its lease may lose its lanes.
         check(id, more, behind(5, 2_000, 3), Status::Inconclusive);
     }
 }
 
-/// A process is stopped, what it had sent comes a moment later, and is sent again by whoever takes the lane over.
+/// A stopped process's request arrives a moment later, and the next owner sends it again.
 #[test]
 fn what_comes_just_after_a_stop_was_sent_before_it() {
     let stopped = |before: u64, goes_on: Option<u64>| {
@@ -464,12 +463,12 @@ fn what_comes_just_after_a_stop_was_sent_before_it() {
     for (id, broken) in [("retry.status", Status::Fail), ("duplicate.bounded", Status::Fail)] {
         check(id, "", stopped(40_000, None), Status::Pass);
         check(id, "", stopped(SECOND / 2, None), broken);
-        // It went on by then.
+        // The process had continued by then.
         check(id, "", stopped(40_000, Some(SECOND - 20_000)), broken);
     }
 }
 
-/// Stopped at 5 s for 40 s, killed at 6 s and again at 30 s: what was taken at 20 s was taken by a process that ran.
+/// Killed at 6 s and 30 s during a stop from 5 to 45 s: a running process took the delivery at 20 s.
 #[test]
 fn a_stop_is_over_with_the_process_that_stood_still() {
     use ProcessEvent::{Continued, Exited, Killed, Ready, Started, Stopped};

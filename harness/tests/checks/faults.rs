@@ -1,4 +1,4 @@
-//! What was done to a sender is judged as it was planned, and excuses no more than it caused.
+//! Faults are judged as planned, and excuse only their own effects.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -12,7 +12,7 @@ fn fault(t: u64, kind: FaultKind, detail: Option<&str>, plan: Option<u32>) -> Fa
     Fault { t, kind, until: None, detail: detail.map(str::to_owned), delay: None, plan }
 }
 
-/// Two limits are planned, and the second one alone was made; three arrivals follow within a second.
+/// Two limits are planned, and only the second is set; three arrivals follow within a second.
 fn second_alone(plan: Option<u32>) -> impl Fn(&mut Trace) {
     move |trace| {
         let change = fault(SECOND / 2, FaultKind::Limit, Some("b"), plan);
@@ -36,7 +36,7 @@ fn a_change_that_was_not_made_does_not_take_the_next_one_for_its_own() {
     for plan in [Some(1), None] {
         check("rate.live-change", &more, second_alone(plan), Status::Inconclusive);
     }
-    // The first one, had it been made, is broken by these arrivals.
+    // These arrivals would break the first limit.
     let first = |trace: &mut Trace| {
         second_alone(None)(trace);
         trace.faults[0] = fault(SECOND / 2, FaultKind::Limit, Some("a"), Some(0));
@@ -44,7 +44,7 @@ fn a_change_that_was_not_made_does_not_take_the_next_one_for_its_own() {
     check("rate.live-change", &more, first, Status::Warn);
 }
 
-/// Delivery 2 comes again as an attempt of delivery 0, which was answered with that status before.
+/// Delivery 2 comes again as an attempt of delivery 0, which was answered with this status.
 fn again(status: u16) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers[0].status = status;
@@ -73,7 +73,7 @@ fn a_redrive_excuses_what_was_a_dead_letter_alone() {
     }
 }
 
-/// Worker 0 is cut off for ten seconds from 3 s on; an event of 4 s comes at `t`, after what else was done.
+/// Worker 0 is cut off for ten seconds from 3 s on; an event of 4 s arrives at `t`.
 fn cut_off(t: u64, others: &'static [(u64, FaultKind)]) -> impl Fn(&mut Trace) {
     move |trace| {
         let lasting = |from: u64, kind: FaultKind, whom: &str| Fault {

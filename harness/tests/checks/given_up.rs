@@ -1,4 +1,4 @@
-//! What is given up, or turned away, has a cause.
+//! Dead letters and refusals need a cause.
 
 use hookproof::check::Status;
 use hookproof::trace::{Cut, CutKind, Dead, Lack, Refused, Trace};
@@ -76,7 +76,7 @@ fn what_an_endpoint_turned_away_for_good_is_given_up_where_no_list_says_so() {
         check(id, "", turned_away(410), Status::Pass);
         check(id, "", turned_away(500), Status::Fail);
     }
-    // What was taken long before what it was last sent is no matter of that.
+    // A delivery taken long before the last request does not count.
     let lost_before = |trace: &mut Trace| {
         turned_away(410)(trace);
         build::without(trace, 0);
@@ -107,7 +107,7 @@ fn what_nothing_is_too_full_for_is_taken() {
     check("queue.visible", "queue = { rows = 1000 }", refused, Status::Fail);
 }
 
-/// A delivery's connection was cut, and it is given up for that reason; perhaps another one was cut too and came again.
+/// A cut delivery is dead for that reason; with `again`, another one was cut and came again.
 fn cut_and_given_up(reason: &'static str, again: bool) -> impl Fn(&mut Trace) {
     move |trace| {
         let cut = |n: u64| Cut {
@@ -137,7 +137,7 @@ fn what_was_cut_off_is_tried_again_while_attempts_are_left() {
     };
     let rows = [
         ("ttl = \"10min\"", "rejected", false, Status::Fail),
-        // The sender tries again what is cut off, and has had a reason of its own here.
+        // The sender retries cut requests, and had its own reason here.
         ("ttl = \"10min\"", "rejected", true, Status::Pass),
         ("ttl = \"10min\"", "overflow", false, Status::Pass),
         ("ttl = \"10min\", attempts = 1", "exhausted", false, Status::Pass),

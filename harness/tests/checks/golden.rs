@@ -1,4 +1,4 @@
-//! The traces that are shipped get exactly the verdicts that stand beside them.
+//! The shipped traces get exactly their recorded verdicts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces")
 }
 
-/// The verdict of the whole, and every check that failed.
+/// The overall verdict, and every failed check.
 fn judged(file: &str) -> (String, Vec<String>) {
     let Ok(trace) = Trace::open(&folder().join(file)) else { return ("refused".to_owned(), Vec::new()) };
     let scenario = Scenario::from_text(&trace.header.scenario_toml, file).expect("valid");

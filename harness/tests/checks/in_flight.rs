@@ -1,4 +1,4 @@
-//! A cap on what is open holds in each of its times.
+//! The cap in flight holds at every moment.
 
 use hookproof::check::{CHECKS, Evidence, Found, Status};
 use hookproof::scenario::{FaultKind, Scenario};
@@ -11,7 +11,7 @@ const MS: u64 = 1_000_000;
 
 const LOWERED: &str = "[[fault]]\nat = \"5s\"\ndo = \"limit\"\nwithin = \"1s\"\nlimit = { rate = \"10/s\", burst = 50, in_flight = 4 }";
 
-/// So many requests come at that moment, and stay open for half a second.
+/// `count` requests come at `t`, and stay open for half a second.
 fn open_at(t: u64, count: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.faults.push(Fault {
@@ -42,15 +42,15 @@ fn a_cap_that_was_lowered_binds_from_then_on() {
     }
 }
 
-/// Four requests are read when an endpoint that stood still for 20 s goes on, and all are answered. Where their cap is
-/// two they were open at once, unless a stopped process left two of them behind.
+/// An endpoint reads and answers four requests after a stall of 20 s. With a cap of two they were open together,
+/// unless a stopped process left two of them behind.
 #[test]
 fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_took_over() {
     let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
     let stall =
         "timeout = \"3s\"\n[[subscriber.behaviour]]\nat = \"5s\"\nlasts = \"20s\"\nanswer = \"stall\"\n";
     let scenario = build::named(&format!("{text}{stall}"));
-    // They may have been sent from the fifth second on, so that the earliest deadline is in the eighth.
+    // Sent at 5 s at the earliest, so the first deadline is at 8 s.
     for (stopped, until, expected) in [(6, 30, Status::Pass), (9, 30, Status::Pass), (6, 7, Status::Fail)] {
         let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]);
         for token in 0..4 {
@@ -66,24 +66,22 @@ fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_to
     }
 }
 
-/// How two requests end.
 enum End {
-    /// Their sender ends them.
+    /// The sender aborts them.
     Cut,
-    /// They are answered.
     Answered,
-    /// They are answered, and their connections bring two more.
+    /// They are answered, and their connections carry two more.
     AnsweredAndUsed,
 }
 
-/// Two requests begin at a moment and are not answered, until their sender ends them; two more begin at 15 s and are answered at
-/// 16 s. Their cap is two, and a process is stopped from one moment to another.
+/// Two requests begin at `begin`, and end unanswered at `ended`; two more last from 15 s to 16 s. The cap is two, and
+/// a process is stopped during `stop`.
 #[track_caller]
 fn left_open(workers: u32, begin: u64, stop: (u64, u64), ended: u64, expected: Status) {
     left_open_until(workers, begin, stop, (ended, End::Cut), expected);
 }
 
-/// The same, ended in another way.
+/// With another end.
 #[track_caller]
 fn left_open_until(
     workers: u32,
@@ -131,23 +129,23 @@ fn what_a_process_has_open_that_is_stopped_past_its_lease_is_not_held_against_wh
     left_open(2, 6, (7, 29), 29, Status::Pass);
     left_open(2, 6, (7, 16), 16, Status::Pass);
     left_open(2, 11, (12, 17), 17, Status::Pass);
-    // Within the lease, perhaps.
+    // Perhaps within the lease.
     left_open(2, 11, (12, 16), 16, Status::Fail);
-    // Nobody else could take over.
+    // No other process could take over.
     left_open(1, 6, (7, 29), 29, Status::Fail);
-    // Whoever ended them was not stopped.
+    // A running process ended them.
     left_open(2, 6, (7, 29), 20, Status::Fail);
-    // It has gone on, and closes nothing.
+    // The process continued, and closed nothing.
     left_open(2, 6, (7, 14), 30, Status::Fail);
-    // They began after the stop did, or were open beside the others before it.
+    // They began after the stop, or were open with the others before it.
     left_open(2, 8, (7, 29), 29, Status::Fail);
     left_open(2, 6, (16, 29), 29, Status::Fail);
-    // What a process that stands still has sent may be answered, and its connections bring nothing more.
+    // A stopped process's requests may be answered, but its connections carry no new ones.
     left_open_until(2, 6, (7, 29), (20, End::Answered), Status::Pass);
     left_open_until(2, 6, (7, 29), (20, End::AnsweredAndUsed), Status::Fail);
 }
 
-/// A cap with one request a millisecond, each on a connection of its own and answered at once.
+/// One request a millisecond, each on its own connection and answered at once.
 fn in_order(count: u64) -> (Scenario, Trace) {
     let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
     let scenario = build::named(&format!("{text}[sender]\nworkers = 2\ntakeover_within = \"5s\"\n"));
@@ -155,14 +153,14 @@ fn in_order(count: u64) -> (Scenario, Trace) {
     (scenario, trace)
 }
 
-/// Asserts that the cap holds, by this check alone: others need not be as quick.
+/// Runs only this check: others need not be as fast.
 #[track_caller]
 fn holds(scenario: &Scenario, trace: &Trace) {
     let find = CHECKS.iter().find(|check| check.id == "rate.in-flight").expect("there is one").find;
     assert_eq!(find(&Evidence::new(scenario, trace)).found, Found::Held);
 }
 
-/// Each stop once kept all connections that were used after it: gigabytes here.
+/// Must not need memory in proportion to stops × connections.
 #[test]
 fn as_many_processes_may_be_stopped_for_good_as_requests_come() {
     let (scenario, mut trace) = in_order(20_000);
@@ -173,7 +171,7 @@ fn as_many_processes_may_be_stopped_for_good_as_requests_come() {
     holds(&scenario, &trace);
 }
 
-/// For each request all processes were once looked at: for minutes here.
+/// Must not take time in proportion to requests × processes.
 #[test]
 fn as_many_processes_may_be_killed_as_requests_come() {
     let (scenario, mut trace) = in_order(100_000);
@@ -185,8 +183,8 @@ fn as_many_processes_may_be_killed_as_requests_come() {
     holds(&scenario, &trace);
 }
 
-/// Two requests are open when a process stops for longer than its lease, and two more come then. What arrives on the connections
-/// of the first two in the moment of the stop came before it, and in that of its end during it.
+/// Two requests are open when a process stops for longer than its lease, and two more come then. Requests on the
+/// first connections count as before the stop at its first moment, and as during it at its last.
 #[test]
 fn a_connection_is_used_while_a_process_stands_still_from_after_its_stop_to_its_end() {
     for (used, expected) in [(7, Status::Pass), (8, Status::Fail), (29, Status::Fail), (30, Status::Pass)] {

@@ -1,4 +1,5 @@
-//! The judge, judged: exact checks against all pairs, traces with known verdicts, and traces that no check may pass.
+//! Tests of the checks: exact checks against all pairs, traces with known verdicts, and traces that no check may
+//! pass.
 
 mod again;
 mod alone;

@@ -1,4 +1,4 @@
-//! What is owed, and by what it counts as settled: where an endpoint is gone, and where it says yes at endless length.
+//! Owed and settled deliveries: with an endpoint that is gone, and one with an endless success.
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
@@ -8,8 +8,7 @@ use crate::build;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A run whose first request was answered with that status and is given up, and whose second event, taken at
-/// `taken`, came to nothing.
+/// The first request was answered with `status`, and is dead; the second event, accepted at `taken`, never arrived.
 fn trace(status: u16, taken: u64) -> Trace {
     let mut trace = build::trace(&build::scenario("rate = \"10/s\", burst = 5"), &[SECOND, 3 * SECOND]);
     trace.arrivals.pop();
@@ -63,7 +62,7 @@ fn only_what_comes_inside_the_window_stands_for_an_event() {
             "coalesce = [{{ type = \"video.trending\", window = \"{window}\" }}]"
         ));
         let mut trace = build::trace(&scenario, &[SECOND, 3 * SECOND]);
-        // The event that nothing came of was offered first, and the other a second later.
+        // The missing event was offered first, and the other a second later.
         trace.arrivals.remove(0);
         trace.answers.remove(0);
         (trace.arrivals[0].n, trace.answers[0].n) = (0, 0);
@@ -86,7 +85,7 @@ fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
     check_by(&huge, &broken_off(&huge), Status::Pass);
 }
 
-/// The sender's word that one delivery waits, for all or for a subscriber.
+/// The sender reports a backlog of one, in all or for a subscriber.
 fn waits(subscriber: Option<&str>) -> Depth {
     Depth { t: 3 * SECOND, subscriber: subscriber.map(str::to_owned), waiting: Some(1), ..Depth::default() }
 }
@@ -101,7 +100,7 @@ fn what_is_said_to_wait_for_an_endpoint_that_is_gone_need_not_drain_and_nothing_
     drains(with(500, &[waits(None), waits(Some("a"))]), Status::Fail);
 }
 
-/// A `Retry-After` of `inf` a second into a run of five minutes, the next attempt, and what befell the sender.
+/// A `Retry-After` of `inf` at 1 s, in a run of five minutes.
 fn hostile(again: Option<u64>, killed: Option<u64>, expected: Status) {
     let text = build::scenario("rate = \"10/s\", burst = 5").text
         + "retry = { base = \"1s\", cap = \"1s\", attempts = 9, ttl = \"1h\", retry_after_cap = \"2s\" }\n\

@@ -1,4 +1,4 @@
-//! `pressure.holds`: what an endpoint that works on one request after another shows, in small traces made by hand.
+//! `pressure.holds`: an endpoint that handles one request at a time, in small traces.
 
 use hookproof::check::Status;
 use hookproof::trace::{Answer, Trace};
@@ -8,7 +8,8 @@ use crate::build::{deliver, end, named, offer, scenario, trace, verdict};
 const MILLI: u64 = 1_000_000;
 const EVENTS: u64 = 60;
 
-/// The endpoint works for 100 ms on each; all events are taken at 2 s. One is sent each `gap`, and answered `took` later.
+/// The endpoint needs 100 ms for each; all events are accepted at 2 s. One is sent every `gap`, and answered after
+/// `took`.
 fn run(bound: &str, gap: u64, took: u64) -> (hookproof::scenario::Scenario, Trace) {
     let limit = "rate = \"1000/s\", burst = 100, in_flight = 50";
     let serves = "[[subscriber.behaviour]]\nat = \"1s\"\nanswer = 204\nserves = \"100ms\"";

@@ -1,4 +1,4 @@
-//! Processes end when they are asked to, in order; and a kill that took nothing proves nothing.
+//! Processes stop in order on request; a kill without an effect proves nothing.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -13,10 +13,10 @@ fn at(t: u64, worker: u32, event: ProcessEvent, status: Option<&str>) -> Process
     Process { t, worker, event, status: status.map(str::to_owned) }
 }
 
-/// What happens to a process: the second, what, and with which status.
+/// Events of a process: second, kind and status.
 type Life = &'static [(u64, ProcessEvent, Option<&'static str>)];
 
-/// One worker is started, and this happens to it after the run's last arrival.
+/// A worker's life, after the run's last arrival.
 fn lives(events: Life) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.processes.push(at(0, 0, ProcessEvent::Started, None));
@@ -47,7 +47,7 @@ fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
     use ProcessEvent::{Asked, Exited, Killed};
     let killed: Life = &[(4, Asked, None), (34, Killed, None), (35, Exited, Some("signal 9"))];
     let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
-    // The database is gone until then.
+    // The database is away until then.
     for (events, until, expected) in [
         (killed, 60, Status::NotApplicable),
         (killed, 10, Status::NotApplicable),
@@ -68,7 +68,7 @@ fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
 fn what_only_comes_later_keeps_nobody_from_ending_for_longer_than_that() {
     use ProcessEvent::{Asked, Exited};
     let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
-    // Asked at 4 s, 32 times as much later it can have written everything down.
+    // Asked at 4 s; 32 delays later every outcome can be recorded.
     for (delay_ms, until, expected) in
         [(100, 20_000, Status::NotApplicable), (1, 20_000, Status::Fail), (100, 4_500, Status::Fail)]
     {
@@ -108,7 +108,7 @@ fn what_kept_another_process_from_writing_or_came_later_excuses_no_end() {
     }
 }
 
-/// Worker 1 of two is killed at 2.5 s. The connection of the first requests carries the later ones as well, or does not.
+/// Worker 1 of two is killed at 2.5 s. With `kept`, the first connection carries later requests too.
 fn kill_of_one(kept: bool) -> impl Fn(&mut Trace) {
     move |trace| {
         for worker in 0..2 {

@@ -1,4 +1,4 @@
-//! Bounds that nobody looked at were not kept.
+//! A bound that was never observed is not proved.
 
 use hookproof::check::Status;
 use hookproof::trace::{Depth, Trace};
@@ -24,7 +24,7 @@ fn a_bound_that_no_sample_is_about_was_not_seen_to_hold() {
     let queue = format!("queue = {{ rows = 2 }}\n{BESIDE}");
     check("queue.bounded", &queue, sample(None, 3, None), Status::Inconclusive);
     check("queue.bounded", &queue, sample(Some("a"), 2, None), Status::Pass);
-    // So few can't be beyond it, whosever they are.
+    // So few cannot exceed the bound of any lane.
     check("queue.bounded", &queue, sample(None, 2, None), Status::Pass);
     check("queue.bounded", &queue.replace('2', "3"), sample(None, 9, None), Status::Pass);
 }
@@ -36,7 +36,7 @@ fn a_queue_that_was_never_as_long_as_it_had_to_be_was_not_seen() {
     check("queue.bounded", least, sample(None, 2, None), Status::Inconclusive);
     let bound = format!("queue = {{ rows = 1 }}\n{least}");
     check("queue.bounded", &bound, sample(None, 2, None), Status::Fail);
-    // What waits for one of two says nothing of the whole.
+    // One lane's backlog says nothing of the total.
     let beside = format!("{BESIDE}\n{least}");
     check("queue.bounded", &beside, sample(Some("a"), 3, None), Status::Inconclusive);
 }

@@ -1,4 +1,4 @@
-//! `recovery.gap`: what a restart shows, in small traces made by hand.
+//! `recovery.gap`: behaviour after a restart, in small traces.
 
 use hookproof::check::{Status, Strictness, Verdict, judge};
 use hookproof::scenario::{FaultKind, Scenario};
@@ -22,7 +22,7 @@ fn process(t: u64, event: ProcessEvent) -> Process {
     Process { t, worker: 0, event, status: None }
 }
 
-/// One delivery arrives at a second, the sender is killed at 1.5 s and up again at 1.6 s, and two others arrive then.
+/// One delivery arrives at 1 s, the sender is down from 1.5 to 1.6 s, and two others arrive at `second` and `third`.
 fn restarted(scenario: &Scenario, second: u64, third: u64) -> Trace {
     let mut trace = trace(scenario, &[1_000 * MILLI, second, third]);
     let until = Some(READY);
@@ -40,7 +40,6 @@ fn gap(scenario: &Scenario, trace: &Trace) -> Verdict {
     judgement.verdicts.into_iter().find(|one| one.id == "recovery.gap").expect("judged")
 }
 
-/// What the check says of a lane whose next arrivals come at these times, in a trace that is changed so.
 #[track_caller]
 fn check(limit: &str, more: &str, second: u64, change: impl Fn(&mut Trace), expected: Status) {
     let scenario = killed(limit, more);
@@ -76,12 +75,12 @@ fn on_a_server_a_lane_of_a_process_that_was_killed_is_free_once_its_lease_is_ove
         let verdict = gap(&scenario, &trace);
         assert_eq!(verdict.status, expected, "{sender} {kind} {second}: {}", verdict.sentence);
     };
-    // It is killed at 1.5 s, and may be missed until 7.5 s; a second and a gap of its rate are allowed from there on.
+    // Killed at 1.5 s, and perhaps unnoticed until 7.5 s; then a second and one gap of the rate are allowed.
     let shared = "store = \"postgres\"\ntakeover_within = \"6s\"";
     served(shared, FaultKind::Kill, 2_000, Status::Pass);
     served(shared, FaultKind::Kill, 8_599, Status::Pass);
     served(shared, FaultKind::Kill, 8_601, Status::Warn);
-    // Who is asked to stop says so, and so does a lock on a file.
+    // A stopping process announces its end, and so does a lock on a file.
     served(shared, FaultKind::Restart, 2_701, Status::Warn);
     served("takeover_within = \"6s\"", FaultKind::Kill, 2_701, Status::Warn);
 }
@@ -134,10 +133,10 @@ fn a_burst_or_a_window_that_may_be_in_doubt_as_a_whole_is_not_judged_and_named()
 
 #[test]
 fn a_pause_a_failure_and_a_silence_before_the_kill_excuse_the_lane() {
-    // A pause counts until it is over, and no longer.
+    // A pause counts until its end.
     let paused = |trace: &mut Trace| {
         (trace.answers[0].status, trace.answers[0].retry_after) = (429, Some("4".into()));
-        // Its last answer was a good one.
+        // Its last answer was a success.
         let mut good = trace.arrivals[0].clone();
         (good.t, good.read, good.n, good.token) = (1_200 * MILLI, 1_200 * MILLI, 3, Some(9));
         let answered = hookproof::trace::Answer {

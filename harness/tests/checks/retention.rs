@@ -1,4 +1,4 @@
-//! What is kept of deliveries that were made has an age and a size.
+//! Settled deliveries are kept for a limited time, within a limited size.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -10,14 +10,13 @@ use crate::excuses::fault;
 const SECOND: u64 = 1_000_000_000;
 const ID: &str = "queue.retention";
 
-/// The sender is asked at a moment, and the oldest of what it keeps was delivered at that other.
+/// At `t` the sender reports the delivery time of its oldest kept delivery.
 fn lists(trace: &mut Trace, t: u64, oldest_unix_ns: Option<u64>) {
     let kept = Some(Kept { listed: true, oldest_unix_ns, disk_bytes: None });
     trace.depths.push(Depth { t, kept, ..Depth::default() });
     build::end(trace, t + SECOND);
 }
 
-/// The database has so many bytes at a moment.
 fn holds(trace: &mut Trace, t: u64, bytes: u64) {
     let kept = Some(Kept { listed: false, oldest_unix_ns: None, disk_bytes: Some(bytes) });
     trace.depths.push(Depth { t, kept, ..Depth::default() });
@@ -78,9 +77,9 @@ fn a_database_is_as_large_as_declared_beside_what_may_wait() {
     let held = |bytes: u64| move |trace: &mut Trace| holds(trace, 6 * SECOND, bytes);
     check(ID, SIZE, held(900_000), Status::Pass);
     check(ID, SIZE, held(2_000_000), Status::Fail);
-    // Three were offered at once: as much as three can have was needed for them.
+    // Three were offered at once, so the size of three was needed.
     check(ID, SIZE, held(1_003_000), Status::Pass);
-    // Before the first delivery nothing is kept of any.
+    // Before the first delivery the store keeps none.
     check(ID, SIZE, |trace| holds(trace, SECOND / 2, 2_000_000), Status::Inconclusive);
     check(ID, SIZE, |_| {}, Status::Inconclusive);
     let on_a_server = format!("{SIZE}\n[sender]\nstore = \"postgres\"");

@@ -1,4 +1,4 @@
-//! Rotated secrets: what may be unknown for a moment, and what may not.
+//! Rotated secrets, and how long a signature may be unknown.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -8,12 +8,11 @@ use crate::build::{check, deliver, end, named, trace, verdict};
 
 const S: u64 = 1_000_000_000;
 
-/// Asked for at 1.5 s, with an overlap of so many milliseconds.
+/// Planned at 1.5 s, with this overlap.
 fn rotated(overlap_ms: u64) -> String {
     format!("[[fault]]\nat = \"1500ms\"\ndo = \"rotate\"\nsubscriber = \"a\"\nlasts = \"{overlap_ms}ms\"")
 }
 
-/// Done at that moment.
 fn done(t: u64, overlap_ms: u64) -> Fault {
     let until = (overlap_ms > 0).then_some(1_500_000_000 + overlap_ms * 1_000_000);
     Fault { t, kind: FaultKind::Rotate, until, detail: Some("a".to_owned()), delay: None, plan: Some(0) }
@@ -34,12 +33,12 @@ fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
             signed(trace, 2, &Verified::Keys(vec![1].into()));
         };
         check(id, &rotated(0), late, Status::Pass);
-        // No answer came: nobody knows whose it is.
+        // Without an answer the secret stays unknown.
         check(id, &rotated(0), |trace| signed(trace, 1, &wrong), Status::Inconclusive);
         check(id, &rotated(0), |_| {}, Status::Pass);
-        // Before it was asked for, there is nothing to explain.
+        // Before the request there is nothing to explain.
         check(id, &rotated(0), |trace| signed(trace, 0, &wrong), Status::Fail);
-        // A second after it was done, neither.
+        // Nor a second after the rotation.
         let for_good = |trace: &mut Trace| {
             trace.faults.push(done(1_600_000_000, 0));
             signed(trace, 2, &wrong);
@@ -57,7 +56,7 @@ fn a_secret_that_was_retired_signs_no_more() {
         };
         check("identity.secret", &rotated(0), change, expected);
     }
-    // While it overlaps, and for the second that a request may be under way, it may.
+    // An old secret may sign during the overlap, and for a second in flight.
     let overlapping = |trace: &mut Trace| {
         trace.faults.push(done(1_600_000_000, 600));
         signed(trace, 2, &Verified::Keys(vec![0].into()));
@@ -73,7 +72,7 @@ fn a_rotation_of_one_subscriber_of_a_group_concerns_that_one() {
     let scenario = named(text);
     for (endpoint, expected) in [("a-1", Status::Fail), ("a-2", Status::Pass)] {
         let mut trace = trace(&scenario, &[]);
-        // One secret signs at 3 s, where two are valid.
+        // One secret signs at 3 s, although two are valid.
         deliver(&mut trace, endpoint, 1, 3 * S, 204);
         let until = Some(6_500_000_000);
         let detail = Some("a-1".to_owned());

@@ -1,4 +1,4 @@
-//! What the harness itself was late with, and what a sender declares, accuses nobody; and excuses nothing else.
+//! The harness's own delays and the sender's declarations blame no sender, and excuse nothing else.
 
 use hookproof::check::{Status, Strictness, Verdict, judge};
 use hookproof::scenario::{FaultKind, Scenario};
@@ -20,7 +20,7 @@ fn check(id: &str, scenario: &Scenario, trace: &Trace, expected: Status) {
     assert_eq!(verdict.status, expected, "{id}: {}", verdict.sentence);
 }
 
-/// So many arrivals at 3 s, with the endpoints standing still for the half second before.
+/// `count` arrivals at 3 s, after the endpoints stalled for half a second.
 fn stalled(scenario: &Scenario, count: usize) -> Trace {
     let mut trace = trace(scenario, &vec![3 * SECOND; count]);
     trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from: 5 * SECOND / 2, until: 3 * SECOND });
@@ -37,7 +37,7 @@ fn what_a_stall_may_have_squeezed_is_inconclusive_and_what_breaks_anyhow_is_brok
     let told = verdict("rate.envelope", &limited, &named).sentence;
     assert!(told.contains("stood still at 2.5 s for 500 ms"), "{told}");
     check("harness.stall", &limited, &named, Status::Inconclusive);
-    // Half a second lets five more through, wherever they are put: ten conform, and eleven do not.
+    // In half a second the rate allows five more: ten conform, and eleven do not.
     check("rate.envelope", &limited, &stalled(&limited, 10), Status::Inconclusive);
     check("rate.envelope", &limited, &stalled(&limited, 11), Status::Fail);
     let capped = scenario("rate = \"1000/s\", burst = 100, windows = [\"4 per 400ms\"]");
@@ -71,7 +71,7 @@ fn slack_is_forgiven_to_others_and_not_to_ours_and_is_said() {
     check("rate.window", &windowed, &trace(&windowed, &[3 * SECOND; 6]), Status::Fail);
 }
 
-/// Three deliveries, stamped so many seconds ahead of their arrivals.
+/// Three deliveries, stamped `seconds` ahead of their arrivals.
 fn ahead(scenario: &Scenario, seconds: u64) -> Trace {
     let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
     for arrival in &mut trace.arrivals {
@@ -100,7 +100,7 @@ fn another_machines_clock_is_judged_against_its_own_offset() {
     check("format.timestamp", &limited, &milliseconds, Status::Fail);
 }
 
-/// Three deliveries, of which the last never arrived; the run ended then.
+/// Of three deliveries the last never arrived; the run ends at `end`.
 fn missing(scenario: &Scenario, end: u64) -> Trace {
     let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
     trace.arrivals.pop();
@@ -117,7 +117,7 @@ fn lost_is_only_what_cannot_come_any_more() {
     check("loss.none", &limited, &missing(&limited, 4 * SECOND), Status::Inconclusive);
     check("recovery.drains", &limited, &missing(&limited, 4 * SECOND), Status::Inconclusive);
     check("loss.none", &limited, &missing(&limited, 60 * SECOND), Status::Fail);
-    // The harness stops the sender once its time is up: what could have come by then is lost, and the rest is not.
+    // The harness asks the sender to stop at `asked`: only deliveries due before that are lost.
     for (asked, expected) in [(4 * SECOND, Status::Inconclusive), (58 * SECOND, Status::Fail)] {
         let mut stopped = missing(&limited, 60 * SECOND);
         for (t, event) in
@@ -127,13 +127,13 @@ fn lost_is_only_what_cannot_come_any_more() {
         }
         check("loss.none", &limited, &stopped, expected);
     }
-    // One that can be asked has said that nothing waits.
+    // This sender reported an empty backlog.
     let mut asked = missing(&limited, 4 * SECOND);
     asked.declared = Declared::default();
     check("loss.none", &limited, &asked, Status::Fail);
 }
 
-/// The same where something happened that says of itself what was lost by it; the lane was served once more after it.
+/// With an event whose own check counts losses; the lane was served once more after it.
 #[track_caller]
 fn missing_after(id: &str, more: &str, befalls: impl Fn(&mut Trace), end: u64, expected: Status) {
     let scenario = crate::build::scenario_with(more);
@@ -165,7 +165,7 @@ fn nothing_is_lost_by_a_fault_either_that_can_still_come() {
             }
         }
     };
-    // Until the work is taken over, and a lane may be silent, it may come.
+    // It may arrive until the takeover is over, and for the longest silence of a lane.
     for (id, what) in [("crash.ack-then-kill", FaultKind::Kill), ("fault.disk-full", FaultKind::DiskFull)] {
         for (end, expected) in [(25 * SECOND, Status::Inconclusive), (60 * SECOND, Status::Fail)] {
             missing_after(id, &planned(what), befalls(what), end, expected);
@@ -182,7 +182,7 @@ fn a_sender_that_keeps_no_dead_letters_may_give_up_without_a_word_once_it_tried_
     tried.declared =
         Declared { lacks: vec![Lack::Depth, Lack::DeadLetters, Lack::Breaker], ..Declared::default() };
     check("loss.none", &limited, &tried, Status::Fail);
-    // With a schedule without a retry, one attempt is all that there is.
+    // A schedule without a retry means one attempt.
     tried.declared.schedule = Some(Vec::new());
     check("loss.none", &limited, &tried, Status::Pass);
 }
@@ -247,7 +247,7 @@ fn events_that_were_not_offered_are_counted_and_make_a_run_inconclusive() {
     assert_eq!(report.generator.not_offered, 1);
 }
 
-/// Two events of one key, of which the second comes first.
+/// The second of two events of one key comes first.
 fn overtaken(more: &str) -> (Scenario, Trace) {
     let scenario = crate::build::scenario_with(more);
     let mut trace = trace(&scenario, &[3 * SECOND, 2 * SECOND]);
@@ -266,7 +266,7 @@ fn an_order_that_a_sender_has_no_notion_of_is_not_judged_and_only_that() {
     check("order.per-key", &ordered, &trace, Status::NotApplicable);
     let told = verdict("order.per-key", &ordered, &trace).sentence;
     assert_eq!(told, "the driver file declares that no order is kept");
-    // That nobody asked for one is the scenario's doing.
+    // The scenario itself requests no order.
     let (unordered, mut trace) = overtaken("");
     trace.declared.lacks = vec![Lack::Order];
     assert_eq!(verdict("order.per-key", &unordered, &trace).sentence, "no subscriber is ordered");

@@ -1,4 +1,4 @@
-//! Traces as files: what is written is read back, and what was tampered with is not believed.
+//! Trace files: reading returns the written trace, and detects tampering.
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::trace::{
@@ -56,8 +56,7 @@ fn every_line_that_goes_missing_is_noticed() {
     }
 }
 
-/// What comes of reading the trace without those lines, where its trailer counts the others, and says that so many records could
-/// not be kept.
+/// Reads the trace without these lines. Its trailer counts the rest, and reports `dropped` records.
 fn lacking(missing: &[usize], dropped: u64) -> Result<Trace, TraceError> {
     let mut lines = lines();
     let mut trailer: serde_json::Value =
@@ -97,14 +96,14 @@ fn a_trace_that_says_which_lines_it_lacks_is_judged_and_neither_passes_nor_fails
 
 #[test]
 fn what_refers_to_a_line_that_could_not_be_kept_is_left_out() {
-    // The first event's offer, and the second one's request.
+    // The first event's offer, and the second event's request.
     let trace = lacking(&[1, 7], 2).expect("what is there is read");
     assert_eq!(trace.accepted.iter().map(|one| one.token).collect::<Vec<_>>(), [1, 2]);
     let arrivals: Vec<_> = trace.arrivals.iter().map(|one| (one.n, one.token)).collect();
     assert_eq!(arrivals, [(0, Some(0)), (1, Some(2))]);
     let answers: Vec<_> = trace.answers.iter().map(|one| (one.n, one.t)).collect();
     assert_eq!(answers, [(0, 1_000_000_000), (1, 9_000_000_000)]);
-    // An offer, its outcome, and a request, of the first event and of the last.
+    // An offer, its outcome and a request, of the first event and of the last.
     for missing in [1, 2, 3, 9, 10, 11] {
         assert!(lacking(&[missing], 0).is_err(), "nothing is said to lack, and line {missing} does");
     }
@@ -183,7 +182,7 @@ fn only_a_run_that_was_done_has_an_outcome_for_every_event() {
     trace.settle().expect("the events on their way have none");
 }
 
-/// The harness's word that it could not hand over an event that was intended for that moment.
+/// The harness could not offer an event that was intended for that moment.
 fn unoffered(token: u64, intended: u64) -> Unoffered {
     Unoffered { t: 4, intended, token, why: "no file is left".to_owned() }
 }
@@ -191,7 +190,7 @@ fn unoffered(token: u64, intended: u64) -> Unoffered {
 #[test]
 fn what_the_harness_could_not_hand_over_was_not_offered() {
     let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
-    // The third one, a fourth that was not begun to be written, and the second one as it was to be offered once more.
+    // The third event, a fourth that was never written, and a repeat of the second.
     trace.accepted.pop();
     let again = hookproof::trace::Offer { intended: 2, ..trace.offers[1].clone() };
     let intended = trace.offers[2].intended;

@@ -1,4 +1,4 @@
-//! What the sender says of itself is compared with what was seen.
+//! The sender's reports are compared with the observations.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -9,11 +9,11 @@ use crate::excuses;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Deliveries came at 1, 2 and 3 s of events that were taken at 0; the sender's word at a moment.
+/// Events were accepted at 0 and delivered at 1, 2 and 3 s; the sender reports at `t`.
 fn said(t: u64, change: fn(&mut Depth)) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.processes.push(Process { t: 0, worker: 0, event: ProcessEvent::Started, status: None });
-        // Samples follow one another: this one was answered before the next.
+        // Samples do not overlap.
         for (at, waiting, delivered) in [(0, 3, 0), (1, 2, 1), (2, 1, 2), (3, 0, 3)] {
             let at = at * SECOND + SECOND / 2;
             let mut depth = Depth { delivered: Some(delivered), ..build::depth(at, None, waiting) };
@@ -53,7 +53,7 @@ fn what_is_delivered_is_said_to_be_within_seconds() {
     check("queue.truth", "", forgotten, Status::Fail);
 }
 
-/// The process is killed at 9 s, and what it had to do is to be done again.
+/// The process is killed at 9 s, and its recent work must be repeated.
 #[test]
 fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
     let killed = |delay: Option<u64>| {
@@ -75,7 +75,7 @@ fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
     check("queue.truth", "", killed(Some(SECOND / 2)), Status::Pass);
 }
 
-/// The process is killed, what it had sent comes a moment later, and is to be sent again.
+/// The process is killed, its request arrives a moment later, and must be sent again.
 #[test]
 fn what_comes_just_after_a_kill_may_be_forgotten() {
     let killed = |before: u64| {

@@ -1,4 +1,4 @@
-//! What could not be judged passes nothing; and a right sender is not accused for what could not be seen.
+//! Unobserved behaviour passes no check, and blames no correct sender.
 
 use hookproof::check::Status;
 use hookproof::scenario::{FaultKind, Scenario};
@@ -14,7 +14,7 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn what_excused_the_second_time_excuses_no_third() {
-    // The delivery of 3 s was taken just before its process was killed, and came again at 4 s; a third time at 20 s.
+    // Taken at 3 s, just before its process was killed; came again at 4 s, and with `third` at 20 s.
     let again = |third: bool| {
         move |trace: &mut Trace| {
             build::deliver(trace, "a", 2, 4 * SECOND, 204);
@@ -33,7 +33,7 @@ fn what_excused_the_second_time_excuses_no_third() {
 
 #[test]
 fn of_a_short_deadline_only_its_last_quarter_is_near() {
-    // Both answers come at once, the second attempt a second later.
+    // Both are answered at once, the second attempt a second later.
     let again = |trace: &mut Trace| {
         build::deliver(trace, "a", 2, 4 * SECOND, 204);
         build::end(trace, 30 * SECOND);
@@ -54,7 +54,7 @@ fn requests_after_a_change_that_the_sender_did_not_confirm_are_held_to_no_contra
     };
     check("rate.envelope", CHANGED, confirmed, Status::Pass);
     check("rate.envelope", CHANGED, |_| {}, Status::Inconclusive);
-    // Too many before it are too many.
+    // Too many before the change are too many in any case.
     let flood = |t: u64| {
         move |trace: &mut Trace| {
             (0..9).for_each(|_| build::deliver(trace, "a", 0, t, 204));
@@ -63,7 +63,7 @@ fn requests_after_a_change_that_the_sender_did_not_confirm_are_held_to_no_contra
     };
     check("rate.envelope", CHANGED, flood(SECOND), Status::Fail);
     check("rate.envelope", CHANGED, flood(9 * SECOND), Status::Inconclusive);
-    // A sender whose limits nobody can change has the first one for good.
+    // If the sender cannot change limits, the first one stays.
     let fixed = |trace: &mut Trace| {
         trace.declared.lacks = vec![Lack::Change];
         flood(9 * SECOND)(trace);
@@ -86,7 +86,7 @@ fn what_its_lanes_say_waits_counts_where_the_whole_says_less() {
         trace.depths.extend(whole.map(|waiting| build::depth(20 * SECOND, None, waiting)));
         trace.depths.push(build::depth(20 * SECOND, Some("a"), lane));
         verdict("recovery.drains", &scenario, &trace, expected);
-        // What it said of a lane before it was asked last is no news.
+        // A report from before the last request is out of date.
         trace.depths.push(build::depth(21 * SECOND, None, 0));
         verdict("recovery.drains", &scenario, &trace, Status::Pass);
     }
@@ -102,12 +102,12 @@ fn a_short_stall_does_not_excuse_what_waits_at_the_end() {
             build::end(trace, 21 * SECOND);
         }
     };
-    // The time to drain is a minute where the scenario says nothing.
+    // A minute is the default time to drain.
     check("recovery.drains", "", waits(150 * MS), Status::Fail);
     check("recovery.drains", "", waits(10 * SECOND), Status::Inconclusive);
 }
 
-/// A date is asked for, and the retry comes so many milliseconds before it.
+/// The endpoint asks for a date, and the retry comes `early_ms` before it.
 fn before_a_date(early_ms: u64, change: impl Fn(&mut Trace), expected: Status) {
     let dated = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_date = \"4s\"";
     let scenario = scenario_with(dated);
@@ -159,7 +159,7 @@ fn what_lay_unread_while_an_endpoint_asked_for_a_pause_was_sent_before() {
     }
 }
 
-/// Tried once, cut by the endpoint and given up; sent again by an operator, as attempt 1.
+/// Tried once, cut by the endpoint and dead; redriven by an operator as attempt 1.
 fn cut_and_redriven(redriven: bool) -> (Scenario, Trace) {
     let redrive = "[[fault]]\nat = \"5s\"\ndo = \"redrive\"";
     let scenario = scenario_with(&format!(

@@ -1,4 +1,4 @@
-//! Once the machine's wall clock was set during a run, what goes by the time of day accuses nobody, and passes nobody.
+//! After the machine's wall clock was set during a run, checks by the time of day neither blame nor pass a sender.
 
 use hookproof::check::Status;
 use hookproof::trace::{ClockSet, Depth, End, Ended, Kept, Lack, Record, Trace, Writer};
@@ -15,7 +15,6 @@ fn set(trace: &mut Trace, from: u64) {
     trace.host.clock_sets.push(ClockSet { from, until, ns });
 }
 
-/// Stamps a request ten seconds late.
 fn stamp(trace: &mut Trace, n: usize) {
     let seconds = trace.arrivals[n].t / SECOND + 10;
     trace.arrivals[n].signed.timestamp = Some(seconds.to_string().into());

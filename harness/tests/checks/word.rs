@@ -1,4 +1,4 @@
-//! What the sender says excuses the lane that it speaks of, and no more than the scenario explains.
+//! The sender's report excuses only its own lane, and only as far as the scenario explains.
 
 use hookproof::check::Status;
 use hookproof::scenario::Scenario;
@@ -8,13 +8,13 @@ use crate::build::{self, verdict as check};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Two lanes get ten events each, a second apart. Lane `b` answers 503 from 5 s on, where `ill` says so.
+/// Two lanes get ten events each, a second apart. With `ill`, lane `b` answers 503 from 5 s on.
 fn scenario(ill: bool) -> Scenario {
     let ill = if ill { "[[subscriber.behaviour]]\nat = \"5s\"\nanswer = 503\n" } else { "" };
     build::named(&build::scenario_with(&format!("[[subscriber]]\nname = \"b\"\n{ill}")).text)
 }
 
-/// A run in which each lane got what was offered until a second of its own; the sender says at 20 s that so much waits.
+/// Each lane got its events until its own second; at 20 s the sender reports a backlog of `waiting`.
 fn trace(scenario: &Scenario, [a, b]: [u64; 2], waiting: u64) -> Trace {
     let mut trace = build::trace(scenario, &[]);
     for token in 0..10 {
@@ -33,12 +33,12 @@ fn trace(scenario: &Scenario, [a, b]: [u64; 2], waiting: u64) -> Trace {
 #[test]
 fn what_waits_for_one_endpoint_does_not_excuse_what_another_one_lost() {
     let scenario = scenario(true);
-    // Lane b waits for its endpoint to be well again, and the sender counts generously.
+    // Lane b waits for its endpoint, and the sender's count is generous.
     check("loss.none", &scenario, &trace(&scenario, [10, 5], 10), Status::Pass);
     check("loss.none", &scenario, &trace(&scenario, [5, 5], 10), Status::Fail);
 }
 
-/// The run ends while both lanes are served; lane `a` lost its first five.
+/// The run ends with both lanes served; lane `a` lost its first five.
 #[test]
 fn what_others_of_its_lane_overtook_does_not_wait() {
     let scenario = scenario(false);
@@ -63,7 +63,7 @@ fn a_count_of_its_own_lane_excuses_a_delivery_and_a_count_of_another_does_not() 
     }
 }
 
-/// Lane `a` gets five of ten events; the others are given up in these words, after so many attempts that failed.
+/// Lane `a` gets five of ten events; the rest are dead for `reason`, after `attempts` failures.
 fn given_up(scenario: &Scenario, reason: &str, attempts: u64) -> Trace {
     let mut trace = trace(scenario, [5, 10], 0);
     for token in 5..10 {

@@ -1,4 +1,4 @@
-//! What a sender says of itself, where it sends several events in one request, gives up, or is asked for the last time.
+//! The sender's reports when it batches events, gives up, or is asked for the last time.
 
 use hookproof::check::Status;
 use hookproof::scenario::FaultKind;
@@ -35,7 +35,7 @@ fn one_answer_delivers_all_events_of_its_request() {
     check("queue.truth", "", said(4), Status::Fail);
 }
 
-/// The last delivery never came, and is listed as given up; samples say how many are dead, and whether one waits.
+/// The last delivery never came, and is listed as dead; samples report dead letters and the backlog.
 fn dead(reason: &'static str, samples: &'static [(u64, u64, u64)]) -> impl Fn(&mut Trace) {
     move |trace| {
         started(trace);
@@ -89,7 +89,7 @@ fn what_is_said_to_be_coalesced_may_have_been() {
     check("queue.truth", coalesces, said(1), Status::Fail);
 }
 
-/// An event was taken at 2 s and never came, and others came all the while; the sender has no dead letters.
+/// An event was accepted at 2 s and never came, while others did; the sender keeps no dead letters.
 fn passed_over(more: &str, expected: Status) {
     let scenario = build::scenario_with(&format!("retry = {{ ttl = \"5s\" }}\n{more}"));
     let mut trace = build::trace(&scenario, &[]);
@@ -112,7 +112,7 @@ fn silence_is_no_expiry_where_nothing_held_a_lane_back() {
     passed_over("[[subscriber.behaviour]]\nat = \"2s\"\nlasts = \"6s\"\nanswer = \"refuse\"", Status::Pass);
 }
 
-/// Where all events are as large, what bounds bytes bounds rows.
+/// With equal sizes, a bound on bytes bounds rows.
 const SAME_SIZE: &str = "[events]\ndata_bytes = 500\n";
 
 #[test]
@@ -127,11 +127,11 @@ fn a_queue_that_was_seen_to_hold_more_sheds_less() {
     let bounded = format!("queue = {{ rows = 2 }}\n{SAME_SIZE}[sender]\narguments = [\"--rows-max=9\"]");
     check("loss.none", &bounded, shed(2), Status::Pass);
     check("loss.none", &bounded, shed(3), Status::Fail);
-    // What was full of three small ones may be full of two that are larger.
+    // A queue full of three small ones may be full of two larger ones.
     check("loss.none", &bounded.replace(SAME_SIZE, ""), shed(3), Status::Pass);
 }
 
-/// Each of two lanes took three deliveries, and `a` shed the last of its own; so many were said to wait for `a`, and in all.
+/// Each of two lanes took three deliveries, and `a` shed its last; reported backlogs of `a` and in all.
 #[track_caller]
 fn shed_by_one_of_two(more: &str, [own, all]: [u64; 2], expected: Status) {
     let more =
@@ -152,7 +152,7 @@ fn shed_by_one_of_two(more: &str, [own, all]: [u64; 2], expected: Status) {
 
 #[test]
 fn what_bounds_all_lanes_together_makes_them_shed_no_more_than_it_must() {
-    // All six waited at once, and none of the lanes was too full.
+    // All six waited at once, and neither lane was full.
     shed_by_one_of_two("", [3, 6], Status::Fail);
     shed_by_one_of_two("queue = { rows = 3 }", [0, 6], Status::Fail);
     // A bound of five in all, or of two for `a`, explains one.
@@ -187,7 +187,7 @@ fn a_clock_that_was_stepped_back_is_asked_for_the_time_again() {
     check("format.timestamp", steps, stepped(Some(19 * SECOND / 10)), Status::Fail);
 }
 
-/// A process whose clock is 90 s ahead from 1.5 to 2.5 s, by two timestamps.
+/// A process's clock is 90 s ahead from 1.5 to 2.5 s, by two timestamps.
 fn skewed(stamps: [&'static str; 2]) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.faults.push(fault(3 * SECOND / 2, FaultKind::ClockSkew, Some(5 * SECOND / 2)));

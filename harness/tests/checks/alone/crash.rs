@@ -1,5 +1,3 @@
-//! `crash`, `process` and `fault`: what befalls the sender, and what it does then.
-
 use hookproof::scenario::FaultKind;
 use hookproof::trace::ProcessEvent;
 
@@ -94,17 +92,17 @@ pub(super) const ROWS: [Row; 10] = [
     },
 ];
 
-/// The clock of the only process is ahead from 1 to 3 s, as a timestamp shows; what it took last comes right after that.
+/// The only process's clock is ahead from 1 to 3 s, as a timestamp shows; its last delivery comes right after that.
 fn skewed() -> Run {
     let fault = "[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"clock-skew\"\nby = \"90s\"";
-    // Without a rate that could be used too little: a wrong clock is no excuse for that.
+    // Without a rate: a wrong clock does not excuse a rate used too little.
     let mut run = Run::limited("in_flight = 10", &format!("[sender]\ntakeover_within = \"5s\"\n{fault}"));
     run.delivery(0, 500).fault(1_000, FaultKind::ClockSkew, 3_000).delivery(1, 1_500).stamped(1, 91);
     run.event(2, 2_000).request(2, 3_010, 204);
     run
 }
 
-/// A process is asked to stop, and another one takes its place.
+/// A process stops, and another takes its place.
 fn stopped() -> Run {
     use ProcessEvent::{Asked, Exited, Ready, Started};
     let more = "[sender]\nstop_within = \"2s\"\n[[fault]]\nat = \"4s\"\ndo = \"restart\"";
@@ -116,7 +114,7 @@ fn stopped() -> Run {
     run
 }
 
-/// The sender is killed with an event that waits, and sends it half a second after it is ready again.
+/// The sender is killed while an event waits, and sends it half a second after the restart.
 fn taken_over() -> Run {
     let more = "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"2s\"\ndo = \"kill\"\nlasts = \"500ms\"";
     let mut run = Run::new(more);
@@ -124,12 +122,11 @@ fn taken_over() -> Run {
     run
 }
 
-/// Something befalls the sender from 1 to 3 s, and what was taken meanwhile comes right after it.
+/// A fault lasts from 1 to 3 s; events accepted meanwhile arrive right after it.
 fn befallen(kind: FaultKind, how: &str) -> Run {
     befallen_with("", kind, how)
 }
 
-/// The same with more of the sender's setup.
 fn befallen_with(setup: &str, kind: FaultKind, how: &str) -> Run {
     let fault = format!("[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"{kind}\"\n{how}");
     let mut run = Run::new(&format!("[sender]\n{setup}\ntakeover_within = \"5s\"\n{fault}"));

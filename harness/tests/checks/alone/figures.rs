@@ -1,4 +1,4 @@
-//! `latency`, `efficiency` and `harness`: how fast the sender was, and whether the harness can tell.
+//! `latency`, `efficiency` and `harness`: the sender's speed, and whether the harness can measure it.
 
 use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, Public, Stall, Stray, StrayKind};
 
@@ -50,7 +50,7 @@ pub(super) const ROWS: [Row; 5] = [
     },
 ];
 
-/// A calm run whose endpoints are called by a public URL, at the paths that they always have.
+/// A calm run with endpoints at a public URL, on their usual paths.
 fn called_by_the_world() -> Run {
     let mut run = calm("");
     let (url, path) = ("https://h.example/hooks/{endpoint}".to_owned(), "/hooks/{endpoint}".to_owned());
@@ -58,7 +58,7 @@ fn called_by_the_world() -> Run {
     run
 }
 
-/// Three deliveries of a sender on a machine that does two a second, to an endpoint that any rate suits.
+/// Three deliveries on a machine that makes two a second, to an endpoint without a rate.
 fn measured() -> Run {
     let mut run = Run::limited("in_flight = 10", "[expect]\nefficiency_min = 0.35");
     run.delivery(0, 1_000).delivery(1, 2_000).delivery(2, 3_000);
@@ -66,7 +66,7 @@ fn measured() -> Run {
     run
 }
 
-/// Seven requests come as their contract allows, and the harness's endpoints stand still for a second.
+/// Seven requests keep their contract, and the harness's endpoints stall for a second.
 fn stalled() -> Run {
     let mut run = crowded("", 7);
     run.trace.header.clock = ClockKind::Real;

@@ -1,4 +1,4 @@
-//! Checks of which every break is a break of another check too, by what both mean; with the reason.
+//! Checks that cannot break alone: each break, by its meaning, breaks another check too.
 
 use hookproof::scenario::FaultKind;
 use hookproof::trace::{ProcessEvent, Verified};
@@ -6,13 +6,10 @@ use hookproof::trace::{ProcessEvent, Verified};
 use super::Row;
 use super::run::{Run, calm, crowded};
 
-/// A check that cannot break alone.
 pub(super) struct Implied {
-    /// Its run, and how it is broken.
     pub(super) row: Row,
     /// The check that breaks as well.
     pub(super) other: &'static str,
-    /// Why it must.
     pub(super) because: &'static str,
 }
 
@@ -131,7 +128,7 @@ pub(super) const IMPLIED: [Implied; 8] = [
     },
 ];
 
-/// The limit is lowered at 2 s, and holds from 3 s on.
+/// The limit is lowered at 2 s, with effect from 3 s.
 fn lowered() -> Run {
     let change = "[[fault]]\nat = \"2s\"\ndo = \"limit\"\nlimit = { rate = \"1/s\", burst = 1 }";
     let mut run = Run::new(change);
@@ -140,7 +137,7 @@ fn lowered() -> Run {
     run
 }
 
-/// An endpoint that failed is well again at 5 s, and six events come to it for the first time.
+/// A failing endpoint recovers at 5 s, and then gets six new events.
 fn recovered() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"4s\"\nanswer = 500";
     let mut run = crowded(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"), 6);
@@ -148,7 +145,7 @@ fn recovered() -> Run {
     run
 }
 
-/// A delivery is told at 1 s to come back at 5 s, and does.
+/// A delivery must come back at 5 s, and does.
 fn dated() -> Run {
     let mut run =
         Run::new("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_date = \"4s\"");
@@ -157,7 +154,7 @@ fn dated() -> Run {
     run
 }
 
-/// A delivery, a rest in which the bucket fills, and a crowd.
+/// One delivery, a pause in which the bucket fills, and a crowd.
 fn rested() -> Run {
     let mut run = crowded("[[traffic]]\nshape = \"pause\"\nlasts = \"3s\"", 6);
     run.delivery(6, 1_000);

@@ -1,5 +1,3 @@
-//! `loss`, `duplicate`, `coalesce` and `order`: what arrives, how often, and after what.
-
 use super::Row;
 use super::run::{Run, calm};
 use crate::build;

@@ -1,9 +1,9 @@
-//! Each check is needed, and means one thing: here is a run that breaks it and no other check, and the same run without the
-//! break, which passes. The few that break another check as well by their meaning are in [`implied`], with the reason.
+//! Each check has one meaning: one run breaks only this check, and the same run without the break passes. Checks that
+//! cannot break alone are in [`implied`].
 //!
-//! Broken is a check that says fail or warn, in the strict reading; of `harness.*`, which judges no sender, one that says
-//! inconclusive. The breaks are kept as `reports/kill-matrix-checks.md`: `HOOKPROOF_BLESS=1 cargo test -p hookproof --test
-//! checks alone` writes it anew, and a file that says anything else fails.
+//! A check is broken if it fails or warns in the strict reading; a `harness.*` check, if it is inconclusive. The
+//! breaks are listed in `reports/kill-matrix-checks.md`; `HOOKPROOF_BLESS=1 cargo test -p hookproof --test checks
+//! alone` rewrites it, and any difference fails.
 
 mod crash;
 mod figures;
@@ -26,18 +26,16 @@ use hookproof::check::{Judgement, Status, Verdict};
 use implied::IMPLIED;
 use run::Run;
 
-/// A check with a run that it passes, and one change that breaks it.
 pub(super) struct Row {
     check: &'static str,
-    /// How it is broken, in a few words.
+    /// The break in a few words.
     broken: &'static str,
-    /// The run, in which no check is broken.
+    /// A run that breaks no check.
     good: fn() -> Run,
-    /// The change.
     breaks: fn(&mut Run),
 }
 
-/// The checks that break alone, in the catalogue's families.
+/// In the catalogue's families.
 fn alone() -> impl Iterator<Item = &'static Row> {
     let families: [&[Row]; 9] = [
         &requests::ROWS,
@@ -53,7 +51,7 @@ fn alone() -> impl Iterator<Item = &'static Row> {
     families.into_iter().flatten()
 }
 
-/// The checks that are broken, each with what it says, in the catalogue's order.
+/// The broken checks with their findings, in the catalogue's order.
 fn broken(judgement: &Judgement) -> Vec<(&str, &str)> {
     let is_broken = |id: &str, status: Status| match status {
         Status::Fail | Status::Warn => true,
@@ -64,7 +62,7 @@ fn broken(judgement: &Judgement) -> Vec<(&str, &str)> {
     verdicts.map(|one| (one.id.as_str(), one.sentence.as_str())).collect()
 }
 
-/// What is not as it should be: the good run passes these checks and breaks none, and the change breaks them alone.
+/// The good run must pass the expected checks and break none; the change must break exactly those.
 fn complaint(row: &Row, expected: &[&str]) -> Option<String> {
     let mut run = (row.good)();
     let good = run.judged();

@@ -1,4 +1,4 @@
-//! `network` and `isolation`: what connections do, and what one endpoint does to others.
+//! `network` and `isolation`: connections, and effects of one endpoint on others.
 
 use hookproof::trace::CutKind;
 
@@ -70,7 +70,7 @@ pub(super) const ROWS: [Row; 8] = [
         check: "isolation.gap",
         broken: "beside a slow endpoint one delivery waits for three seconds, and nothing comes meanwhile",
         good: || {
-            // Without a rate, of which too little would be used.
+            // Without a rate, which would be used too little.
             let mut run = Run::limited("in_flight = 10", SLOW);
             run.delivery(0, 10_000).delivery(1, 30_000).delivery(2, 40_000);
             run
@@ -81,11 +81,11 @@ pub(super) const ROWS: [Row; 8] = [
     },
 ];
 
-/// Another subscriber, whose endpoint stops answering at 25 s.
+/// Another subscriber's endpoint stops answering at 25 s.
 const SLOW: &str = "[[subscriber]]\nname = \"b\"\nevents = [\"audio.*\"]\n\
                     [[subscriber.behaviour]]\nat = \"25s\"\nanswer = \"blackhole\"";
 
-/// An endpoint never answers the first attempt, which ends at its deadline.
+/// The first attempt is never answered, and ends at its deadline.
 fn silent() -> Run {
     let mut run =
         Run::new("timeout = \"2s\"\n[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"blackhole\"");
@@ -93,7 +93,7 @@ fn silent() -> Run {
     run
 }
 
-/// An endpoint answers the first attempt after its deadline, and it is tried again.
+/// The first attempt is answered after its deadline, and retried.
 fn slow() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 204\nlatency = \"2500ms\"";
     let mut run = Run::new(&format!("timeout = \"2s\"\n{behaviour}"));
@@ -101,7 +101,7 @@ fn slow() -> Run {
     run
 }
 
-/// An endpoint cuts the first attempt of a delivery short, and takes the second.
+/// The first attempt is cut short, and the second taken.
 fn cut(answer: &str, how: CutKind) -> Run {
     let behaviour = format!("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"{answer}\"");
     let mut run = Run::new(&format!("retry = {{ ttl = \"10min\" }}\n{behaviour}"));
@@ -109,9 +109,9 @@ fn cut(answer: &str, how: CutKind) -> Run {
     run
 }
 
-/// A delivery falls due while the port is closed, and comes once it is open.
+/// A delivery is due while the port is closed, and comes once it is open.
 fn refused() -> Run {
-    // Nobody knows how often it was tried at a closed port, but that no delay is longer than five seconds.
+    // The number of tries at a closed port is unknown, but no delay exceeds five seconds.
     let retry = "retry = { cap = \"5s\" }";
     let behaviour = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"1s\"\nanswer = \"refuse\"";
     let mut run = forgiving(&format!("{retry}\n{behaviour}"));
@@ -119,7 +119,7 @@ fn refused() -> Run {
     run
 }
 
-/// Fifty deliveries, a second apart, half of them before the other endpoint is slow.
+/// Fifty deliveries, a second apart, half of them before the other endpoint slows down.
 fn beside_a_slow_one() -> Run {
     let mut run = Run::new(SLOW);
     (0..50).for_each(|token| {

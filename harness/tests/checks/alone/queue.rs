@@ -1,4 +1,4 @@
-//! `queue` and `emit`: what waits, what the sender says of it, and what emitters are told.
+//! `queue` and `emit`: the backlog, the sender's reports of it, and the answers to emitters.
 
 use hookproof::trace::Refused;
 
@@ -68,7 +68,7 @@ pub(super) const ROWS: [Row; 7] = [
     },
 ];
 
-/// An event waits for a second, and the sender says so.
+/// An event waits for a second, and the sender reports it.
 fn waited() -> Run {
     let mut run = Run::new("queue = { bytes = \"1KB\" }");
     run.event(0, 1_000).request(0, 2_000, 204).waiting(1_500, 1).waiting(10_000, 0);
@@ -76,7 +76,7 @@ fn waited() -> Run {
     run
 }
 
-/// A queue that refuses has no room for the last of four events.
+/// A queue that refuses is full at the last of four events.
 fn turned_away() -> Run {
     let mut run = calm("queue = { rows = 1, when_full = \"refuse\" }");
     let taken = run.event(3, 3_000).trace.accepted.pop().expect("taken");
@@ -91,7 +91,7 @@ fn turned_away() -> Run {
     run
 }
 
-/// A delivery fails, and is a dead letter once it is too old.
+/// A delivery fails, and expires as a dead letter.
 fn expired() -> Run {
     let retry = "retry = { base = \"20s\", ttl = \"5s\" }";
     let mut run = Run::new(&format!("{retry}\n[[subscriber.behaviour]]\nanswer = 500"));

@@ -1,4 +1,5 @@
-//! `rate` and `pressure`: what an endpoint may be sent. What breaks the contract at a special moment is in [`super::implied`].
+//! `rate` and `pressure`: the load on an endpoint. Breaks of the contract at special moments are in
+//! [`super::implied`].
 
 use super::Row;
 use super::run::{Run, crowded};
@@ -51,8 +52,7 @@ pub(super) const ROWS: [Row; 5] = [
     },
 ];
 
-/// An endpoint that works for 100 ms on one request after another, and 40 events that wait for it. One request is open at
-/// a time.
+/// The endpoint takes 100 ms for each of 40 waiting events, one request at a time.
 fn served() -> Run {
     let serves = "[[subscriber.behaviour]]\nanswer = 204\nserves = \"100ms\"";
     let more = format!("{serves}\n[expect.pressure.a]\ntarget = \"500ms\"");
@@ -64,7 +64,7 @@ fn served() -> Run {
     run
 }
 
-/// Six events are due at 5.9 s, of which five may come in any second.
+/// Six events are due at 5.9 s, under a cap of five a second.
 fn windowed() -> Run {
     let mut run = Run::limited("rate = \"100/s\", burst = 50, windows = [\"5 per 1s\"]", "");
     (0..5).for_each(|token| {
@@ -74,7 +74,7 @@ fn windowed() -> Run {
     run
 }
 
-/// Three requests, each answered 150 ms after it came.
+/// Three requests, each answered after 150 ms.
 fn overlapping() -> Run {
     let mut run = Run::limited("rate = \"10/s\", burst = 5, in_flight = 2", "");
     for (token, t) in [(0, 1_000), (1, 1_100), (2, 1_200)] {

@@ -1,4 +1,4 @@
-//! `recovery` and `breaker`: what follows an outage of the sender, and of an endpoint.
+//! `recovery` and `breaker`: behaviour after an outage of the sender, and of an endpoint.
 
 use super::Row;
 use super::run::{Run, calm};
@@ -48,7 +48,7 @@ pub(super) const ROWS: [Row; 5] = [
     },
 ];
 
-/// The sender is killed at 1.5 s with an event that waits, and sends it as soon as it is ready again.
+/// The sender is killed at 1.5 s while an event waits, and sends it right after its restart.
 fn restarted() -> Run {
     let limit = "rate = \"10/s\", burst = 8, in_flight = 4";
     let mut run = Run::limited(limit, "[[fault]]\nat = \"1500ms\"\ndo = \"kill\"\nlasts = \"500ms\"");
@@ -56,7 +56,7 @@ fn restarted() -> Run {
     run
 }
 
-/// Two failures open a breaker for ten seconds, a failed probe for twenty more, and a probe that is taken closes it.
+/// Two failures open the breaker for ten seconds, a failed probe for twenty more, and a successful probe closes it.
 fn opened() -> Run {
     let retry = "retry = { base = \"60s\" }\nbreaker = { failures = 2, cooldown = \"10s\" }";
     let mut run = Run::new(&format!("{retry}\n[[subscriber.behaviour]]\nlasts = \"30s\"\nanswer = 500"));

@@ -1,4 +1,4 @@
-//! `format`, `path` and `identity`: what each request is like, and what stays the same on each attempt.
+//! `format`, `path` and `identity`: the form of each request, and its constant parts over all attempts.
 
 use super::Row;
 use super::run::{Run, calm, retried};
@@ -58,7 +58,7 @@ pub(super) const ROWS: [Row; 7] = [
     },
 ];
 
-/// A second secret is added at half a second, and both sign what comes at 2 s and later.
+/// A second secret is added at 0.5 s; both sign requests from 2 s on.
 fn rotated() -> Run {
     let mut run = calm("[[fault]]\nat = \"500ms\"\ndo = \"rotate\"\nlasts = \"30s\"");
     run.fault(600, FaultKind::Rotate, 30_500).signed(1, &[0, 1]).signed(2, &[0, 1]);

@@ -1,5 +1,3 @@
-//! `retry`: what follows a failure, and when.
-
 use hookproof::trace::CutKind;
 
 use super::Row;
@@ -106,12 +104,12 @@ pub(super) const ROWS: [Row; 11] = [
     },
 ];
 
-/// How many retries tell a law.
+/// Retries that suffice to recognise a distribution.
 const SAMPLES: u64 = 210;
-/// The longest first delay of these.
+/// The longest first delay, in milliseconds.
 const BASE: u64 = 10_000;
 
-/// A delivery is told to come back in two seconds, and does.
+/// The endpoint asks for a delay of two seconds, and gets it.
 fn told(status: u16) -> Run {
     let more = format!("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = {status}\nretry_after = \"2s\"");
     let mut run = Run::new(&more);
@@ -119,7 +117,7 @@ fn told(status: u16) -> Run {
     run
 }
 
-/// A delivery is told to come back never, and comes back after a second.
+/// The endpoint asks for an endless delay; the retry comes after a second.
 fn hostile() -> Run {
     let retry = "retry = { base = \"1s\", cap = \"1s\", retry_after_cap = \"2s\" }";
     let behaviour = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_text = \"inf\"";
@@ -128,7 +126,7 @@ fn hostile() -> Run {
     run
 }
 
-/// A delivery is told four times to come back at once, and takes its time.
+/// The endpoint asks four times for an immediate retry, and the sender backs off.
 fn zero() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1..4\"\nanswer = 503\nretry_after = \"0s\"";
     let mut run = Run::new(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"));
@@ -144,7 +142,7 @@ const fn failed_at(token: u64) -> u64 {
     1_010 + token * 15_000
 }
 
-/// Two hundred deliveries fail once, and their delays are spread evenly from nothing to the longest.
+/// Two hundred deliveries fail once; their delays are uniform from zero to the longest.
 fn jittered() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 500";
     let mut run = Run::new(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"));
@@ -157,14 +155,14 @@ fn jittered() -> Run {
     run
 }
 
-/// A delivery fails as often as it may be tried, and is a dead letter.
+/// A delivery uses up its attempts, and becomes a dead letter.
 fn exhausted() -> Run {
     let mut run = Run::new("retry = { attempts = 2 }\n[[subscriber.behaviour]]\nanswer = 500");
     run.event(0, 1_000).request(0, 1_010, 500).request(0, 1_510, 500).dead(0, 1_600, "exhausted");
     run
 }
 
-/// A delivery is answered 400 first, and taken then.
+/// The first answer is 400, and the second attempt is taken.
 fn refused() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 400";
     let mut run = Run::new(&format!("retry = {{ ttl = \"10min\" }}\n{behaviour}"));
@@ -172,14 +170,14 @@ fn refused() -> Run {
     run
 }
 
-/// An endpoint answers 410, and an event that comes after that is not sent.
+/// The endpoint answers 410; later events are not sent.
 fn gone() -> Run {
     let mut run = Run::new("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 410");
     run.event(0, 1_000).request(0, 1_010, 410).dead(0, 1_100, "gone").event(1, 3_000);
     run
 }
 
-/// An endpoint closes the connection of the first of two attempts, which say their numbers.
+/// The endpoint closes the connection of the first of two numbered attempts.
 fn closed() -> Run {
     let mut run = Run::new("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"close\"");
     run.event(0, 1_000).request(0, 1_010, 500).cut(1_010, CutKind::Close).request(0, 1_510, 204);

@@ -1,5 +1,3 @@
-//! The breaks as a table for people.
-
 use std::fmt::Write as _;
 use std::path::Path;
 

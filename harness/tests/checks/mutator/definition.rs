@@ -1,4 +1,4 @@
-//! What a run must keep, in the plainest words: every pair of requests is compared, and nothing is shared with the checks.
+//! A run's promises in their simplest form: it compares every pair of requests, and shares nothing with the checks.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use hookproof::trace::{Answer, Arrival, Offer, Trace, Verified};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A request and its answer.
 #[derive(Clone, Copy)]
 struct Made<'t> {
     arrival: &'t Arrival,
@@ -20,7 +19,7 @@ impl Made<'_> {
     }
 }
 
-/// The promises that a run breaks. Each arrival has its answer, in the same order.
+/// The broken promises. Answers have the same order as arrivals.
 pub(super) fn broken(scenario: &Scenario, trace: &Trace) -> Vec<&'static str> {
     let made: Vec<Made<'_>> =
         trace.arrivals.iter().zip(&trace.answers).map(|(arrival, answer)| Made { arrival, answer }).collect();
@@ -71,7 +70,7 @@ fn pauses(grace: u64, own: &[Made<'_>]) -> Option<&'static str> {
         };
         let pause = told.answer.end..told.answer.end + seconds * SECOND;
         let early = |made: &&Made<'_>| made.arrival.t > pause.start && made.arrival.t < pause.end;
-        // What another delivery had under way is not called back.
+        // A pause does not recall another delivery's request in flight.
         let is_late = |made: &Made<'_>| {
             made.arrival.token == told.arrival.token || made.arrival.t > pause.start + grace
         };

@@ -1,4 +1,4 @@
-//! Good runs with one thing changed at random. Where that breaks a promise by its [`definition`], no run may pass.
+//! Good runs with one random change. If the change breaks a promise by its [`definition`], no run may pass.
 
 mod definition;
 
@@ -13,11 +13,12 @@ use hookproof::traffic::Chance;
 
 use crate::build::with_head;
 
-/// As many as the test command has time for; more by `HOOKPROOF_MUTATIONS`.
+/// `HOOKPROOF_MUTATIONS` sets another number.
 const MUTATIONS: u64 = 10_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Three subscribers, of which one fails twice and one asks for rest; by the simulator, and so from the real sender.
+/// Three subscribers, of which one fails twice and one asks for a pause; recorded from the real sender in the
+/// simulator.
 const LIVELY: &str = r#"
 name  = "lively"
 drain = "20s"
@@ -50,7 +51,6 @@ answer      = 503
 retry_after = "2s"
 "#;
 
-/// A good run, and how it is judged.
 struct Good {
     scenario: Scenario,
     trace: Trace,
@@ -77,7 +77,7 @@ impl Good {
     }
 }
 
-/// One thing is changed. Answers what, in words.
+/// Makes one random change, and returns its name.
 fn mutate(trace: &mut Trace, chance: &mut Chance) -> &'static str {
     let at = below(chance, trace.arrivals.len());
     let other = below(chance, trace.arrivals.len());
@@ -180,14 +180,14 @@ fn shift(trace: &mut Trace, at: usize, chance: &mut Chance) {
     let (arrival, answer) = (&mut trace.arrivals[at], &mut trace.answers[at]);
     (arrival.t, arrival.read) = (moved(arrival.t), moved(arrival.read));
     (answer.t, answer.end) = (moved(answer.t), moved(answer.end));
-    // Half of them are signed in the moment in which they now come.
+    // Half of them are signed at their new time.
     if below(chance, 2) == 0 {
         arrival.signed.timestamp =
             Some(((trace.header.began_unix_ns + arrival.t) / SECOND).to_string().into());
     }
 }
 
-/// Requests are numbered in the order in which they come, and each has its answer at its place.
+/// Sorts requests by arrival, renumbers them, and moves their answers along.
 fn sort(trace: &mut Trace) {
     let mut made: Vec<_> = trace.arrivals.drain(..).zip(trace.answers.drain(..)).collect();
     made.sort_by_key(|(arrival, _)| arrival.t);
@@ -202,7 +202,7 @@ fn below(chance: &mut Chance, end: usize) -> usize {
     usize::try_from(chance.below(end as u64)).expect("small")
 }
 
-/// Answers as a trace of the simulator has them: each arrival's at its own place.
+/// Sorts answers like their arrivals.
 fn in_order(mut trace: Trace) -> Trace {
     trace.answers.sort_by_key(|answer| answer.n);
     assert!(
