@@ -1,20 +1,21 @@
-//! Events on their way in: what an emitter may offer, whom it concerns, and which bytes it becomes.
+//! Events from an emitter's offer to the bytes that are sent.
 //!
 //! ```text
 //!  bytes ──► Offer::parse ──► EventPatterns::matches ──► Shaping::apply ──► Body::build ──► stored, sent as they are
 //!            limits, JSON        per subscriber            once per shape      once per shape
 //! ```
 //!
-//! - [`json`]: JSON that is checked and then left alone. Data is carried from the emitter to the endpoint byte for
-//!   byte: numbers, escapes, the order of keys and even doubled keys stay as they came.
-//! - [`offer`]: one event as an emitter offers it, and a batch of them; [`refusal`]: why it is not accepted.
-//! - [`limits`]: how large and how deep an event may be.
-//! - [`event_type`], [`key`], [`public_id`]: its words; [`pattern`]: which types a subscriber wants.
-//! - [`shape`]: which of its data a subscriber gets to see; [`coalesce`]: which events it gets the newest of.
-//! - [`body`]: the exact bytes that every attempt sends; [`timestamp`]: how time is written in them.
+//! - [`json`]: checks JSON and keeps its bytes. Data reaches the endpoint byte for byte: numbers, escapes,
+//!   the order of keys and repeated keys stay.
+//! - [`offer`]: one event or a batch; [`refusal`]: why it is not accepted.
+//! - [`limits`]: the largest and deepest event.
+//! - [`event_type`], [`key`], [`public_id`]: identifiers; [`pattern`]: the types that a subscriber wants.
+//! - [`shape`]: the fields that a subscriber receives; [`coalesce`]: events replaced by newer ones.
+//! - [`body`]: the bytes that every attempt sends; [`timestamp`]: its format of times.
 //!
-//! All of it is pure: the time and random bytes are arguments. Nothing that a stranger sends makes it panic, recurse
-//! or allocate more than a small multiple of what was sent; where pseudonyms take the place of shorter text, of the longest event.
+//! All of it is pure: times and random bytes are arguments. No input makes it panic, recurse without bound or
+//! allocate more than a small multiple of its size. Where pseudonyms replace shorter text, the bound is a
+//! multiple of the longest event.
 
 pub mod body;
 pub mod coalesce;

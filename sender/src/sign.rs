@@ -1,12 +1,11 @@
-//! Signing: proof to an endpoint that a body came from here, untouched.
+//! Signs bodies, so that an endpoint can verify their origin and integrity.
 //!
-//! A subscriber has a [`Profile`], which says what is signed and in which headers, and [`Keys`]: a current one, and
-//! during a rotation those that are still to retire. A [`Signer`] is both made ready; it is made once per subscriber
-//! and then signs each attempt into a [`Headers`] that its caller uses again and again.
+//! A subscriber has a [`Profile`], which defines the signed content and the headers, and [`Keys`]: the
+//! current key, and during a rotation the retiring ones. A [`Signer`], built once per subscriber, writes each
+//! attempt's headers into reusable [`Headers`].
 //!
-//! Pure: the time and random bytes are arguments. Secrets leave this module through [`Secret::reveal`] alone, which
-//! is for the store and for the one answer that hands a new secret to its owner; no error, `Debug` or `Display` shows
-//! one.
+//! Pure: times and random bytes are arguments. Only [`Secret::reveal`] exposes a secret, for the store and
+//! for the answer that shows its owner a new one; no error, `Debug` or `Display` does.
 
 mod headers;
 mod keys;
@@ -24,35 +23,34 @@ use crate::engine::time::{Nanos, StoreTime};
 use crate::event::{EventType, PublicId};
 use mac::Mac;
 
-/// Signs one subscriber's attempts. The keys have been worked into the hash beforehand; an attempt starts from a copy
-/// of that.
+/// Signs one subscriber's attempts, with keys hashed in advance.
 #[derive(Clone, Debug)]
 pub struct Signer {
     profile: Profile,
     current: Mac,
-    /// In the order in which they were current, the latest first.
+    /// The most recent first.
     retiring: Vec<(Mac, StoreTime)>,
 }
 
-/// What a signature is made over, or goes along with.
+/// The input of a signature and its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// The id by which the endpoint tells a retry from another delivery.
+    /// The id by which the endpoint recognises retries.
     pub id: &'a PublicId,
-    /// What happened.
+    /// The event's type.
     pub event_type: &'a EventType,
-    /// Whom it is sent to.
+    /// The subscriber.
     pub subscriber: &'a PublicId,
-    /// Which attempt of the delivery this is, from 1.
+    /// The attempt number, from 1.
     pub number: u32,
-    /// The signature made when the event was emitted, for a profile that has one.
+    /// The signature from the emission, for a profile that freezes it.
     pub frozen: Option<Tag>,
     /// The body.
     pub body: &'a [u8],
 }
 
 impl Signer {
-    /// Makes a profile and its keys ready.
+    /// Prepares the keys for a profile.
     pub fn new(profile: Profile, keys: &Keys) -> Result<Self, SecretError> {
         let ready = |secret: &Secret| Ok(Mac::new(&secret.key(profile.key_form())?));
         let retiring = keys.retiring().iter().map(|key| Ok((ready(key.secret())?, key.until())));
@@ -63,20 +61,20 @@ impl Signer {
         })
     }
 
-    /// The profile it signs by.
+    /// Its profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// The signature to keep with a delivery from its emission on; nothing for a profile that signs each attempt.
+    /// The signature to store with a delivery at emission; `None` for profiles that sign each attempt.
     #[must_use]
     pub fn freeze(&self, at: StoreTime, body: &[u8]) -> Option<Tag> {
         (self.profile == Profile::VvvFrozen).then(|| self.only(at).tag(&[body]))
     }
 
-    /// Writes the headers of one attempt, in place of what they held. The work is a hash over the body for each key,
-    /// and no allocation once `headers` has grown to its size.
+    /// Replaces the content of `headers` with one attempt's headers. Hashes the body once for each key.
+    /// Allocates nothing once `headers` has grown.
     pub fn sign(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
         let seconds = at.0 / Nanos::SECOND.0;
         let (id, body) = (attempt.id.as_str(), attempt.body);
@@ -98,8 +96,8 @@ impl Signer {
                 headers.add("x-vvv-signature").text("sha256=").hex(&tag);
             }
             Profile::VvvFrozen => {
-                // Without a kept signature (the profile was changed after the event was emitted) it is made now; it
-                // depends on nothing but body and key.
+                // The profile changed after the emission, so no signature was stored. It depends only on body
+                // and key.
                 let tag = attempt.frozen.unwrap_or_else(|| self.only(at).tag(&[body]));
                 headers.add("x-vvv-signature").hex(&tag);
                 headers.add("x-vvv-event").text(attempt.event_type.as_str());
@@ -125,20 +123,19 @@ impl Signer {
         }
     }
 
-    /// All keys that sign at a moment, the current one first.
+    /// The keys that sign at `at`, the current one first.
     fn all(&self, at: StoreTime) -> impl Iterator<Item = &Mac> {
         let retiring = self.retiring.iter().filter(move |(_, until)| at < *until);
         std::iter::once(&self.current).chain(retiring.map(|(mac, _)| mac))
     }
 
-    /// The key that signs where there is room for one signature: the oldest that has not retired. The endpoint surely
-    /// has that one, and has until its retirement to learn of the new one.
+    /// For profiles with one signature: the oldest key that has not retired. The endpoint knows it, and has
+    /// until its retirement to learn the new one.
     fn only(&self, at: StoreTime) -> &Mac {
         self.all(at).last().unwrap_or(&self.current)
     }
 }
 
-/// The signatures by all keys over the same parts; there are never many.
 struct Tags {
     tags: [Option<Tag>; Keys::COUNT_MAX],
 }

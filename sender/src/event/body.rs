@@ -1,4 +1,4 @@
-//! The exact bytes that every attempt of a delivery sends.
+//! The bytes that every attempt of a delivery sends.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use super::public_id::PublicId;
 use super::timestamp::Timestamp;
 use crate::engine::time::StoreTime;
 
-/// `{"id":…,"type":…,"timestamp":…,"data":…}`, built once when the event is emitted and never again.
+/// `{"id":…,"type":…,"timestamp":…,"data":…}`, built once when the event is emitted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body(String);
 
 impl Body {
-    /// Puts an event together. Its data goes in byte for byte; id and type have no character that needs escaping.
+    /// Copies the data byte for byte. Id and type need no escaping.
     #[must_use]
     pub fn build(id: &PublicId, event_type: &EventType, at: StoreTime, data: Json<'_>) -> Self {
         /// The punctuation, the names of the fields, and the timestamp.
@@ -38,7 +38,7 @@ impl Body {
         self.0.as_bytes()
     }
 
-    /// The bytes, to keep.
+    /// The bytes, owned.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0.into_bytes()

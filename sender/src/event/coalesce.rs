@@ -1,5 +1,5 @@
-//! Coalescing: of several events about one thing inside a short while, a subscriber that opts in gets the newest. The
-//! store records the others as coalesced.
+//! Coalescing: a subscriber that opts in receives only the newest of several events with one key within a
+//! window. The store records the others as coalesced.
 
 use std::fmt;
 
@@ -24,19 +24,19 @@ documented! {
     }
 }
 
-/// A subscriber's rules; of several that match, the first holds. Without any, nothing is coalesced.
+/// A subscriber's rules; the first match counts. Without rules, nothing is coalesced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<CoalescingRule>", into = "Vec<CoalescingRule>")]
 pub struct Coalescing(Vec<CoalescingRule>);
 
 impl Coalescing {
-    /// The most rules that a subscriber may have.
+    /// The most rules of a subscriber.
     pub const RULES_MAX: usize = 16;
-    /// The longest window: what waits longer should not be an event.
+    /// The longest window.
     pub const WINDOW_MAX: Nanos = Nanos::HOUR;
 
-    /// Which events this one is coalesced with, and over how long a while; nothing if with none. An event without a
-    /// key is about nothing in particular, and so about nothing that another is about.
+    /// The slot in which this event replaces others, and the window; `None` if it is not coalesced. An event
+    /// without a key never is.
     #[must_use]
     pub fn slot(&self, event_type: &EventType, key: Option<&EventKey>) -> Option<(CoalescingKey, Nanos)> {
         let key = key?;
@@ -66,13 +66,13 @@ impl From<Coalescing> for Vec<CoalescingRule> {
     }
 }
 
-/// Names what an event is about, type and key, in a few bytes that a store can index.
+/// A short digest of type and key, which a store can index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoalescingKey(pub [u8; 16]);
 
 impl CoalescingKey {
     fn of(event_type: &EventType, key: &EventKey) -> Self {
-        // No type has a NUL in it, so the two cannot run into each other.
+        // No type contains NUL, so type and key cannot run together.
         let digest = Sha256::new()
             .chain_update(event_type.as_str())
             .chain_update([0])
@@ -88,16 +88,16 @@ impl fmt::Debug for CoalescingKey {
     }
 }
 
-/// Rules that cannot be followed.
+/// Invalid rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoalescingError {
     /// More than [`Coalescing::RULES_MAX`].
     #[error("there are {count} coalescing rules; at most {} are accepted", Coalescing::RULES_MAX)]
     TooMany {
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
-    /// A window of no length, or too long a one.
+    /// A window of zero, or above the maximum.
     #[error(
         "the coalescing window is {window}; expected more than nothing and at most {}",
         Coalescing::WINDOW_MAX
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_key_is_the_hash_of_type_and_key() {
         let all = read(r#"[{"events":"*","window":"1s"}]"#).unwrap();
-        // Computed apart: hashlib.sha256(b"a.b\0c").hexdigest()[:32]
+        // Expected value: hashlib.sha256(b"a.b\0c").hexdigest()[:32]
         assert_eq!(format!("{:?}", slot(&all, "a.b", "c").unwrap().0), "8b745bb4ec41bcac3a1a6a1afcb9f7a3");
     }
 

@@ -1,4 +1,4 @@
-//! What kind of thing happened: `video.trending`.
+//! Event types: `video.trending`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use crate::text_form::text_form;
 
 text_form!(EventType, "an event type, such as \"video.trending\"");
 
-/// The type of an event. Its few characters are safe in a header, a log line and a metric.
+/// The type of an event. Its characters are safe in a header, a log line and a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(Box<str>);
 
 impl EventType {
-    /// The longest that is accepted, in bytes.
+    /// The longest type in bytes.
     pub const BYTES_MAX: usize = 128;
 
     /// The type as text.
@@ -37,7 +37,7 @@ impl fmt::Display for EventType {
     }
 }
 
-/// Whether a text may be a type, or the fixed part of a pattern.
+/// Checks a type, or the fixed part of a pattern.
 pub(super) fn check(text: &str) -> Result<(), EventTypeError> {
     if text.is_empty() {
         return Err(EventTypeError::Empty);
@@ -52,10 +52,10 @@ pub(super) fn check(text: &str) -> Result<(), EventTypeError> {
     }
 }
 
-/// A text that is no event type.
+/// The text is not an event type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
-    /// There is none.
+    /// Empty.
     #[error("the event type is empty; expected something such as video.trending")]
     Empty,
     /// Longer than [`EventType::BYTES_MAX`].
@@ -69,7 +69,7 @@ pub enum EventTypeError {
     Character {
         /// The character.
         letter: char,
-        /// Where.
+        /// Its byte position.
         at: usize,
     },
 }

@@ -1,11 +1,11 @@
-//! JSON that is checked once and then left alone.
+//! JSON that is checked once and then kept as text.
 //!
-//! [`Json::parse`] makes sure that some bytes are one JSON value, not too deep, and keeps them as they are. What is
-//! in it is then found by walking over its text ([`Json::fields`], [`Json::elements`]), never by building a value
-//! from it: building loses large numbers' digits, escapes, and keys that come twice.
+//! [`Json::parse`] checks that some bytes are one JSON value within the depth limit. Its content is found by
+//! walking the text ([`Json::fields`], [`Json::elements`]), because parsing into a value would lose digits,
+//! escapes and repeated keys.
 //!
-//! Depth is counted on the raw bytes before anything parses them, without recursion: a hundred thousand opening
-//! brackets cost a look at each.
+//! The depth is counted on the raw bytes before parsing, without recursion, so deep nesting is cheap to
+//! refuse.
 
 mod walk;
 
@@ -19,11 +19,11 @@ pub use walk::{Elements, Fields};
 
 use super::limits::Depth;
 
-/// The text of one JSON value, without blanks around it.
+/// The text of one JSON value, without surrounding blanks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<'a>(&'a str);
 
-/// What kind of value it is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
     /// `{…}`
@@ -54,10 +54,10 @@ impl fmt::Display for JsonKind {
 }
 
 impl<'a> Json<'a> {
-    /// No value.
+    /// `null`.
     pub const NULL: Json<'static> = Json("null");
 
-    /// Checks that the bytes are one JSON value in UTF-8, nested at most so deep.
+    /// Checks that the bytes are one JSON value in UTF-8 within the depth limit.
     pub fn parse(bytes: &'a [u8], depth_max: Depth) -> Result<Self, JsonError> {
         let text =
             std::str::from_utf8(bytes).map_err(|error| JsonError::NotUtf8 { at: error.valid_up_to() })?;
@@ -69,18 +69,18 @@ impl<'a> Json<'a> {
         Ok(Self::known(text))
     }
 
-    /// A text that is known to be JSON.
+    /// For text that was checked before.
     pub(super) fn known(text: &'a str) -> Self {
         Self(text.trim_matches(walk::BLANKS))
     }
 
-    /// The text, exactly as it came.
+    /// The original text.
     #[must_use]
     pub const fn text(self) -> &'a str {
         self.0
     }
 
-    /// What kind of value it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(self) -> JsonKind {
         match self.0.as_bytes().first() {
@@ -93,27 +93,25 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The fields of an object, in their order, those with the same key each for itself. None for another kind.
+    /// The fields of an object in order, with repeated keys. Empty for other kinds.
     #[must_use]
     pub fn fields(self) -> Fields<'a> {
         Fields::of(self)
     }
 
-    /// The elements of an array, in their order. None for another kind.
+    /// The elements of an array in order. Empty for other kinds.
     #[must_use]
     pub fn elements(self) -> Elements<'a> {
         Elements::of(self)
     }
 
-    /// Where the first escape begins that is half of a surrogate pair, if there is one: parsers of other languages refuse it, or
-    /// make some other letter of it.
+    /// Where the first lone surrogate escape begins. Parsers of other languages refuse or replace it.
     #[must_use]
     pub fn lone_surrogate(self) -> Option<usize> {
         walk::lone_surrogate(self.0)
     }
 
-    /// What a string says, its escapes resolved. Nothing for another kind, nor for a string that is no text (half of
-    /// a surrogate pair).
+    /// The content of a string, unescaped. `None` for other kinds, and for lone surrogates.
     #[must_use]
     pub fn string(self) -> Option<Cow<'a, str>> {
         let inside = self.0.strip_prefix('"')?.strip_suffix('"')?;
@@ -125,19 +123,19 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Bytes that are no JSON value, or too deep a one.
+/// The bytes are not one JSON value, or nested too deeply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// JSON is UTF-8.
+    /// Not UTF-8.
     #[error("it is not UTF-8 from byte {at} on")]
     NotUtf8 {
-        /// The first byte that is not.
+        /// The first invalid byte.
         at: usize,
     },
-    /// Nested too deep.
+    /// Nested too deeply.
     #[error("it is nested more than {max} levels deep at byte {at}")]
     TooDeep {
-        /// What is accepted.
+        /// The limit.
         max: Depth,
         /// The first bracket beyond it.
         at: usize,
@@ -145,7 +143,7 @@ pub enum JsonError {
     /// Not JSON.
     #[error("it is not JSON: {problem}")]
     Syntax {
-        /// What the parser says; it quotes nothing of the text.
+        /// The parser's error, which quotes nothing of the text.
         problem: Box<str>,
     },
 }

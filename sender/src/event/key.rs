@@ -1,4 +1,4 @@
-//! What an event is about: the video, the order, the account.
+//! Event keys: the video, the order, the account that an event is about.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,12 @@ use crate::text_form::text_form;
 
 text_form!(EventKey, "an event key as text");
 
-/// The key of an event, in the emitter's own words. Any text that people can read will do; it goes to the store and into no
-/// header.
+/// The key of an event, as readable text. It is stored, and never sent in a header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(Box<str>);
 
 impl EventKey {
-    /// The longest that is accepted, in bytes.
+    /// The longest key in bytes.
     pub const BYTES_MAX: usize = 256;
 
     /// The key as text; never empty.
@@ -45,10 +44,10 @@ impl fmt::Display for EventKey {
     }
 }
 
-/// A text that is no event key.
+/// The text is not an event key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventKeyError {
-    /// An empty key would make one thing of all that have none.
+    /// Empty: it would equate all events without a key.
     #[error("the event key is empty; leave it out where there is none")]
     Empty,
     /// Longer than [`EventKey::BYTES_MAX`].
@@ -57,14 +56,14 @@ pub enum EventKeyError {
         /// Its length.
         bytes: usize,
     },
-    /// A character that people do not see, or that reorders those that they see.
+    /// An invisible character, or one that reorders others.
     #[error(
         "the event key has {letter:?} at byte {at}; expected no control character, line break or change of direction"
     )]
     Character {
         /// The character.
         letter: char,
-        /// Where.
+        /// Its byte position.
         at: usize,
     },
 }

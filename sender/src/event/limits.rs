@@ -1,24 +1,24 @@
-//! How large and how deep an event may be.
+//! Limits on the size and depth of events.
 
 use std::fmt;
 
-/// The bounds on what an emitter may offer.
+/// The limits on offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest event, as offered, in bytes. The body that is sent is at most some 300 bytes longer. Only pseudonyms make it
-    /// longer than that: its data has at most [`Limits::EVENT_BYTES`], or what was offered if that is more, and
-    /// [`Shaping::GROWTH_BYTES_MAX`](super::Shaping::GROWTH_BYTES_MAX) more.
+    /// The longest event as offered, in bytes. The body is about 300 bytes longer at most. Pseudonyms may
+    /// lengthen the data to [`Limits::EVENT_BYTES`], or the offered length if more, plus
+    /// [`Shaping::GROWTH_BYTES_MAX`](super::Shaping::GROWTH_BYTES_MAX).
     pub event_bytes_max: usize,
-    /// The longest batch, in bytes.
+    /// The longest batch in bytes.
     pub batch_bytes_max: usize,
     /// The most events in a batch.
     pub batch_events_max: usize,
-    /// The most levels of arrays and objects in an event, the event itself being the first.
+    /// The deepest nesting of an event, which is itself the first level.
     pub depth_max: Depth,
 }
 
 impl Limits {
-    /// Receivers must take 20 kB and should take 1 MB, so that is where an event ends.
+    /// The default limit: receivers must accept 20 kB and should accept 1 MB.
     pub const EVENT_BYTES: usize = 1 << 20;
 }
 
@@ -33,18 +33,17 @@ impl Default for Limits {
     }
 }
 
-/// How many levels deep JSON may be nested.
+/// A number of JSON levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Depth(usize);
 
 impl Depth {
-    /// Many parsers give up at 128 levels. The body puts no level of its own around an event's, since data stays
-    /// where it was; a few are left for whoever wraps the body again.
+    /// Many parsers stop at 128 levels. The body adds none; the rest is left for applications that wrap it.
     pub const MAX: Self = Self(120);
-    /// Deeper than any event that a person wrote.
+    /// Deeper than handwritten events.
     pub const DEFAULT: Self = Self(64);
 
-    /// So many levels, from 1 to [`Depth::MAX`].
+    /// From 1 to [`Depth::MAX`] levels.
     pub const fn new(levels: usize) -> Result<Self, DepthError> {
         if levels >= 1 && levels <= Self::MAX.0 { Ok(Self(levels)) } else { Err(DepthError { levels }) }
     }
@@ -62,7 +61,7 @@ impl fmt::Display for Depth {
     }
 }
 
-/// A number of levels that cannot be promised.
+/// The number of levels is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the limit on JSON's depth is {levels}; expected 1 to {}", Depth::MAX)]
 pub struct DepthError {

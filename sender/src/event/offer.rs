@@ -1,4 +1,4 @@
-//! What an emitter offers: one event, or a batch with one on each line.
+//! Offers of emitters: one event, or a batch with one on each line.
 
 use std::borrow::Cow;
 
@@ -10,23 +10,23 @@ use super::public_id::PublicId;
 use super::refusal::Refusal;
 use crate::excerpt::Excerpt;
 
-/// One event as it was offered, checked: `{"type": "video.trending", "key": "v1", "data": {…}}`.
+/// One checked event: `{"type": "video.trending", "key": "v1", "data": {…}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
-    /// The emitter's own id for it, if it has one. The same id twice is the same event.
+    /// The emitter's own id. Two offers with the same id are the same event.
     pub id: Option<PublicId>,
-    /// What happened.
+    /// The type.
     pub event_type: EventType,
-    /// What it is about.
+    /// The key.
     pub key: Option<EventKey>,
-    /// Everything else, carried byte for byte.
+    /// The data, kept byte for byte.
     pub data: Json<'a>,
-    /// Whether it is refused for all of its subscribers as soon as one of them has no room.
+    /// Whether one subscriber without room refuses the event for all.
     pub atomic: bool,
 }
 
 impl<'a> Offer<'a> {
-    /// Reads an event from one JSON object with the fields `type` and `data`, and perhaps `id`, `key` and `atomic`.
+    /// Parses an object with `type` and `data`, and optionally `id`, `key` and `atomic`.
     pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
         check_length(bytes, limits)?;
         let json = Json::parse(bytes, limits.depth_max)?;
@@ -59,7 +59,7 @@ impl<'a> Offer<'a> {
         })
     }
 
-    /// The same from its parts, for those who have them apart: a row of the outbox, the command line, the library.
+    /// The same from separate parts: an outbox row, the command line, the library.
     pub fn from_parts(
         id: Option<&str>,
         event_type: &str,
@@ -85,7 +85,7 @@ fn check_length(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A value in which each surrogate has its other half.
+/// Refuses lone surrogates.
 fn whole<'a>(field: &'static str, value: Json<'a>) -> Result<Json<'a>, Refusal> {
     match value.lone_surrogate() {
         Some(at) => Err(Refusal::LoneSurrogate { field, at }),
@@ -93,12 +93,12 @@ fn whole<'a>(field: &'static str, value: Json<'a>) -> Result<Json<'a>, Refusal> 
     }
 }
 
-/// The text of an optional field; `null` is as good as leaving it out.
+/// The text of an optional field. `null` counts as absent.
 fn optional<'a>(field: &'static str, value: Option<Json<'a>>) -> Result<Option<Cow<'a, str>>, Refusal> {
     value.filter(|value| value.kind() != JsonKind::Null).map(|value| text(field, value)).transpose()
 }
 
-/// The truth of an optional field; left out, or `null`, it is not so.
+/// An optional boolean. Absent and `null` count as false.
 fn truth(field: &'static str, value: Option<Json<'_>>) -> Result<bool, Refusal> {
     match value.map(|value| (value.kind(), value.text())) {
         None | Some((JsonKind::Null, _)) => Ok(false),
@@ -111,7 +111,7 @@ fn text<'a>(field: &'static str, value: Json<'a>) -> Result<Cow<'a, str>, Refusa
     value.string().ok_or(Refusal::NotText { field, found: value.kind() })
 }
 
-/// A batch of events: NDJSON, one JSON object a line; empty lines do not count.
+/// A batch as NDJSON: one object a line. Empty lines do not count.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     bytes: &'a [u8],
@@ -119,7 +119,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// A batch within its limits. Its events are checked one by one, so that one bad line spoils no other.
+    /// Checks the batch's limits. Its events are checked one by one, independently.
     pub fn new(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
         if bytes.len() > limits.batch_bytes_max {
             return Err(Refusal::BatchTooLarge { bytes: bytes.len(), max: limits.batch_bytes_max });
@@ -134,7 +134,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Each event, with the number of its line from 1.
+    /// Each event with its line number, from 1.
     pub fn offers(self) -> impl Iterator<Item = (usize, Result<Offer<'a>, Refusal>)> {
         self.lines().map(move |(number, line)| (number, Offer::parse(line, &self.limits)))
     }

@@ -1,4 +1,4 @@
-//! Which event types a subscriber wants: `*`, `video.trending`, `video.*`.
+//! Patterns of event types: `*`, `video.trending`, `video.*`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,20 +10,20 @@ use crate::text_form::text_form;
 
 text_form!(Pattern, "an event pattern, such as \"*\", \"video.trending\" or \"video.*\"");
 
-/// Some event types.
+/// A set of event types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// All of them: `*`.
+    /// All types: `*`.
     All,
-    /// This one.
+    /// One type.
     Exactly(EventType),
-    /// All that begin with this, which ends in a dot: `video.*` is for `video.trending` and for `video.rank.updated`,
-    /// not for `video` and not for `videos.new`.
+    /// All types with this prefix, which ends in a dot: `video.*` matches `video.trending` and
+    /// `video.rank.updated`, but neither `video` nor `videos.new`.
     Below(Box<str>),
 }
 
 impl Pattern {
-    /// Whether a type is one of them.
+    /// Whether the type matches.
     #[must_use]
     pub fn matches(&self, event_type: &EventType) -> bool {
         match self {
@@ -66,13 +66,13 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// All the types that a subscriber wants: those of any of its patterns.
+/// The union of a subscriber's patterns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Pattern>", into = "Vec<Pattern>")]
 pub struct EventPatterns(Box<[Pattern]>);
 
 impl EventPatterns {
-    /// The most that a subscriber may have.
+    /// The most patterns of a subscriber.
     pub const COUNT_MAX: usize = 64;
 
     /// Every type.
@@ -81,7 +81,7 @@ impl EventPatterns {
         Self(Box::new([Pattern::All]))
     }
 
-    /// Whether a type is wanted.
+    /// Whether any pattern matches.
     #[must_use]
     pub fn matches(&self, event_type: &EventType) -> bool {
         self.0.iter().any(|pattern| pattern.matches(event_type))
@@ -112,22 +112,22 @@ impl From<EventPatterns> for Vec<Pattern> {
     }
 }
 
-/// A text that is no pattern, or too few or too many of them.
+/// The text is not a pattern, or their number is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// A star where none may be.
+    /// A misplaced star.
     #[error("a star stands alone or after the last dot; expected *, video.trending or video.*")]
     Star,
-    /// The fixed part is none.
+    /// The fixed part is not a type.
     #[error("not an event pattern: {0}")]
     Type(#[from] EventTypeError),
-    /// A subscriber without patterns would never be sent anything.
+    /// No pattern: nothing would ever be sent.
     #[error("there is no event pattern; expected at least one, such as *")]
     None,
     /// More than [`EventPatterns::COUNT_MAX`].
     #[error("there are {count} event patterns; at most {} are accepted", EventPatterns::COUNT_MAX)]
     TooMany {
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
 }

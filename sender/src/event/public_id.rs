@@ -1,4 +1,4 @@
-//! Names that partners see: `evt_…` of an event, `sub_…` of a subscriber, `dlv_…` of a delivery.
+//! Ids that partners see: `evt_…` of an event, `sub_…` of a subscriber, `dlv_…` of a delivery.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use crate::text_form::text_form;
 
 text_form!(PublicId, "an id of letters, digits, '_' and '-'");
 
-/// A public id. Those made here begin with their kind and the time, so that they sort by age; an emitter's own may be
-/// any. None has a dot in it, which would make the content that Standard Webhooks signs ambiguous.
+/// A public id. Generated ids begin with their kind and the time, so they sort by age; emitters may bring
+/// their own. None contains a dot, which would make the signed content of Standard Webhooks ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicId(Box<str>);
 
-/// What an id made here names.
+/// The kind of a generated id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// An event.
@@ -35,15 +35,15 @@ impl Kind {
 }
 
 impl PublicId {
-    /// The longest that is accepted, in bytes.
+    /// The longest id in bytes.
     pub const BYTES_MAX: usize = 64;
-    /// How many random bytes a new one takes.
+    /// The random bytes in a new id.
     pub const RANDOM_BYTES: usize = 10;
-    /// In ASCII order, without i, l, o and u, which are taken for something else.
+    /// In ASCII order, without the ambiguous i, l, o and u.
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     /// Enough for 128 bits.
     const DIGITS_COUNT: usize = 26;
-    /// What each digit is worth; 32 for what is none.
+    /// The value of each digit; 32 for other characters.
     const VALUES: [u8; 128] = {
         let mut values = [32; 128];
         let mut value = 0_u8;
@@ -54,15 +54,15 @@ impl PublicId {
         values
     };
 
-    /// A new id: the milliseconds of the wall clock in 48 bits, then 80 random ones, five bits to a character, which
-    /// sort as text in the order of time.
+    /// A new id: 48 bits of milliseconds of the wall clock, then 80 random bits, in base 32. Ids sort as text
+    /// by time.
     #[must_use]
     pub fn new(kind: Kind, at: StoreTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
         let millis = u128::from(at.0 / 1_000_000);
         Self::of_bits(kind, random.iter().fold(millis, |bits, byte| bits << 8 | u128::from(*byte)))
     }
 
-    /// The id of that kind that has these bits.
+    /// The id of this kind with these bits.
     #[must_use]
     pub fn of_bits(kind: Kind, bits: u128) -> Self {
         let mut text = String::with_capacity(kind.prefix().len() + Self::DIGITS_COUNT);
@@ -74,14 +74,14 @@ impl PublicId {
         Self(text.into())
     }
 
-    /// The bits that [`Self::of_bits`] makes this very text of, if it reads like an id of that kind that was made here.
+    /// The inverse of [`Self::of_bits`]; `None` for other texts.
     #[must_use]
     pub fn bits(text: &str, kind: Kind) -> Option<u128> {
         let digits = text.strip_prefix(kind.prefix()).filter(|digits| digits.len() == Self::DIGITS_COUNT)?;
         let mut bits = 0_u128;
         for digit in digits.bytes() {
             let value = *Self::VALUES.get(usize::from(digit))?;
-            // 26 digits have two bits too many.
+            // 26 digits hold two bits too many.
             if value >= 32 || bits >> 123 != 0 {
                 return None;
             }
@@ -90,7 +90,7 @@ impl PublicId {
         Some(bits)
     }
 
-    /// The random bytes of an id that was made here for a thing of that kind.
+    /// The random bytes of a generated id of this kind.
     #[must_use]
     pub fn random(&self, kind: Kind) -> Option<[u8; Self::RANDOM_BYTES]> {
         Self::bits(&self.0, kind)?.to_be_bytes().last_chunk().copied()
@@ -127,10 +127,10 @@ impl fmt::Display for PublicId {
     }
 }
 
-/// A text that is no id.
+/// The text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublicIdError {
-    /// There is none.
+    /// Empty.
     #[error("the id is empty; leave it out to have one made")]
     Empty,
     /// Longer than [`PublicId::BYTES_MAX`].
@@ -144,7 +144,7 @@ pub enum PublicIdError {
     Character {
         /// The character.
         letter: char,
-        /// Where.
+        /// Its byte position.
         at: usize,
     },
 }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn an_id_begins_with_its_kind_and_its_time() {
         let id = |secs, random| PublicId::new(Kind::Event, StoreTime::from_secs(secs), random);
-        // Computed apart: 1,700,000,000,000 ms in 48 bits, then the random bytes, in base 32.
+        // 1,700,000,000,000 ms in 48 bits, then the random bytes, in base 32.
         assert_eq!(id(1_700_000_000, [0; 10]).as_str(), "evt_01hf7yat000000000000000000");
         assert_eq!(id(1_700_000_000, [0xff; 10]).as_str(), "evt_01hf7yat00zzzzzzzzzzzzzzzz");
         assert_eq!(id(0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 33]).as_str(), "evt_00000000000000000000000011");

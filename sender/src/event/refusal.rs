@@ -1,4 +1,4 @@
-//! Why an event, or a batch of them, is not accepted.
+//! Why an event or a batch is not accepted.
 
 use super::event_type::EventTypeError;
 use super::json::{JsonError, JsonKind};
@@ -6,46 +6,46 @@ use super::key::EventKeyError;
 use super::public_id::PublicIdError;
 use crate::excerpt::Excerpt;
 
-/// A refusal: a sentence for a person, a [code](Self::code) for a program, and the [field](Self::field) it is about.
+/// A refusal: a message, a [code](Self::code) for programs, and the [field](Self::field) that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// More bytes than an event may have.
+    /// The event is too long.
     #[error("the event has {bytes} bytes; at most {max} are accepted")]
     EventTooLarge {
         /// Its length.
         bytes: usize,
-        /// What is accepted.
+        /// The limit.
         max: usize,
     },
-    /// More bytes than a batch may have.
+    /// The batch is too long.
     #[error("the batch has {bytes} bytes; at most {max} are accepted, so split it")]
     BatchTooLarge {
         /// Its length.
         bytes: usize,
-        /// What is accepted.
+        /// The limit.
         max: usize,
     },
-    /// More events than a batch may have.
+    /// The batch has too many events.
     #[error("the batch has {events} events; at most {max} are accepted, so split it")]
     BatchTooMany {
-        /// How many there are.
+        /// Their number.
         events: usize,
-        /// What is accepted.
+        /// The limit.
         max: usize,
     },
-    /// Nothing in a batch.
+    /// The batch is empty.
     #[error("the batch holds no event; expected one JSON object a line")]
     BatchEmpty,
     /// Not JSON, or too deep.
     #[error("the event cannot be read: {0}")]
     Json(#[from] JsonError),
-    /// JSON, but no object.
+    /// JSON, but not an object.
     #[error("the event is {found}; expected an object with type and data")]
     NotAnObject {
-        /// What it is.
+        /// Its kind.
         found: JsonKind,
     },
-    /// A field that no event has.
+    /// An unknown field.
     #[error(
         "the event has a field {name}; expected id, type, key, data and atomic only, and anything else inside data"
     )]
@@ -53,55 +53,55 @@ pub enum Refusal {
         /// Its name.
         name: Excerpt,
     },
-    /// A field that comes twice.
+    /// A repeated field.
     #[error("the field {field} comes twice")]
     DoubledField {
         /// Its name.
         field: &'static str,
     },
-    /// A field that every event has.
+    /// A required field is missing.
     #[error("the event has no field {field}")]
     MissingField {
         /// Its name.
         field: &'static str,
     },
-    /// A field of the wrong kind.
+    /// A field is not text.
     #[error("the field {field} is {found}; expected text")]
     NotText {
         /// Its name.
         field: &'static str,
-        /// What it is.
+        /// Its kind.
         found: JsonKind,
     },
-    /// A field that is neither true nor false.
+    /// A field is not a boolean.
     #[error("the field {field} is {found}; expected true or false")]
     NotTruth {
         /// Its name.
         field: &'static str,
-        /// What it is.
+        /// Its kind.
         found: JsonKind,
     },
-    /// An escape that is no character.
+    /// A lone surrogate escape.
     #[error("the field {field} has half of a surrogate pair at byte {at} of it; expected text in Unicode")]
     LoneSurrogate {
         /// The field.
         field: &'static str,
-        /// Where its escape begins.
+        /// Where the escape begins.
         at: usize,
     },
-    /// A type that is none.
+    /// An invalid type.
     #[error("{0}")]
     Type(#[from] EventTypeError),
-    /// A key that is none.
+    /// An invalid key.
     #[error("{0}")]
     Key(#[from] EventKeyError),
-    /// An id that is none.
+    /// An invalid id.
     #[error("{0}")]
     Id(#[from] PublicIdError),
 }
 
 impl Refusal {
-    /// The same for machines: stable, never renamed.
+    /// A stable code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -131,7 +131,7 @@ impl Refusal {
         }
     }
 
-    /// The field that it is about, if it is about one. An unknown field's name may have been cut.
+    /// The field concerned, if any. The name of an unknown field may be cut.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {

@@ -1,21 +1,20 @@
-//! What of an event's data a subscriber gets to see, so that a partner receives no personal data that it has no
-//! contract for.
+//! Selects the fields of an event's data that a subscriber receives, so that partners get no personal data
+//! without a contract for it.
 //!
-//! [`ShapingRules`] are what an operator writes: fields that are let through, and fields that are replaced by a
-//! pseudonym. Compiled into a [`Shaping`] they are applied to the data once, at emit. What is let through keeps its
-//! bytes; no rules at all leave the data as it came.
+//! An operator writes [`ShapingRules`]: allowed fields, and fields replaced by a pseudonym. Compiled into a
+//! [`Shaping`], they are applied once, at emit. Allowed data keeps its bytes; without rules, all data stays
+//! as it is.
 //!
-//! - A field is named by its path from the top, with dots: `stats.views`. To let a field through is to let through all
-//!   that is in it.
-//! - A rule that meets an array holds for each of its elements.
-//! - What no rule lets through is left out: a plain value where a rule names something inside it, an element of an
-//!   array likewise, data that is no object at all (which becomes `null`).
-//! - Where the list of fields is absent, everything is let through but for the pseudonyms. Prefer the list: it is safe
-//!   against fields that nobody thought of.
-//! - A pseudonym is longer than most of what it stands for: a list of short ones becomes 33 times as long. So whoever applies
-//!   a shaping says how long the data may become.
+//! - A path with dots names a field: `stats.views`. Allowing a field allows everything inside it.
+//! - For an array, a rule applies to each element.
+//! - Data that no rule allows is dropped: plain values where a rule names something inside, also as array
+//!   elements, and data that is not an object, which becomes `null`.
+//! - Without an allow list, everything but the pseudonyms is allowed. Prefer a list: it also protects fields
+//!   that are added later.
+//! - A pseudonym may be far longer than its value, up to 33 times in a list of short ones. So callers of a
+//!   shaping set a maximum length.
 //!
-//! Two subscribers whose rules must yield the same bytes have the same [`ShapeId`] and share one body.
+//! Two subscribers whose rules yield the same bytes have the same [`ShapeId`] and share one body.
 
 mod pseudonym;
 mod rules;
@@ -37,7 +36,7 @@ const _: () = assert!(
     "one pseudonym for each rule must fit, with its new name"
 );
 
-/// Rules made ready, with the pseudonyms of one subscriber where they are needed.
+/// Compiled rules, with the subscriber's pseudonyms if they are used.
 #[derive(Clone, Debug)]
 pub struct Shaping {
     root: Node,
@@ -46,17 +45,17 @@ pub struct Shaping {
 }
 
 impl Shaping {
-    /// By how much the data that a shaping makes may be longer than the longest event. One pseudonym for each rule, with its
-    /// new name, always fits.
+    /// How much shaped data may exceed the longest event. One pseudonym for each rule, with its new name,
+    /// always fits.
     pub const GROWTH_BYTES_MAX: usize = 256 << 10;
 
-    /// Leaves all data as it came.
+    /// Leaves all data as it is.
     #[must_use]
     pub fn verbatim() -> Self {
         Self { root: Node::everything(), pseudonyms: None, id: ShapeId::VERBATIM }
     }
 
-    /// Makes rules ready. Pseudonyms belong to one region and one subscriber; rules that need them are refused
+    /// Compiles rules. Pseudonyms belong to one region and one subscriber; rules that need them are refused
     /// without.
     pub fn new(rules: &ShapingRules, pseudonyms: Option<Pseudonyms>) -> Result<Self, ShapingError> {
         let root = rules.compile()?;
@@ -72,14 +71,13 @@ impl Shaping {
         Ok(Self { root, pseudonyms, id })
     }
 
-    /// Which bodies it makes: the same id, the same bytes.
+    /// Equal ids produce equal bytes.
     #[must_use]
     pub const fn id(&self) -> ShapeId {
         self.id
     }
 
-    /// The data as the subscriber gets it; nothing if that is longer than `bytes_max`. Data that is left as it came has no
-    /// bound but that of what was offered.
+    /// The shaped data; `None` if it exceeds `bytes_max`. Verbatim data is not checked against it.
     #[must_use]
     pub fn apply<'a>(&self, data: Json<'a>, bytes_max: usize) -> Option<Shaped<'a>> {
         if self.id == ShapeId::VERBATIM {
@@ -94,7 +92,7 @@ impl Shaping {
         (!shaped.is_too_long()).then_some(Shaped(Cow::Owned(shaped.text)))
     }
 
-    /// Writes the next value as the node says, which does let it through. Recurses no deeper than JSON may be nested.
+    /// Writes the next value, which the node allows. The recursion is bounded by the JSON depth limit.
     fn write(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         if node.lets_everything_through() {
             out.text.extend(walk.value().map(Json::text));
@@ -151,7 +149,7 @@ impl Shaping {
     }
 }
 
-/// Shaped data that is being written. Once it is too long nothing more is read: it is longer by one value at most.
+/// Output that stops once it is too long, so it exceeds the limit by one value at most.
 struct Text {
     text: String,
     bytes_max: usize,
@@ -163,7 +161,7 @@ impl Text {
     }
 }
 
-/// Data as one shape has it.
+/// Shaped data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shaped<'a>(Cow<'a, str>);
 
@@ -175,12 +173,12 @@ impl Shaped<'_> {
     }
 }
 
-/// Names the bytes that a shaping makes of any data: subscribers with the same one share their bodies.
+/// Identifies a shaping's output: subscribers with equal ids share their bodies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeId(pub [u8; 16]);
 
 impl ShapeId {
-    /// Of data left as it came.
+    /// For unchanged data.
     pub const VERBATIM: Self = Self([0; 16]);
 
     fn of(root: &Node, pseudonyms: Option<&Pseudonyms>) -> Self {

@@ -1,4 +1,4 @@
-//! The headers of one attempt, in a buffer that is used again for the next.
+//! The headers of one attempt, in a reusable buffer.
 
 use std::fmt::Write as _;
 
@@ -7,27 +7,27 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::mac::Tag;
 
-/// A few headers with their values. Names are in lower case, as HTTP/2 wants them; values are visible ASCII.
+/// Headers with their values. Names are in lower case, as HTTP/2 requires; values are visible ASCII.
 #[derive(Clone, Debug, Default)]
 pub struct Headers {
-    /// All values, one after another.
+    /// All values, concatenated.
     text: String,
-    /// Each name, with where its value ends.
+    /// Each name, with the end of its value.
     ends: [(&'static str, usize); Self::COUNT_MAX],
     count: usize,
 }
 
 impl Headers {
-    /// The most that any profile writes.
+    /// The most headers of any profile.
     pub const COUNT_MAX: usize = 5;
 
-    /// Room for what most profiles write.
+    /// Allocates enough for most profiles.
     #[must_use]
     pub fn new() -> Self {
         Self { text: String::with_capacity(256), ..Self::default() }
     }
 
-    /// Names and values, in the order in which they were written.
+    /// Names and values, in the order written.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let mut start = 0;
         self.ends[..self.count].iter().map(move |(name, end)| {
@@ -56,14 +56,14 @@ impl Headers {
         self.extend()
     }
 
-    /// Goes on with the header begun last.
+    /// Continues the last header.
     pub(super) fn extend(&mut self) -> Value<'_> {
         let start = if self.count < 2 { 0 } else { self.ends[self.count - 2].1 };
         Value { start, headers: self }
     }
 }
 
-/// The value of the last header, being written.
+/// The last header's value, while it is written.
 pub(super) struct Value<'a> {
     start: usize,
     headers: &'a mut Headers,
@@ -86,7 +86,7 @@ impl<'a> Value<'a> {
         self.writing(|text| STANDARD.encode_string(tag.0, text))
     }
 
-    /// What the value is so far.
+    /// The value so far.
     pub(super) fn written(self) -> &'a str {
         &self.headers.text[self.start..]
     }

@@ -1,17 +1,17 @@
-//! The keys of one subscriber: the current one, and those that retire.
+//! The keys of one subscriber.
 
 use super::secret::Secret;
 use crate::engine::time::StoreTime;
 
-/// A subscriber's keys. There are never many, since each signs.
+/// A subscriber's keys; few, since each one signs.
 #[derive(Clone, Debug)]
 pub struct Keys {
     current: Secret,
-    /// In the order in which they were current, the latest first.
+    /// The most recent first.
     retiring: Vec<Retiring>,
 }
 
-/// A key that was current once, and signs beside the current one until it retires.
+/// A former key, which still signs until it retires.
 #[derive(Clone, Debug)]
 pub struct Retiring {
     secret: Secret,
@@ -19,7 +19,7 @@ pub struct Retiring {
 }
 
 impl Retiring {
-    /// A key that signs until then, and no more from then on.
+    /// A key that signs until `until`, exclusive.
     #[must_use]
     pub const fn new(secret: Secret, until: StoreTime) -> Self {
         Self { secret, until }
@@ -31,7 +31,7 @@ impl Retiring {
         &self.secret
     }
 
-    /// From then on it signs no more.
+    /// When it retires.
     #[must_use]
     pub const fn until(&self) -> StoreTime {
         self.until
@@ -39,16 +39,16 @@ impl Retiring {
 }
 
 impl Keys {
-    /// The most keys that sign at once. A rotation that would make more of them is refused.
+    /// The most keys that sign at once. A rotation beyond it is refused.
     pub const COUNT_MAX: usize = 4;
 
-    /// One key alone. Also the way to drop every other at once, when one became known.
+    /// One key alone. Use it also to drop all others when one was exposed.
     #[must_use]
     pub const fn new(current: Secret) -> Self {
         Self { current, retiring: Vec::new() }
     }
 
-    /// Keys as they were stored: those that retire in the order in which they were current, the latest first.
+    /// Stored keys. `retiring` must have the most recent first.
     pub fn from_parts(current: Secret, retiring: Vec<Retiring>) -> Result<Self, KeysError> {
         if retiring.len() >= Self::COUNT_MAX {
             return Err(KeysError::TooMany { count: retiring.len() + 1 });
@@ -56,8 +56,7 @@ impl Keys {
         Ok(Self { current, retiring })
     }
 
-    /// Makes a new key the current one. The one before signs on beside it until then; keys that have retired by now
-    /// are forgotten.
+    /// Makes `new` current. The former key signs until `until`; keys that have retired by `now` are removed.
     pub fn rotate(&mut self, now: StoreTime, new: Secret, until: StoreTime) -> Result<(), KeysError> {
         let staying = self.retiring.iter().filter(|key| now < key.until).count();
         if staying + 2 > Self::COUNT_MAX && now < until {
@@ -71,26 +70,26 @@ impl Keys {
         Ok(())
     }
 
-    /// The key that all others make way for.
+    /// The current key.
     #[must_use]
     pub const fn current(&self) -> &Secret {
         &self.current
     }
 
-    /// Those that retire, the latest first.
+    /// The retiring keys, the most recent first.
     #[must_use]
     pub fn retiring(&self) -> &[Retiring] {
         &self.retiring
     }
 }
 
-/// Keys that cannot be.
+/// The set of keys is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
     /// More than [`Keys::COUNT_MAX`].
     #[error("{count} keys would sign at once; at most {} may, so wait until one retires", Keys::COUNT_MAX)]
     TooMany {
-        /// How many there would be.
+        /// Their number.
         count: usize,
     },
 }

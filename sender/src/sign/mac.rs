@@ -1,12 +1,11 @@
-//! HMAC-SHA256 with its key already worked in.
+//! HMAC-SHA256 with a prepared key.
 
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 
-/// A key made ready: both blocks of the key are hashed, so that a tag costs the message and two blocks. As secret as
-/// the key itself; wiped when dropped.
+/// A key with both blocks hashed in advance. As secret as the key; wiped when dropped.
 #[derive(Clone)]
 pub(crate) struct Mac(Hmac<Sha256>);
 
@@ -15,7 +14,7 @@ impl Mac {
         Self(Hmac::new_from_slice(key).expect("HMAC takes a key of any length"))
     }
 
-    /// The tag of these parts, one after another.
+    /// The tag of the concatenated parts.
     pub(crate) fn tag(&self, parts: &[&[u8]]) -> Tag {
         let mut hash = self.0.clone();
         for part in parts {
@@ -31,12 +30,12 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// The result of an HMAC: what a signature encodes.
+/// The result of an HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub [u8; 32]);
 
 impl Tag {
-    /// The two hexadecimal digits of each byte, in lower case.
+    /// In lower case.
     pub(crate) fn hex(&self) -> impl Iterator<Item = char> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.0

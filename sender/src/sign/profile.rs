@@ -1,4 +1,4 @@
-//! What is signed, and in which headers it goes.
+//! Signing profiles: the signed content and the headers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::word_form::word_form;
 text_form!(Profile, "a signing profile, such as \"standard-webhooks\"");
 
 word_form! {
-    /// A way to sign.
+    /// A signing profile.
     pub enum Profile {
         /// Standard Webhooks 1.0: over `id.timestamp.body`, by every key, anew for each attempt.
         StandardWebhooks = "standard-webhooks",
@@ -26,37 +26,37 @@ word_form! {
     }
 }
 
-/// What becomes of a header's value when a delivery is tried again. The body never changes, whatever the profile.
+/// How a header's value changes on retries. The body never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AcrossRetries {
     /// The same on every attempt.
     Identical,
     /// The same as long as the same key signs.
     IdenticalPerKey,
-    /// Made anew for each attempt.
+    /// New for each attempt.
     Fresh,
 }
 
-/// What of a secret is the key.
+/// The part of a secret that is the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyForm {
-    /// The bytes that its base64 stands for.
+    /// The decoded base64.
     Decoded,
-    /// The bytes of its text, with `whsec_` and all: libraries of these profiles take a secret as it is.
+    /// The text itself, with `whsec_`: libraries of these profiles use a secret as it is.
     Text,
 }
 
-/// How many signatures fit into an attempt.
+/// The number of signatures in an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignatureCount {
-    /// One. During a rotation the old key makes it until it retires, then the new one: the endpoint can know both.
+    /// One. During a rotation, the old key makes it until it retires.
     One,
-    /// One by each key, so that during a rotation the endpoint may know either.
+    /// One for each key, so that the endpoint may know any of them.
     OnePerKey,
 }
 
 impl Profile {
-    /// The headers it writes, in their order, and what a retry does to each.
+    /// The headers in order, and how each changes on retries.
     #[must_use]
     pub const fn headers(self) -> &'static [(&'static str, AcrossRetries)] {
         use AcrossRetries::{Fresh, Identical, IdenticalPerKey};
@@ -81,7 +81,7 @@ impl Profile {
         }
     }
 
-    /// What of a secret is the key.
+    /// The part of a secret that is the key.
     #[must_use]
     pub const fn key_form(self) -> KeyForm {
         match self {
@@ -90,7 +90,7 @@ impl Profile {
         }
     }
 
-    /// How many signatures fit into an attempt.
+    /// The number of signatures in an attempt.
     #[must_use]
     pub const fn signature_count(self) -> SignatureCount {
         match self {
@@ -115,7 +115,7 @@ impl FromStr for Profile {
     }
 }
 
-/// A name that no profile has.
+/// The name is not a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
 pub struct UnknownProfile {

@@ -1,4 +1,4 @@
-//! A secret that a subscriber and the sender share.
+//! A secret shared by a subscriber and the sender.
 
 use std::fmt;
 
@@ -9,37 +9,37 @@ use zeroize::Zeroizing;
 use super::mac::Mac;
 use super::profile::KeyForm;
 
-/// What a secret in the form of Standard Webhooks begins with.
+/// The prefix in the form of Standard Webhooks.
 const PREFIX: &str = "whsec_";
 
-/// A secret. It cannot be printed; [`Secret::reveal`] is the one way to its text. Wiped when dropped.
+/// A secret. Only [`Secret::reveal`] exposes its text. Wiped when dropped.
 ///
-/// New ones have the form of Standard Webhooks: `whsec_` and the base64 of 24 to 64 bytes. A subscriber that comes
-/// from elsewhere may bring a plain text along, for the profiles that sign with a secret's text.
+/// New secrets have the form of Standard Webhooks: `whsec_` and the base64 of 24 to 64 bytes. Migrated
+/// subscribers may bring plain text, for profiles that sign with the text.
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
 }
 
 impl Secret {
-    /// How many random bytes a new one takes.
+    /// The random bytes of a new secret.
     pub const RANDOM_BYTES: usize = 32;
-    /// The fewest and the most bytes that base64 after `whsec_` may stand for.
+    /// The fewest and the most bytes encoded after `whsec_`.
     pub const BYTES: (usize, usize) = (24, 64);
-    /// The shortest and the longest plain text.
+    /// The shortest and the longest plain text in bytes.
     pub const TEXT_BYTES: (usize, usize) = (16, 256);
 
-    /// A new secret from bytes that nobody can guess.
+    /// A new secret from random bytes.
     #[must_use]
     pub fn generate(random: &[u8; Self::RANDOM_BYTES]) -> Self {
-        // Encoded in place: a buffer that grows would leave pieces of the secret behind.
+        // Encodes in place: a growing buffer would leave copies of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * Self::RANDOM_BYTES));
         text.push_str(PREFIX);
         STANDARD.encode_string(random, &mut text);
         Self { text }
     }
 
-    /// Reads a secret of either form.
+    /// Parses either form.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         if let Some(encoded) = text.strip_prefix(PREFIX) {
             decode(encoded)?;
@@ -56,13 +56,13 @@ impl Secret {
         Ok(Self { text: Zeroizing::new(text.to_owned()) })
     }
 
-    /// The secret itself. For the store, and for the one answer in which its owner learns it.
+    /// The text. Only for the store, and for the answer that shows it to its owner.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// The secret as a key for something else than signing.
+    /// A key for purposes other than signing.
     pub(crate) fn mac(&self) -> Mac {
         Mac::new(self.text.as_bytes())
     }
@@ -76,7 +76,7 @@ impl Secret {
 }
 
 fn decode(encoded: &str) -> Result<Zeroizing<Vec<u8>>, SecretError> {
-    // The decoder's own error would tell which character stands where.
+    // The decoder's own error would reveal a character.
     let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| SecretError::Encoding)?;
     let (min, max) = Secret::BYTES;
     if !(min..=max).contains(&bytes.len()) {
@@ -91,7 +91,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A text that is no secret, or the wrong kind of one. None of these says anything of what it holds.
+/// An invalid secret. Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Not base64.
@@ -100,26 +100,26 @@ pub enum SecretError {
     /// Too few or too many bytes.
     #[error("the secret has {bytes} bytes after {PREFIX}; expected {} to {}", Secret::BYTES.0, Secret::BYTES.1)]
     Length {
-        /// How many there are.
+        /// Their number.
         bytes: usize,
     },
-    /// A plain text too short or too long.
+    /// The plain text is too short or too long.
     #[error(
         "the secret has {bytes} bytes; expected {PREFIX} and base64, or a plain text of {} to {}",
         Secret::TEXT_BYTES.0,
         Secret::TEXT_BYTES.1
     )]
     TextLength {
-        /// How many there are.
+        /// Its length.
         bytes: usize,
     },
-    /// A plain text with something in it that is not visible ASCII.
+    /// The plain text has a character that is not visible ASCII.
     #[error("the secret has a character at byte {at} that is not visible ASCII")]
     TextCharacter {
-        /// Where.
+        /// Its byte position.
         at: usize,
     },
-    /// A plain text, where the profile signs with decoded bytes.
+    /// Plain text, but the profile needs decoded bytes.
     #[error("the secret is a plain text; this signing profile needs {PREFIX} and base64")]
     PlainText,
 }

@@ -120,7 +120,7 @@ fn strings_are_read_with_their_escapes() {
     assert!(matches!(parse(r#""plain""#).unwrap().string(), Some(Cow::Borrowed("plain"))));
 }
 
-/// JSON as text, with blanks and escapes where a writer may put them.
+/// JSON text with blanks and escapes where they are allowed.
 fn any_json() -> impl Strategy<Value = String> {
     let string = prop::collection::vec(
         prop_oneof![
@@ -150,7 +150,7 @@ fn any_json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Builds the value by walking, which must give what a parser gives.
+/// Builds the value by walking, to compare with a parser.
 fn rebuilt(json: Json<'_>) -> Value {
     match json.kind() {
         JsonKind::Object => json
@@ -176,7 +176,7 @@ proptest! {
     ) {
         let ours = Json::parse(&bytes, Depth::DEFAULT).is_ok();
         prop_assert_eq!(ours, serde_json::from_slice::<&serde_json::value::RawValue>(&bytes).is_ok());
-        // The walk must be total even on what was not checked.
+        // The walk must not panic on unchecked text either.
         if let Ok(text) = std::str::from_utf8(&bytes) {
             let unchecked = Json::known(text);
             prop_assert!(unchecked.fields().count() + unchecked.elements().count() <= text.len());

@@ -1,13 +1,11 @@
-//! Walking over the text of a JSON value without parsing it.
-//!
-//! All of this is total: on text that is no JSON it ends early or yields less, and never panics or recurses.
+//! Walks over the text of a JSON value without parsing it. It never panics or recurses: on invalid text it
+//! ends early.
 
 use super::{Json, JsonKind};
 
-/// The blanks that JSON allows between its parts.
 pub(super) const BLANKS: [char; 4] = [' ', '\n', '\r', '\t'];
 
-/// Where the first bracket stands that opens a level beyond so many; nothing if none does.
+/// Where the first bracket beyond `levels_max` levels stands.
 pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, bracket) in brackets(text.as_bytes()) {
@@ -22,13 +20,13 @@ pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> 
     None
 }
 
-/// Where the first escape begins that is half of a surrogate pair; nothing if each has its other half.
+/// Where the first lone surrogate escape begins.
 pub(super) fn lone_surrogate(text: &str) -> Option<usize> {
     let unit = |at: usize| {
         let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
         u16::from_str_radix(digits, 16).ok()
     };
-    // Outside of strings there is no backslash.
+    // Backslashes stand only inside strings.
     let mut at = text.find("\\u").map_or(text.len(), |_| 0);
     while let Some(next) = text.get(at..).and_then(|rest| rest.find('\\')) {
         at += next;
@@ -78,20 +76,20 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// A place in the text of a value, from which one goes on value by value, into containers or over them. In an object,
-/// keys and values take turns. Each byte is looked at a fixed number of times, however deep one goes.
+/// A position in the text of a value, moved value by value, into containers or over them. In an object, keys
+/// and values alternate. The cost is linear, however deep the nesting.
 #[derive(Clone, Debug)]
 pub(in crate::event) struct Walk<'a> {
     rest: &'a str,
 }
 
 impl<'a> Walk<'a> {
-    /// Before the value itself.
+    /// Before the value.
     pub(in crate::event) fn before(json: Json<'a>) -> Self {
         Self { rest: json.0 }
     }
 
-    /// Inside the value, if it is a container of that kind; else at its end.
+    /// Inside a container of this kind; otherwise at its end.
     fn inside(json: Json<'a>, kind: JsonKind) -> Self {
         let mut walk = Self::before(json);
         if json.kind() == kind {
@@ -102,19 +100,20 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// What kind of value comes next.
+    /// The kind of the next value.
     pub(in crate::event) fn kind(&mut self) -> JsonKind {
         self.skip_separators();
         Json(self.rest).kind()
     }
 
-    /// Goes into the container that comes next.
+    /// Enters the next value, a container.
     pub(in crate::event) fn enter(&mut self) {
         self.skip_separators();
         self.rest = self.rest.strip_prefix(['{', '[']).unwrap_or(self.rest);
     }
 
-    /// Goes out of the container if it has nothing more, and says so. The end of the text closes everything.
+    /// Leaves the container if it has no more values; returns whether it did. The end of the text closes
+    /// everything.
     pub(in crate::event) fn leave(&mut self) -> bool {
         self.skip_separators();
         match self.rest.strip_prefix(['}', ']']) {
@@ -124,7 +123,7 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Goes over the next value; nothing if the container has no more.
+    /// Skips the next value and returns it; `None` at the container's end.
     pub(in crate::event) fn value(&mut self) -> Option<Json<'a>> {
         self.skip_separators();
         let (value, rest) = self.rest.split_at(end_of_value(self.rest.as_bytes()));
@@ -132,13 +131,13 @@ impl<'a> Walk<'a> {
         if value.is_empty() { None } else { Some(Json(value)) }
     }
 
-    /// The text is known to be JSON, so what stands between values says nothing.
+    /// The text was checked, so separators carry no information.
     fn skip_separators(&mut self) {
         self.rest = self.rest.trim_start_matches([' ', '\n', '\r', '\t', ',', ':']);
     }
 }
 
-/// Where the value ends that these bytes begin with. A closing bracket begins none.
+/// The length of the first value. A closing bracket begins none.
 fn end_of_value(bytes: &[u8]) -> usize {
     match bytes.first() {
         None => 0,
@@ -165,7 +164,7 @@ fn end_of_container(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Every bracket that stands outside of strings, and where.
+/// The brackets outside of strings, with their positions.
 fn brackets(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -183,13 +182,13 @@ fn brackets(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// Just after the quote that closes the string which opens at `start`.
+/// The position after the string that opens at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'"' => return at + 1,
-            // Whatever is escaped does not close the string.
+            // An escaped character does not close the string.
             b'\\' => at += 2,
             _ => at += 1,
         }

@@ -141,7 +141,7 @@ proptest! {
         }
     }
 
-    /// Whatever the data is, and whatever surrounds it, the same bytes stand in the body.
+    /// The body contains the data's bytes unchanged.
     #[test]
     fn data_is_carried_byte_for_byte(
         digits in "[1-9][0-9]{0,60}(\\.[0-9]{1,40})?([eE][+-]?[0-9]{1,5})?",
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// What is taken is what another reader of JSON finds, and what is refused is so in few words, whatever stands in it.
+/// Accepted input reads the same in another JSON parser; messages of refusals are short.
 fn outcome(input: &[u8], _: &mut Random) -> String {
     let batch = Batch::new(input, &LIMITS);
     let lines: Vec<_> = batch.map(|batch| batch.offers().collect()).unwrap_or_default();
@@ -178,7 +178,7 @@ fn outcome(input: &[u8], _: &mut Random) -> String {
                     assert_eq!(other["id"].as_str(), offer.id.as_ref().map(PublicId::as_str));
                     assert_eq!(other["key"].as_str(), offer.key.as_ref().map(EventKey::as_str));
                 }
-                // JSON's grammar has half a surrogate pair and numbers of any size, which the other reader cannot hold.
+                // JSON allows lone surrogates and numbers of any size, which the other parser cannot hold.
                 Err(error) => {
                     let known = ["hex escape", "surrogate", "out of range"];
                     assert!(known.iter().any(|part| error.to_string().contains(part)), "{error}");

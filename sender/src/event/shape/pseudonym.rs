@@ -1,5 +1,5 @@
-//! Pseudonyms: what stands in the place of a creator's id. A partner can tell that two events are about the same one,
-//! and can neither find out which, nor compare notes with another partner.
+//! Pseudonyms for ids of persons. A partner can tell that two events concern the same person, but not which
+//! one, and cannot match pseudonyms with another partner.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,27 +13,27 @@ use crate::text_form::text_form;
 
 text_form!(Region, "a region, such as \"DE\"");
 
-/// Makes the pseudonyms of one subscriber in one region: HMAC-SHA256 with a key of their own, derived from the
-/// region's secret. The same value has the same pseudonym, for this subscriber and region only.
+/// Creates the pseudonyms of one subscriber in one region: HMAC-SHA256 with a key derived from the region's
+/// secret. Equal values have equal pseudonyms only for this subscriber and region.
 #[derive(Clone, Debug)]
 pub struct Pseudonyms {
     mac: Mac,
 }
 
 impl Pseudonyms {
-    /// How long one is as JSON: the digits and two quotes.
+    /// The length as JSON: digits and quotes.
     pub(super) const BYTES: usize = 66;
 
-    /// Those of a subscriber in a region.
+    /// For a subscriber in a region.
     #[must_use]
     pub fn new(region: &Region, secret: &Secret, subscriber: &PublicId) -> Self {
-        // Neither a region nor an id has a NUL in it, so no two pairs read the same.
+        // Neither part contains NUL, so no two pairs collide.
         let parts = [b"hookproof pseudonym\0", region.0.as_bytes(), b"\0", subscriber.as_str().as_bytes()];
         Self { mac: Mac::new(&secret.mac().tag(&parts).0) }
     }
 
-    /// Writes a value's pseudonym: 64 hexadecimal digits, as a JSON string. A string is known by what it says, however
-    /// it is escaped; anything else by its text.
+    /// Writes the pseudonym as a JSON string of 64 hexadecimal digits. Strings are compared unescaped, other
+    /// values by their text.
     pub(super) fn write(&self, value: Json<'_>, out: &mut String) {
         let string = if value.kind() == JsonKind::String { value.string() } else { None };
         let tag = match &string {
@@ -45,18 +45,18 @@ impl Pseudonyms {
         out.push('"');
     }
 
-    /// Tells these pseudonyms from any others, and nothing of how they are made.
+    /// Identifies these pseudonyms, without revealing the key.
     pub(super) fn fingerprint(&self) -> Tag {
         self.mac.tag(&[b"fingerprint\0"])
     }
 }
 
-/// A region whose secret makes pseudonyms, such as a country.
+/// A region with its own secret, such as a country.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(Box<str>);
 
 impl Region {
-    /// The longest that is accepted, in bytes.
+    /// The longest name in bytes.
     pub const BYTES_MAX: usize = 32;
 
     /// The region as text.
@@ -84,7 +84,7 @@ impl fmt::Display for Region {
     }
 }
 
-/// A text that is no region.
+/// The text is not a region.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given} is no region; expected 1 to {} letters, digits, '_' and '-'", Region::BYTES_MAX)]
 pub struct RegionError {

@@ -1,4 +1,4 @@
-//! The rules that an operator writes, and the tree that they become.
+//! The rules that an operator writes, and their compiled tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use crate::documented::documented;
 use crate::event::json::JsonKind;
 use crate::excerpt::Excerpt;
 
-/// Which fields of an event's data a subscriber gets.
+/// The fields of an event's data that a subscriber receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShapingRules {
-    /// The fields that are let through, by their paths. Absent, all are; empty, none.
+    /// The paths of allowed fields. Absent: all. Empty: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// The fields that are replaced. They need not be in the list.
+    /// The replaced fields, which need not be in `allow`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pseudonyms: Vec<PseudonymRule>,
 }
@@ -35,13 +35,13 @@ documented! {
 }
 
 impl ShapingRules {
-    /// The most fields that rules may name.
+    /// The most fields in rules.
     pub const FIELDS_MAX: usize = 128;
-    /// The longest path, in bytes.
+    /// The longest path in bytes.
     pub const PATH_BYTES_MAX: usize = 256;
     /// The most names in a path.
     pub const PATH_NAMES_MAX: usize = 16;
-    /// The longest new name as JSON, in bytes: each of its own may be escaped, and there are quotes around it.
+    /// The longest new name as JSON in bytes: every byte escaped, plus quotes.
     pub(super) const NEW_NAME_BYTES_MAX: usize = 6 * Self::PATH_BYTES_MAX + 2;
 
     pub(super) fn compile(&self) -> Result<Node, ShapingError> {
@@ -85,24 +85,24 @@ impl PseudonymRule {
     }
 }
 
-/// What the rules say of one place in the data.
+/// The rules for one place in the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
-    /// All that is in it is let through, but for what the fields below say.
+    /// Allows everything inside, except as `fields` says.
     kept: bool,
     replaced: Option<Replaced>,
     fields: BTreeMap<Box<str>, Node>,
-    /// The names under which pseudonyms go out from here.
+    /// Output names of the pseudonyms at this level.
     taken: BTreeSet<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Replaced {
-    /// As JSON, quotes included.
+    /// As JSON with quotes.
     new_name: Option<Box<str>>,
 }
 
-/// Stands for all places of which no rule says anything, where all is let through.
+/// For places without rules inside an allowed one.
 static EVERYTHING: Node =
     Node { kept: true, replaced: None, fields: BTreeMap::new(), taken: BTreeSet::new() };
 
@@ -115,8 +115,7 @@ impl Node {
         self.kept && self.replaced.is_none() && self.fields.is_empty()
     }
 
-    /// Whether something of a value of that kind is let through. Of a container something always is: at least that it
-    /// is there.
+    /// Whether any part of a value of that kind is allowed. For a container, at least its existence is.
     pub(super) fn lets_through(&self, kind: JsonKind) -> bool {
         self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
     }
@@ -125,12 +124,12 @@ impl Node {
         self.replaced.is_some()
     }
 
-    /// The name that the field takes, as JSON, if it takes another.
+    /// The field's new name as JSON, if any.
     pub(super) fn new_name(&self) -> Option<&str> {
         self.replaced.as_ref()?.new_name.as_deref()
     }
 
-    /// What the rules say of a field here; nothing if it is left out. A name that is no text is in no rule.
+    /// The rules of a field; `None` if it is dropped. A name that is not text matches no rule.
     pub(super) fn field(&self, name: Option<&str>) -> Option<&Self> {
         let known = name.and_then(|name| self.fields.get(name));
         match known {
@@ -142,14 +141,14 @@ impl Node {
         }
     }
 
-    /// The node at a path, made where it is not there yet.
+    /// The node at a path, created if needed.
     fn descend(&mut self, path: &str) -> Result<&mut Self, ShapingError> {
         check_path(path)?;
         let names = path.split('.');
         Ok(names.fold(self, |node, name| node.fields.entry(name.into()).or_default()))
     }
 
-    /// Refuses rules that contradict each other. Paths are short, so this recurses little.
+    /// Refuses contradictory rules. The recursion is bounded by the path length.
     fn check(&self) -> Result<(), ShapingError> {
         for (name, field) in &self.fields {
             if field.is_replaced() && !field.fields.is_empty() {
@@ -163,7 +162,7 @@ impl Node {
         Ok(())
     }
 
-    /// Brings rules that say the same into the same form: what is kept anyway need not be said again.
+    /// Normalizes rules of equal meaning: drops entries that an allowed parent implies.
     fn simplify(&mut self) {
         for field in self.fields.values_mut() {
             field.kept = (field.kept || self.kept) && !field.is_replaced();
@@ -173,7 +172,7 @@ impl Node {
         self.fields.retain(|_, field| !(kept && field.lets_everything_through()));
     }
 
-    /// Tells this tree apart from every other, piece by piece: each name goes with its length.
+    /// An unambiguous serialization, with each name's length.
     pub(super) fn describe(&self, tell: &mut impl FnMut(&[u8])) {
         let mut text = |text: &str| {
             tell(&text.len().to_be_bytes());
@@ -215,24 +214,24 @@ fn check_name(name: &str) -> Result<(), ShapingError> {
     Err(ShapingError::Field { field: Excerpt::of(name), problem })
 }
 
-/// Rules that cannot be followed.
+/// The rules are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapingError {
-    /// A path, or a new name, that is none.
+    /// An invalid path or new name.
     #[error("the shaping rules name the field {field}: {problem}")]
     Field {
         /// The path or name.
         field: Excerpt,
-        /// What is wrong with it.
+        /// The cause.
         problem: FieldProblem,
     },
-    /// More fields than rules may name.
+    /// Too many fields.
     #[error("the shaping rules name {count} fields; at most {} are accepted", ShapingRules::FIELDS_MAX)]
     TooMany {
-        /// How many they name.
+        /// Their number.
         count: usize,
     },
-    /// A rule for something inside a field that is replaced as a whole.
+    /// A rule inside a replaced field.
     #[error(
         "the shaping rules replace {name} by a pseudonym and name a field inside it; keep one of the two"
     )]
@@ -246,21 +245,21 @@ pub enum ShapingError {
         /// Its path.
         field: Excerpt,
     },
-    /// A pseudonym under a name that something else has.
+    /// A pseudonym's name belongs to another field.
     #[error("the shaping rules let two fields go out as {name}; name the pseudonym otherwise")]
     NameTaken {
         /// The name.
         name: Excerpt,
     },
-    /// Pseudonyms without a secret to make them with.
+    /// Pseudonyms without a region secret.
     #[error("the shaping rules replace fields by pseudonyms, but the subscriber's region has no secret")]
     NoRegionSecret,
 }
 
-/// What is wrong with the name of a field.
+/// Why a path is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
-    /// Nothing before, between or after dots.
+    /// An empty name before, between or after dots.
     #[error("a name in it is empty; expected names with dots between them, such as stats.views")]
     EmptyName,
     /// Too long.

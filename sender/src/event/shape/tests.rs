@@ -27,7 +27,7 @@ fn shaping(text: &str) -> Shaping {
     Shaping::new(&rules(text), Some(ours())).unwrap()
 }
 
-/// The data as a shaping makes it, however long that is.
+/// Without a length limit.
 #[track_caller]
 fn shaped(shaping: &Shaping, data: &str) -> String {
     shaping.apply(json(data), usize::MAX).unwrap().json().text().to_owned()
@@ -38,10 +38,10 @@ fn check(rules: &str, data: &str, expected: &str) {
     assert_eq!(shaped(&shaping(rules), data), expected, "{rules}");
 }
 
-// Computed apart with Python's hmac module, where h is HMAC-SHA256:
-//   h(h(b"a-secret-of-the-region", b"hookproof pseudonym\0DE\0sub_1"), b"string\0UC-42").hex()
+// From Python's hmac module, where h is HMAC-SHA256: h(h(b"a-secret-of-the-region", b"hookproof
+// pseudonym\0DE\0sub_1"), b"string\0UC-42").hex()
 const TOKEN: &str = "91798620cfa7b105b382138fdcbef526bf31e188373d27899d354bd26f37c9a4";
-// … and of b"json\x0042"
+// The same with b"json\x0042".
 const TOKEN_OF_NUMBER: &str = "531f7792997cb650dadb020f2ba20aac7f90d3585f0718fc56488c95b86073bd";
 
 #[test]
@@ -165,7 +165,7 @@ fn the_same_rules_have_the_same_shape_in_whatever_order_and_words() {
     let named = r#"{"pseudonyms":[{"field":"a","as":"b"}]}"#;
     assert_ne!(id(named), id(r#"{"pseudonyms":[{"field":"a"}]}"#));
     assert_eq!(id(r#"{"pseudonyms":[{"field":"a","as":"a"}]}"#), id(r#"{"pseudonyms":[{"field":"a"}]}"#));
-    // Without pseudonyms, subscribers share; with them, each has its own.
+    // Subscribers share bodies only without pseudonyms.
     let id_of = |text: &str, pseudonyms| Shaping::new(&rules(text), Some(pseudonyms)).unwrap().id();
     let other = || pseudonyms("DE", "a-secret-of-the-region", "sub_2");
     assert_eq!(id_of(r#"{"allow":["a"]}"#, ours()), id_of(r#"{"allow":["a"]}"#, other()));
@@ -222,7 +222,7 @@ fn regions_are_short_and_plain() {
     }
 }
 
-/// Arrays at the limit of depth, at every one of which the rules have a say.
+/// Arrays at the depth limit, with rules at every level.
 #[test]
 fn the_deepest_data_is_shaped_without_trouble() {
     let data = format!("{}{{\"a\":1,\"b\":2}}{}", "[".repeat(119), "]".repeat(119));
@@ -268,7 +268,7 @@ fn no_more_is_made_of_data_than_it_may_become() {
 
 type Leaves = Vec<(Vec<String>, String)>;
 
-/// Every value in the data that is no container, with its path; arrays have no part in a path.
+/// Every plain value with its path; arrays add nothing to a path.
 fn leaves(json: Json<'_>, path: &[String], found: &mut Leaves) {
     match json.kind() {
         JsonKind::Object => {
@@ -285,7 +285,7 @@ fn below(path: &[String], key: Json<'_>) -> Vec<String> {
     [path, &[key.string().unwrap().into_owned()]].concat()
 }
 
-/// What the rules say must remain of those, from the rules' own definition.
+/// The expected remaining values, from the rules' definition.
 fn remaining(rules: &ShapingRules, json: Json<'_>, path: &[String], found: &mut Leaves) {
     let dotted = path.join(".");
     let replaced = rules.pseudonyms.iter().find(|rule| rule.field == dotted);
@@ -354,7 +354,6 @@ fn any_rules() -> impl Strategy<Value = ShapingRules> {
 }
 
 proptest! {
-    /// Nothing that is not listed gets through, and all that is listed does.
     #[test]
     fn exactly_what_the_rules_let_through_gets_through(rules in any_rules(), data in any_data()) {
         let Ok(shaping) = Shaping::new(&rules, Some(ours())) else { return Ok(()) };
@@ -364,7 +363,7 @@ proptest! {
         let (mut got, mut expected) = (Leaves::new(), Leaves::new());
         leaves(shaped, &[], &mut got);
         remaining(&rules, data, &[], &mut expected);
-        // Plain data at the top, of which nothing is let through, becomes null, since a body has data.
+        // Plain data at the top becomes `null` if nothing is allowed, since a body needs data.
         if expected.is_empty() && !matches!(data.kind(), JsonKind::Object | JsonKind::Array) {
             expected.push((vec![], "null".into()));
         }
