@@ -1,5 +1,5 @@
-//! The clock of the machine since its start. It never steps, and it goes on while the machine is suspended or the process
-//! is stopped: a lease that another process may have taken over meanwhile is over by this clock too.
+//! The time since the machine's start. It never steps, and it runs on while the machine is suspended or the
+//! process is stopped. So a lease that another process may have taken over is over by this clock too.
 
 use std::sync::LazyLock;
 
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Nanos;
 
-/// Linux's monotonic clock leaves out the time in which the machine was suspended; this one counts it.
+/// Counts suspended time, unlike Linux's monotonic clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-/// Elsewhere the monotonic clock is the nearest that there is.
+/// The nearest clock elsewhere.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
-/// Nanoseconds since the machine was started. Meaningless on another machine and after a restart: see [`Moment`].
+/// Nanoseconds since the machine's start. Not comparable across machines or restarts: see [`Moment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootTime(pub u64);
 
 impl BootTime {
-    /// The moment that is `length` later. A sum too large for the clock is its end.
+    /// The time `length` later, saturating.
     #[must_use]
     pub const fn after(self, length: Nanos) -> Self {
         Self(self.0.saturating_add(length.0))
     }
 
-    /// How much time has passed since `earlier`; zero if that is later.
+    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Tells the time since the machine's start. Copies tell the same.
+/// A clock. All copies show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct BootClock(fn() -> BootTime);
 
 impl BootClock {
-    /// A clock that `read` stands for: in a test, the machine's with a suspension added to it.
+    /// A clock that calls `read`, for tests that simulate a suspension.
     #[must_use]
     pub const fn new(read: fn() -> BootTime) -> Self {
         Self(read)
@@ -51,7 +51,7 @@ impl BootClock {
 }
 
 impl Default for BootClock {
-    /// The machine's own clock.
+    /// The machine's clock.
     fn default() -> Self {
         Self(machine_time)
     }
@@ -63,39 +63,39 @@ fn machine_time() -> BootTime {
     BootTime(whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// A moment that another process on the same machine can compare with its own, whatever the wall clock did meanwhile.
+/// A time that processes on the same machine can compare, independent of the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Which run of the machine.
+    /// The id of the boot.
     boot: String,
-    /// How long that had run, in nanoseconds.
+    /// Nanoseconds since that boot.
     uptime: u64,
 }
 
 impl Moment {
-    /// The moment when a run of the machine, named `boot`, had lasted for `uptime`.
+    /// The time `uptime` after the boot with this id.
     #[must_use]
     pub fn at(boot: &str, uptime: Nanos) -> Self {
         Self { boot: boot.to_owned(), uptime: uptime.0 }
     }
 
-    /// Now, by the machine's own clock. Nothing where the machine does not name its runs.
+    /// Now; `None` if the system has no boot id.
     #[must_use]
     pub fn now() -> Option<Self> {
-        /// It is the same for as long as this process lives, and each lane's record wants it.
+        /// Cached: it never changes while this process lives, and each lane's checkpoint needs it.
         static BOOT: LazyLock<Option<String>> =
             LazyLock::new(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok());
         let boot = BOOT.as_deref()?;
         Some(Self::at(boot.trim(), Nanos(machine_time().0)))
     }
 
-    /// Which run of the machine, and how long that had run.
+    /// The boot id and the uptime.
     #[must_use]
     pub fn parts(&self) -> (&str, Nanos) {
         (&self.boot, Nanos(self.uptime))
     }
 
-    /// How much time has surely passed since `earlier`: nothing, if the machine was started anew between.
+    /// The time that has surely passed since `earlier`; zero after a reboot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Nanos {
         Nanos(if self.boot == earlier.boot { self.uptime.saturating_sub(earlier.uptime) } else { 0 })

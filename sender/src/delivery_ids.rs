@@ -1,27 +1,27 @@
-//! What partners and operators call a delivery: `dlv_…`.
+//! Public ids of deliveries: `dlv_…`.
 //!
-//! The store counts its deliveries; outside, a number alone would not do. An endpoint may hear from several stores, and
-//! from several subscribers at one URL, and takes the same id for the same delivery. So the id holds when the event was
-//! received, which store it is, and the number. It is worked out anew whenever it is needed, and kept nowhere.
+//! An endpoint may receive from several stores, and takes equal ids for the same delivery. So the id combines
+//! the time of receipt, the store's identity, and the store's own number. It is computed on demand and stored
+//! nowhere.
 
 use crate::engine::{DeliveryId, StoreTime};
 use crate::event::{Kind, PublicId};
 
-/// Names the deliveries of one store.
+/// Converts the delivery ids of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryIds {
     store: [u8; 2],
 }
 
 impl DeliveryIds {
-    /// Those of the store with this [identity](crate::store::read::Glance::identity).
+    /// For the store with this [identity](crate::store::read::Glance::identity).
     #[must_use]
     pub const fn new(identity: u64) -> Self {
         let [high, low, ..] = identity.to_be_bytes();
         Self { store: [high, low] }
     }
 
-    /// The id of a delivery of an event that was received then: the same for each of its attempts.
+    /// The public id of a delivery, the same for all its attempts. `received` is when its event was received.
     #[must_use]
     pub fn name(self, received: StoreTime, delivery: DeliveryId) -> PublicId {
         let mut unique = [0; PublicId::RANDOM_BYTES];
@@ -31,7 +31,7 @@ impl DeliveryIds {
         PublicId::new(Kind::Delivery, received, unique)
     }
 
-    /// The delivery that an id names, if it is one of this store's.
+    /// The inverse of [`Self::name`]; `None` for ids of other stores.
     #[must_use]
     pub fn find(self, id: &PublicId) -> Option<DeliveryId> {
         let unique = id.random(Kind::Delivery)?;

@@ -1,7 +1,7 @@
-//! Objects in configuration, whose documentation the reference of settings shows.
+//! Configuration types whose doc comments also appear in the reference of settings.
 
-/// Declares the type, and keeps what is said of it and of its fields. `as` is the name of a field in configuration where
-/// it can't be that of the code.
+/// Declares the type, and keeps its doc comments as constants. `as` gives a field's name in configuration if
+/// it differs.
 macro_rules! documented {
     (
         $(#[doc = $about:literal])+
@@ -28,12 +28,12 @@ macro_rules! documented {
         }
 
         impl $name {
-            /// What it is.
+            /// Its documentation.
             pub const ABOUT: &'static str = concat!($($about),+).trim_ascii();
             /// The names of its fields.
             pub const FIELDS: &'static [&'static str] =
                 &[$( $crate::documented::documented!(@name $field $($written)?) ),+];
-            /// What each of them means.
+            /// The documentation of its fields.
             pub const MEANINGS: &'static [&'static str] = &[$( concat!($($doc),+).trim_ascii() ),+];
         }
     };

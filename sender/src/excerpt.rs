@@ -1,17 +1,17 @@
-//! A stranger's text, made fit for an error message: short, quoted, and without control characters.
+//! Shortens and quotes untrusted text for messages.
 
 use std::fmt;
 
-/// Whether a letter shows nothing by itself, breaks the line, or turns the direction of the text around it: a name with one reads
-/// as another name.
+/// Whether a character is invisible, breaks the line, or changes the text direction, so that two names could
+/// look the same.
 pub(crate) const fn is_hidden(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// At most the beginning of a text. It prints in quotes, escaped, so that it can neither flood a log nor forge a line
-/// of it.
+/// The beginning of an untrusted text. Prints quoted and escaped, so that it can neither flood nor forge log
+/// lines.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Excerpt {
     text: Box<str>,
@@ -21,14 +21,14 @@ pub struct Excerpt {
 impl Excerpt {
     const BYTES_MAX: usize = 48;
 
-    /// The beginning of a text.
+    /// The beginning of `text`.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let end = text.floor_char_boundary(Self::BYTES_MAX);
         Self { text: text[..end].into(), cut: end < text.len() }
     }
 
-    /// What was kept of it, as it came.
+    /// The kept part, unescaped.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

@@ -1,7 +1,7 @@
-//! From one event to what each subscriber is owed, and from what is owed to the headers of an attempt.
+//! Turns an event into a delivery for each subscriber, and a delivery into an attempt's headers.
 //!
-//! Here a delivery gets all that it will ever have: its bytes, its time to live, and, where the profile has one, its
-//! signature. From then on nobody looks at the event again. Subscribers that may see the same share one body.
+//! A delivery gets its body, its time to live and, for some profiles, its signature here; nothing reads the
+//! event afterwards. Subscribers with the same shape share one body.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::sign::{Attempt, Headers, Tag};
 use crate::store::command::{Body, Coalesce, Emit, Target};
 use crate::store::reply::ClaimedRow;
 
-/// Bytes of data in all bodies that are shaped of one event, at most: what two commits take. A thousand subscribers that each have
-/// pseudonyms of their own are sent an event of the 20 kB that receivers must take.
+/// The most bytes of shaped data for one event: as much as two commits take. An event of 20 kB, which
+/// receivers must accept, still fits for a thousand subscribers with pseudonyms of their own.
 pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 
-/// What an event becomes: a delivery for each subscriber that wants its type.
+/// Creates a delivery for each subscriber that wants the event's type.
 ///
-/// Whoever's shape makes it too long is left out, and the event is taken in part; [`left_out`] tells. That is a bound on memory and
-/// on work: nothing is shaped any further once it is too long, and all bodies that are shaped have `SHAPED_BYTES_MAX` together. Each
-/// has an equal part of these for sure.
+/// Lanes whose shape makes the data too long are left out; [`left_out`] lists them. This bounds memory and
+/// work: shaping stops at the limit, and all shaped bodies share `SHAPED_BYTES_MAX`, of which each is
+/// guaranteed an equal part.
 ///
-/// `id` is the event's own, or one made for it, that no store has ever recorded. It is due at once; coalescing holds it back in the store. `now` is the
-/// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old
-/// secrets retire.
+/// `id` is the event's own, or a new one that no store has recorded. Deliveries are due at once; coalescing
+/// delays them in the store. `now` is the steady time, for order and expiry. `wall` is the real time, for the
+/// body and for the retirement of secrets.
 #[must_use]
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
@@ -41,7 +41,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
         };
         let slot = agreement.coalescing.slot(&offer.event_type, offer.key.as_ref());
         let coalesce = slot.map(|(key, window)| {
-            // One event has the same slot with everybody.
+            // All subscribers share an event's slot.
             let name = slot_name.get_or_insert_with(|| Arc::from(hex(&key.0)));
             Coalesce { key: Arc::clone(name), window }
         });
@@ -65,14 +65,14 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
     }
 }
 
-/// Who wants the event and is left out, in the order of their lanes: by their shape it is too long, or too much was shaped already.
-/// The roster and the offer are those that the event was made of.
+/// The lanes that want the event and were left out, in order. The roster and the offer must be those of
+/// [`fan_out`].
 #[must_use]
 pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> {
     if !emit.withheld {
         return Vec::new();
     }
-    // Both are in the order of the lanes.
+    // Both are ordered by lane.
     let mut targets = emit.targets.iter().map(|target| target.lane).peekable();
     let lanes = roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane);
     lanes.filter(|lane| targets.next_if_eq(lane).is_none()).collect()
@@ -83,10 +83,10 @@ struct Bodies<'a> {
     offer: &'a Offer<'a>,
     id: &'a PublicId,
     wall: StoreTime,
-    /// Where the body of each shape is, if it has one.
+    /// The index of each shape's body, if it has one.
     places: BTreeMap<ShapeId, usize>,
     made: Vec<Body>,
-    /// Bytes that may still be shaped.
+    /// Bytes left for shaped data.
     left: usize,
 }
 
@@ -105,8 +105,8 @@ impl<'a> Bodies<'a> {
         let data_bytes_max = longest.saturating_add(Shaping::GROWTH_BYTES_MAX);
         let part = data_bytes_max.min(SHAPED_BYTES_MAX / distinct.len().max(1));
         let larger: Vec<_> = distinct.into_iter().filter(|shaping| !bodies.make(shaping, part)).collect();
-        // What is left of the parts goes to those who need more, in the order of their lanes. What turns out too long was work as
-        // well, which has a bound of its own.
+        // Spends the rest on shapes that need more than their part, in the order of lanes. `in_vain` bounds
+        // the work on shapes that turn out too long.
         let mut in_vain = SHAPED_BYTES_MAX;
         for shaping in larger {
             let bytes_max = data_bytes_max.min(bodies.left).min(in_vain);
@@ -120,7 +120,7 @@ impl<'a> Bodies<'a> {
         bodies
     }
 
-    /// Makes the body of a shape, unless its data would be longer than that.
+    /// Builds the body of a shape; false if its data would exceed `bytes_max`.
     fn make(&mut self, shaping: &Shaping, bytes_max: usize) -> bool {
         let Some(shaped) = shaping.apply(self.offer.data, bytes_max) else { return false };
         if shaping.id() != ShapeId::VERBATIM {
@@ -133,8 +133,8 @@ impl<'a> Bodies<'a> {
     }
 }
 
-/// The signed headers of the `number`th attempt of a delivery. `id` is the delivery's, and `now` the time by the wall
-/// clock, which the endpoint compares with its own.
+/// The signed headers of attempt `number`. `id` is the public id of the delivery, and `now` the wall clock's
+/// time, which the endpoint compares with its own.
 pub fn sign_attempt(
     subscriber: &Ready,
     id: &PublicId,
@@ -151,13 +151,13 @@ pub fn sign_attempt(
     Ok(headers)
 }
 
-/// A delivery as no version of this program has recorded it.
+/// The stored delivery is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableRow {
-    /// The type of its event.
+    /// The type is invalid.
     #[error("the delivery's row is damaged: {0}")]
     EventType(#[from] EventTypeError),
-    /// The signature that was kept with it.
+    /// The signature is invalid.
     #[error("the delivery's row is damaged: its signature is not 64 hexadecimal digits")]
     Signature,
 }
@@ -166,7 +166,7 @@ fn hex(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
 }
 
-/// Reads what [`fan_out`] wrote.
+/// Parses a signature that [`fan_out`] stored.
 fn tag(text: &str) -> Result<Tag, UnusableRow> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

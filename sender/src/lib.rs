@@ -1,21 +1,21 @@
-//! Hookproof's sender: durable, exact, fair, on one machine or several.
+//! Hookproof's sender: durable, exact and fair webhooks, on one machine or several.
 //!
 //! Read the modules in this order:
 //!
-//! - [`engine`]: every decision the sender makes, as a pure state machine. No clock, no disk, no network.
-//! - [`store`]: what is owed and what became of it, on disk.
-//! - [`event`]: what an emitter may offer, whom it concerns, and which bytes it becomes.
-//! - [`guard`]: which addresses a delivery may be sent to.
-//! - [`sign`]: proof to an endpoint that a body came from here, untouched.
-//! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
-//! - [`roster`]: all subscribers at one moment, made ready.
-//! - [`fanout`]: from one event to what each subscriber is owed; [`delivery_ids`]: what that is called outside.
-//! - `operate`: what the API and the command line both tell operators, once.
-//! - [`dispatch`]: every decision around the engine: lanes taken, kept and given back; what is claimed and written down.
-//! - [`runtime`]: carries out what the dispatcher says, over sockets and disks.
-//! - [`cli`]: all of it as commands.
-//! - [`boot_clock`]: the machine's clock, which also counts the time in which it is suspended.
-//! - [`units`]: lengths of time, rates and sizes as people write them.
+//! - [`engine`]: the sender's decisions as a pure state machine. No clock, no disk, no network.
+//! - [`store`]: durable queues and results.
+//! - [`event`]: offers of emitters, and the bytes that are sent.
+//! - [`guard`]: the addresses that deliveries may be sent to.
+//! - [`sign`]: signatures for endpoints.
+//! - [`subscriber`]: a subscriber's settings, as written and as validated.
+//! - [`roster`]: all subscribers at one version.
+//! - [`fanout`]: from an event to deliveries; [`delivery_ids`]: their public ids.
+//! - `operate`: functions for operators, shared by the API and the command line.
+//! - [`dispatch`]: decisions around the engine: leases of lanes, claims and records.
+//! - [`runtime`]: carries out these decisions over sockets and disks.
+//! - [`cli`]: the commands.
+//! - [`boot_clock`]: the machine's clock, which counts suspended time.
+//! - [`units`]: durations, rates and sizes in text form.
 
 #[cfg(feature = "service")]
 pub mod api;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// What a delivery needs is made on one thread and dropped on another, for which the system's allocator takes locks.
+/// Deliveries are allocated on one thread and freed on another, which the system's allocator does under
+/// locks.
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 

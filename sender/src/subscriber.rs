@@ -1,4 +1,4 @@
-//! What a subscriber is owed, as people write it and as the sender goes by it.
+//! A subscriber's settings, as written and as validated.
 //!
 //! ```text
 //!  JSON, TOML ──► SettingsText::read ──► patched, shown, stored ──► validate ──► Agreement ──► engine, fan-out, store
@@ -6,14 +6,14 @@
 //!                 name and form
 //! ```
 //!
-//! - [`text`]: the settings with their defaults: the page to read before writing any.
-//! - [`agreement`]: the same, valid by construction.
-//! - `description`: what that page says of a setting; `reference`: all of it for people and machines: `docs/settings.md`, `hookproof-sender settings`, JSON Schema.
-//! - [`error`]: why settings are refused: a sentence, a code and the field.
+//! - [`text`]: the settings with their defaults. Read it before you write any.
+//! - [`agreement`]: the validated settings.
+//! - `description`: the documentation of a setting; `reference`: all of it as `docs/settings.md`,
+//!   `hookproof-sender settings` and JSON Schema.
+//! - [`error`]: why settings are refused: a message, a code and the field.
 //!
-//! What is stored is what was written, not what it amounts to: a setting that nobody gave follows the default of the
-//! program that reads it. Nothing here is secret; the secrets of regions come in as an argument and go out as nothing
-//! but keys.
+//! The store keeps settings as written, so a missing setting follows the default of the program that reads
+//! it. Nothing here is secret: the secrets of regions are an argument, and only derived keys leave.
 
 pub mod agreement;
 pub(crate) mod description;
@@ -31,10 +31,10 @@ pub use text::SettingsText;
 
 use crate::excerpt::{Excerpt, is_hidden};
 
-/// Bytes of a subscriber's name.
+/// The longest name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 100;
 
-/// A name that people can read, type, and write in a path.
+/// Checks that people can read and type the name, and that it fits in a path.
 pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
     let problem = if name.trim() != name || name.is_empty() {
         "is empty, or begins or ends with a blank"

@@ -1,8 +1,8 @@
-//! Values whose one written form is text, in configuration and API alike: serde goes through `Display` and `FromStr`,
-//! so that there is one grammar and one error for each.
+//! Values with one text form, in configuration and API alike: serde uses `Display` and `FromStr`, so that
+//! each has one grammar and one error.
 
-/// Serialises by `Display`, deserialises by `FromStr`. The second argument says what is expected where something else
-/// than text stands, such as a bare number.
+/// Serialises by `Display`, deserialises by `FromStr`. The second argument is the expected form, for input
+/// that is not text.
 macro_rules! text_form {
     ($type:ty, $expected:literal) => {
         impl serde::Serialize for $type {

@@ -1,9 +1,7 @@
-//! Lengths of time, rates, window caps and sizes as people write them, read in this one place: `250ms`, `20/s`,
-//! `60 per 1s`, `64MiB`.
+//! Durations, rates, window caps and sizes as text: `250ms`, `20/s`, `60 per 1s`, `64MiB`.
 //!
-//! Whole numbers and integer arithmetic only, so that what is read is exactly what was written. A number without its
-//! unit is an error everywhere: `timeout = 8` has cost somebody a night before. What these types print, they read
-//! back as the same value.
+//! Integers only, so that values are exact. A number without a unit is an error, because its reader could
+//! assume another unit. Printed values read back as the same value.
 
 mod error;
 
@@ -22,7 +20,7 @@ text_form!(Rate, "a rate with its unit, such as \"20/s\"");
 text_form!(WindowCap, "a window cap, such as \"60 per 1s\"");
 text_form!(Bytes, "a size with its unit, such as \"64MiB\"");
 
-/// The units of lengths of time, in nanoseconds.
+/// Units of time, in nanoseconds.
 pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("ns", 1),
     ("us", 1_000),
@@ -33,7 +31,7 @@ pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("d", Nanos::DAY.0),
 ];
 
-/// A length of time as a person would say it: to the second below two minutes, to the minute below two hours, …
+/// Rounds for people: to the second below two minutes, to the minute below two hours, and so on.
 pub(crate) fn rough(length: Nanos) -> Nanos {
     const STEPS: [(Nanos, Nanos); 5] = [
         (Nanos::from_millis(1), Nanos::from_micros(1)),
@@ -46,7 +44,7 @@ pub(crate) fn rough(length: Nanos) -> Nanos {
     Nanos(length.0 - length.0 % step.0)
 }
 
-/// The units of sizes, in bytes. Powers of ten and powers of two go by different names, and mean what they say.
+/// Units of sizes, in bytes: powers of ten, and powers of two by their own names.
 pub(crate) const SIZES: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1_000),
@@ -62,15 +60,14 @@ pub(crate) const SIZES: [(&str, u64); 9] = [
 impl FromStr for Nanos {
     type Err = UnitError;
 
-    /// Reads a length of time: `250ms`, `8s`, `24h`.
+    /// Parses a duration: `250ms`, `8s`, `24h`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         length(text).map(Self).map_err(|problem| UnitError::new(Quantity::Duration, text, problem))
     }
 }
 
-/// So many in each stretch of time: `20/s`, `14000/min`, `100/10s`.
-///
-/// It stays as written: `60/min` and `1/s` are the same speed, and different words for it.
+/// A count per period: `20/s`, `14000/min`, `100/10s`. Kept as written, so `60/min` and `1/s` are the same
+/// speed and not equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     count: u64,
@@ -78,7 +75,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many in each such stretch; neither may be nothing.
+    /// A rate; neither part may be zero.
     pub fn new(count: u64, per: Nanos) -> Result<Self, UnitError> {
         if count == 0 || per == Nanos::ZERO {
             return Err(UnitError::new(Quantity::Rate, &format!("{count}/{per}"), Problem::Zero));
@@ -86,13 +83,13 @@ impl Rate {
         Ok(Self { count, per })
     }
 
-    /// How many.
+    /// The count.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.count
     }
 
-    /// In each stretch of this length.
+    /// The period.
     #[must_use]
     pub const fn per(self) -> Nanos {
         self.per
@@ -137,13 +134,13 @@ impl fmt::Display for Rate {
 impl TryFrom<Rate> for contract::Rate {
     type Error = OutOfRange;
 
-    /// The rate that a contract can hold, which is kept as a reduced fraction.
+    /// Reduces the fraction.
     fn try_from(rate: Rate) -> Result<Self, OutOfRange> {
         Self::new(rate.count, rate.per)
     }
 }
 
-/// At most so many in any window of that length, wherever it begins: `60 per 1s`.
+/// The most in any window of a length, wherever it begins: `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowCap {
     count: u64,
@@ -151,7 +148,7 @@ pub struct WindowCap {
 }
 
 impl WindowCap {
-    /// At most so many in any such window; neither may be nothing.
+    /// A cap; neither part may be zero.
     pub fn new(count: u64, length: Nanos) -> Result<Self, UnitError> {
         if count == 0 || length == Nanos::ZERO {
             return Err(UnitError::new(Quantity::Window, &format!("{count} per {length}"), Problem::Zero));
@@ -159,13 +156,13 @@ impl WindowCap {
         Ok(Self { count, length })
     }
 
-    /// How many.
+    /// The count.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.count
     }
 
-    /// In any window of this length.
+    /// The length of the window.
     #[must_use]
     pub const fn length(self) -> Nanos {
         self.length
@@ -211,7 +208,7 @@ impl fmt::Display for WindowCap {
     }
 }
 
-/// A size in bytes: `2KB` is 2,000 of them, `64MiB` is 67,108,864.
+/// A size in bytes: `2KB` is 2,000, `64MiB` is 67,108,864.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
@@ -224,7 +221,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// In the unit that needs the smallest whole number.
+    /// In the unit with the smallest whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = SIZES.iter().filter(|(_, bytes)| self.0 != 0 && self.0.is_multiple_of(*bytes));
         let (unit, bytes) = fits.max_by_key(|(_, bytes)| *bytes).unwrap_or(&("B", 1));
@@ -249,7 +246,7 @@ fn scale(unit: &str, units: &[(&str, u64)]) -> Result<u64, Problem> {
     found.map(|(_, scale)| *scale).ok_or_else(|| Problem::unknown_unit(unit))
 }
 
-/// The whole number that a text begins with, and the rest of it.
+/// The leading whole number, and the rest.
 fn split(text: &str) -> Result<(u64, &str), Problem> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);

@@ -1,7 +1,7 @@
-//! Enumerations whose variants are words in configuration, each with what it means: said once, for whoever reads the code
-//! and for whoever reads the reference of settings.
+//! Enumerations whose variants are words in configuration. Their doc comments also appear in the reference of
+//! settings.
 
-/// Declares the enumeration, the default first. How it is read and written is the type's own affair.
+/// Declares the enumeration, the default first. Parsing and printing are up to the type.
 macro_rules! word_form {
     (
         $(#[$meta:meta])*
@@ -16,10 +16,10 @@ macro_rules! word_form {
         }
 
         impl $name {
-            /// All of them, the default first.
+            /// All variants, the default first.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// Its name in configuration.
+            /// The name in configuration.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -27,7 +27,7 @@ macro_rules! word_form {
                 }
             }
 
-            /// What it means.
+            /// The documentation.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self {

@@ -43,7 +43,7 @@ fn row(lane: u64, patterns: &Value, settings: &Value, secrets: &[(&str, Option<S
     Row { subscriber, secrets: secrets.iter().map(secret).collect() }
 }
 
-/// Subscribers for everything, with these settings, on the lanes from 1.
+/// Subscribers to all events, with these settings, on lanes from 1.
 fn roster(settings: &[Value]) -> Roster {
     let region: Region = "DE".parse().unwrap();
     let secret = sign::Secret::parse("a-secret-of-the-region").unwrap();
@@ -126,12 +126,11 @@ fn a_body_has_the_data_that_its_subscriber_may_see_and_the_hash_of_its_bytes() {
     assert_eq!(emit.bodies[1].hash(), 0x853da20efee7e1f0);
 }
 
-/// The settings of a subscriber that gets pseudonyms of creators.
 fn pseudonymous() -> Value {
     json!({ "shape": { "pseudonymise": ["creator.id"], "region": "DE" } })
 }
 
-/// The lanes of the targets, and of those who are left out.
+/// The lanes of the targets, and the lanes left out.
 fn lanes(roster: &Roster, offer: &str) -> (Emit, Vec<u64>, Vec<u64>) {
     let emit = emit(roster, offer);
     let offer = Offer::parse(offer.as_bytes(), &Limits::default()).unwrap();
@@ -140,7 +139,7 @@ fn lanes(roster: &Roster, offer: &str) -> (Emit, Vec<u64>, Vec<u64>) {
     (emit, targets, left_out)
 }
 
-/// Each of the zeros would become 67 bytes, and cost an HMAC.
+/// Each zero would become 67 bytes and cost an HMAC.
 #[test]
 fn an_event_that_pseudonyms_make_far_longer_than_events_may_be_leaves_out_whom_they_are_for() {
     let zeros = vec!["0"; 500_000].join(",");
@@ -162,7 +161,7 @@ fn the_longest_event_fits_with_its_pseudonyms_and_what_is_shaped_for_one_event_i
     let several = roster(&vec![pseudonymous(); 3]);
     let (emit, targets, left_out) = lanes(&several, &longest);
     assert_eq!((targets, left_out, emit.withheld), (vec![1, 2, 3], vec![], false));
-    // Whoever gets the data as it came needs no room beside the others.
+    // A verbatim body does not count as shaped.
     let many = roster(&[vec![pseudonymous(); 50], vec![json!({})]].concat());
     let (emit, targets, left_out) = lanes(&many, &longest);
     let fit = SHAPED_BYTES_MAX / longest.len() - 1;
@@ -215,7 +214,7 @@ fn claimed(emit: &Emit, target: usize) -> ClaimedRow {
     }
 }
 
-/// The HMAC in hexadecimal, made without this crate's signing.
+/// An HMAC in hexadecimal, independent of this crate's code.
 fn hmac_hex(key: &str, parts: &[&[u8]]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();
     parts.iter().for_each(|part| mac.update(part));
@@ -231,7 +230,7 @@ fn a_frozen_signature_is_over_the_stored_body_and_the_same_on_every_attempt() {
     let row_of = claimed(&emit(&roster, OFFER), 0);
     let expected = hmac_hex(SECRET, &[&row_of.body.bytes]);
     assert_eq!(row_of.signature.as_deref(), Some(&*expected));
-    // Long after a rotation, when the key that signed has retired.
+    // After a rotation, when the signing key has retired.
     let after = row(1, &json!(["*"]), &settings, &[(NEWER, None)]);
     let rotated = roster.with(&[after], &RegionSecrets::default());
     let id = DeliveryIds::new(0).name(row_of.received, row_of.delivery);

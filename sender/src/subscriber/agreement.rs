@@ -1,4 +1,4 @@
-//! A subscriber's settings as the sender goes by them: every figure in its range, every rule made ready.
+//! A subscriber's validated settings: every figure in range, every rule compiled.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,48 +18,48 @@ use crate::sign::{Profile, Secret};
 use crate::store::lane::{Bounds, WhenFull};
 use crate::units::Bytes;
 
-/// All that was agreed with one subscriber.
+/// The validated settings of one subscriber.
 #[derive(Clone, Debug)]
 pub struct Agreement {
-    /// What its lane goes by.
+    /// The settings of its lane.
     pub lane: Arc<Settings>,
-    /// How its attempts are signed.
+    /// Its signing profile.
     pub profile: Profile,
-    /// How long an attempt may take.
+    /// The time limits of an attempt.
     pub timeouts: Timeouts,
-    /// The same event id inside this while is the same event.
+    /// The window in which equal event ids are the same event.
     pub dedupe: Nanos,
-    /// Which events it gets the newest of.
+    /// The coalescing rules.
     pub coalescing: Coalescing,
-    /// What of their data it gets to see.
+    /// The shaping of its data.
     pub shaping: Shaping,
-    /// How much may wait for it.
+    /// The bounds of its queue.
     pub bounds: Bounds,
 }
 
-/// How long one attempt may take.
+/// The time limits of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// In all, from the first packet to the last byte of the answer.
     pub total: Nanos,
-    /// Until it is connected; never more than in all.
+    /// Until it is connected; at most `total`.
     pub connect: Nanos,
 }
 
 impl Agreement {
-    /// How old a delivery may grow.
+    /// The longest age of a delivery.
     #[must_use]
     pub fn ttl(&self) -> Nanos {
         self.lane.retry().ttl()
     }
 }
 
-/// The secrets of regions, with which pseudonyms are made. They do not show themselves.
+/// The secrets of regions, for pseudonyms. `Debug` hides them.
 #[derive(Clone, Debug, Default)]
 pub struct RegionSecrets(BTreeMap<Region, Secret>);
 
 impl RegionSecrets {
-    /// The same with one more; in the place of the one before, if the region had one.
+    /// Adds or replaces a region's secret.
     #[must_use]
     pub fn with(mut self, region: Region, secret: Secret) -> Self {
         self.0.insert(region, secret);
@@ -72,7 +72,7 @@ impl RegionSecrets {
 }
 
 impl SettingsText {
-    /// Makes settings ready for the subscriber with this id: pseudonyms are its own.
+    /// Validates settings. Pseudonyms depend on the subscriber's id.
     pub fn validate(
         &self,
         subscriber: &PublicId,
@@ -171,7 +171,7 @@ impl RetryText {
         Ok(RetryPolicy::new(backoff?, retry.attempts, retry.ttl, retry.retry_after_cap)?)
     }
 
-    /// Refuses what would have no effect: whoever wrote it expects one.
+    /// Refuses settings without effect, since their author expects one.
     fn check_use(&self, backoff: BackoffText) -> Result<(), SettingsError> {
         use BackoffText::{Additive, Fixed};
         let rows = [
@@ -202,7 +202,6 @@ impl ShapeText {
     }
 }
 
-/// Lets `value` through if it lies in `range`.
 fn within<T: PartialOrd + Display>(
     field: &'static str,
     value: T,

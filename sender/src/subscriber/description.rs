@@ -1,5 +1,5 @@
-//! What is said of a setting, beside reading it: form, range, default, and what it means. [`text`](super::text) says it of
-//! every setting, the [reference](super::reference) shows it.
+//! The documentation of a setting: form, range, default, meaning. [`text`](super::text) declares it, and the
+//! [reference](super::reference) shows it.
 
 mod form;
 mod range;
@@ -11,33 +11,29 @@ pub(crate) use form::{Form, Written};
 pub(super) use form::{PATH, fields, written};
 pub(crate) use range::{Bound, Range};
 
-/// The settings of one group, or the fields of one rule, in the order of the source.
+/// The settings of a group, or the fields of a rule, in source order.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) about: &'static str,
     pub(crate) settings: Vec<Setting>,
 }
 
-/// One setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Its name inside its group.
+    /// Without its group.
     pub(crate) name: &'static str,
-    /// What it means.
     pub(crate) about: &'static str,
     pub(crate) form: Form,
     pub(crate) range: Range,
     pub(crate) default: Default,
 }
 
-/// What holds where a setting is left out.
+/// The value of a missing setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Default {
-    /// This.
     Value(Value),
-    /// Something that no value of it says.
+    /// A description, where no value expresses the default.
     Unset(&'static str),
-    /// It can't be left out.
     Required,
 }
 
@@ -58,7 +54,7 @@ impl std::fmt::Display for Default {
 }
 
 impl Group {
-    /// The groups among the settings, each with the setting that it is.
+    /// The settings that are groups.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Setting, &Self)> {
         self.settings.iter().filter_map(|setting| match &setting.form {
             Form::Group(group) => Some((setting, group)),
@@ -66,18 +62,17 @@ impl Group {
         })
     }
 
-    /// The settings that are no groups.
+    /// The settings that are not groups.
     pub(super) fn plain(&self) -> Vec<&Setting> {
         self.settings.iter().filter(|setting| !matches!(setting.form, Form::Group(_))).collect()
     }
 
-    /// All of them.
     pub(super) fn all(&self) -> Vec<&Setting> {
         self.settings.iter().collect()
     }
 }
 
-/// A value as it is written: text without its quotes, an empty list as `none`.
+/// Text without quotes; `none` for an empty list.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -9,62 +9,61 @@ use crate::event::coalesce::{CoalescingError, CoalescingRule};
 use crate::event::shape::{PseudonymRule, ShapingError};
 use crate::excerpt::Excerpt;
 
-/// Settings that cannot be: a sentence for a person, a [code](Self::code) for a program, and the
-/// [field](Self::field) that is to blame.
+/// Invalid settings: a message, a [code](Self::code) for programs, and the [field](Self::field) at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Not JSON at all.
+    /// Not JSON.
     #[error("the settings cannot be read: {problem}")]
     NotJson {
-        /// What the parser says.
+        /// The parser's error.
         problem: Box<str>,
     },
-    /// No object, or one that has a field twice.
+    /// Not an object, or one with a repeated field.
     #[error("the settings cannot be read: {problem}")]
     NotSettings {
-        /// What they are.
+        /// The error.
         problem: Box<str>,
     },
-    /// A field that settings do not have.
+    /// An unknown field.
     #[error("the settings have no field {field}; {hint}")]
     UnknownField {
         /// Its path.
         field: Excerpt,
-        /// The field that was probably meant, or what there is.
+        /// A similar field, or the known fields.
         hint: Box<str>,
     },
-    /// A field of the wrong form: a number without its unit, an unknown word.
+    /// A field of the wrong form: a number without a unit, an unknown word.
     #[error("{field} cannot be read: {problem}")]
     Unreadable {
         /// Its path.
         field: Box<str>,
-        /// What it is, and what is expected.
+        /// Found and expected.
         problem: Box<str>,
     },
-    /// A figure outside its range.
+    /// A figure out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// A field that makes no sense beside another.
+    /// A field that contradicts another.
     #[error("{field} {problem}")]
     Contradiction {
         /// Its path.
         field: &'static str,
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         problem: Box<str>,
     },
-    /// Shaping rules that cannot be followed.
+    /// Invalid shaping rules.
     #[error("shape cannot be followed: {0}")]
     Shape(#[from] ShapingError),
-    /// Coalescing rules that cannot be followed.
+    /// Invalid coalescing rules.
     #[error("coalesce cannot be followed: {0}")]
     Coalesce(#[from] CoalescingError),
 }
 
 impl SettingsError {
-    /// So much of what a parser says is kept: it may quote what it was given.
+    /// Bounds a parser's message, which may quote its input.
     const PROBLEM_BYTES_MAX: usize = 300;
 
-    /// The same for machines: stable, never renamed.
+    /// A stable code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -79,7 +78,7 @@ impl SettingsError {
         }
     }
 
-    /// The field that it is about, if it is about one, with dots: `limit.burst`. An unknown one may have been cut.
+    /// The field at fault, if any, with dots: `limit.burst`. An unknown one may be cut.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {
@@ -97,7 +96,7 @@ impl SettingsError {
         Self::NotJson { problem: fit(problem) }
     }
 
-    /// What went wrong at a place in the settings.
+    /// The error at a place in the settings.
     pub(super) fn at(path: &Path, problem: &str) -> Self {
         let names: Vec<&str> = path.iter().filter_map(name).collect();
         match names.split_last() {
@@ -138,7 +137,7 @@ fn known_in(parents: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// The field that was probably meant: by its name in another group, or by one that reads much the same in this.
+/// A field with this name in another group, or one with a similar name in this group.
 fn hint(parents: &str, given: &str, known: &[&str]) -> Box<str> {
     let elsewhere = SettingsText::SECTIONS.iter().find(|(_, fields)| fields.contains(&given));
     if let Some((section, _)) = elsewhere {
@@ -147,7 +146,7 @@ fn hint(parents: &str, given: &str, known: &[&str]) -> Box<str> {
     if SettingsText::FIELDS.contains(&given) {
         return format!("did you mean {given}?").into();
     }
-    // A long name is no slip of the hand, and need not be compared.
+    // A long name is not a typing error.
     let near = nearest(given, known.iter().copied()).filter(|_| given.len() <= 64);
     match near {
         Some(meant) => format!("did you mean {parents}{meant}?").into(),
@@ -155,7 +154,7 @@ fn hint(parents: &str, given: &str, known: &[&str]) -> Box<str> {
     }
 }
 
-/// What a parser says, short and on one line.
+/// Shortens a parser's message to one line.
 fn fit(problem: &str) -> Box<str> {
     let end = problem.floor_char_boundary(SettingsError::PROBLEM_BYTES_MAX);
     let mut text: String = problem[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

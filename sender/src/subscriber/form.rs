@@ -1,4 +1,4 @@
-//! How a few settings are read where serde's own way accepts too much or explains too little.
+//! Readers of settings where serde accepts too much or explains too little.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
 
-/// A group of settings: an object. Serde alone would take an array for one as well, field by field in their order.
+/// A group of settings as an object. Serde alone would also accept an array, field by field.
 pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source: D,
 ) -> Result<Option<T>, D::Error> {
@@ -31,7 +31,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
     }
 }
 
-/// A number of things.
 pub(super) fn count<'de, D: Deserializer<'de>, T: TryFrom<u64>>(source: D) -> Result<Option<T>, D::Error> {
     source.deserialize_any(Count(PhantomData))
 }

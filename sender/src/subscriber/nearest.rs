@@ -1,8 +1,8 @@
-//! Which name was probably meant.
+//! Suggests a name for a misspelt one.
 
-/// The known name that takes the fewest changes of a letter to get to, if that is few; of several, the first.
+/// The first known name with the fewest changed letters, if these are few.
 pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A third of its letters may be wrong, and two in any case, so that two that changed places are; but not all.
+    // Allows a third of the letters, but at least two, for two swapped letters, and never all.
     let letters = given.chars().count();
     let few = (letters / 3).max(2).min(letters.saturating_sub(1));
     let distances = known.into_iter().map(|name| (distance(given, name), name));
@@ -12,7 +12,7 @@ pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// How many letters must be put in, left out or changed (Levenshtein).
+/// Levenshtein distance in letters.
 fn distance(given: &str, known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
     let mut row: Vec<usize> = (0..=known.len()).collect();

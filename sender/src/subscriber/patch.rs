@@ -1,4 +1,4 @@
-//! Reading settings, and changing some of them.
+//! Reads and patches settings.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::form::object;
 use super::text::{SettingsText, ShapeText};
 
 impl SettingsText {
-    /// Reads settings from whatever format; each mistake is told with the field that it is in.
+    /// Reads settings from any format. Errors name the field.
     pub fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, SettingsError> {
         let mut track = Track::new();
         let tracked = serde_path_to_error::Deserializer::new(source, &mut track);
@@ -22,22 +22,22 @@ impl SettingsText {
         }
     }
 
-    /// Reads settings from JSON text, as the store keeps them.
+    /// Reads settings from JSON text, as stored.
     pub fn from_json(text: &str) -> Result<Self, SettingsError> {
-        // Parsed apart first, so that a mistake in the JSON is not blamed on the field where it shows.
+        // Parsed first on its own, so that a JSON syntax error is not attributed to a field.
         serde_json::from_str::<IgnoredAny>(text)
             .map_err(|error| SettingsError::not_json(&error.to_string()))?;
         Self::read(&mut serde_json::Deserializer::from_str(text))
     }
 
-    /// The settings as JSON text: what was given, and nothing else.
+    /// The given settings as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         self.value().to_string()
     }
 
-    /// All that holds as JSON, defaults included; null where no value says what holds. It reads back as settings that mean
-    /// the same.
+    /// All settings in effect as JSON, defaults included; null where no value expresses the default. Reads
+    /// back as equivalent settings.
     #[must_use]
     pub fn in_effect(&self) -> Value {
         let mut whole = self.shown().value();
@@ -51,10 +51,10 @@ impl SettingsText {
         whole
     }
 
-    /// These settings with some of them changed: what `patch` names is replaced, what is `null` in it falls back to its
-    /// default, and all else stays. Groups are changed field by field, lists as a whole.
+    /// Applies a patch: `null` resets a field to its default, and missing fields stay. Groups are patched
+    /// field by field, lists replaced.
     pub fn patched(&self, patch: &Value) -> Result<Self, SettingsError> {
-        // Read by itself first: a null would take an unknown field along.
+        // Read on its own first, because a null would hide an unknown field.
         Self::read(patch)?;
         let mut whole = self.value();
         if let (Value::Object(whole), Value::Object(patch)) = (&mut whole, patch) {

@@ -1,9 +1,9 @@
-//! The reference of all settings, made of what [`text`](super::text) says of them.
+//! The reference of all settings, generated from [`text`](super::text).
 //!
 //! - `markdown`: `docs/settings.md`.
-//! - `plain`: what `hookproof-sender settings` prints.
-//! - `schema`: JSON Schema, also the settings of the API's document.
-//! - `examples`: settings at work, before and after.
+//! - `plain`: the output of `hookproof-sender settings`.
+//! - `schema`: JSON Schema, also the settings in the API's document.
+//! - `examples`: settings with example events.
 
 mod examples;
 pub(crate) mod markdown;
@@ -13,7 +13,6 @@ pub(crate) mod schema;
 use super::description::{Form, Group, Written};
 use super::text::SettingsText;
 
-/// All of a subscriber's settings.
 pub(crate) fn settings() -> Group {
     match SettingsText::form() {
         Form::Group(group) => group,

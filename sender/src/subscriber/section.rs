@@ -1,11 +1,11 @@
-//! One group of settings, declared once: its fields, their forms, their defaults, their ranges, and what they mean.
+//! Declares one group of settings: fields, forms, defaults, ranges and documentation.
 
-/// Makes two types of one table. The first is what people write: everything optional, unknown fields refused. The
-/// second has every default filled in. A default may use the fields above it, so that a figure that was given moves
-/// the defaults that depend on it rather than contradicting them.
+/// Creates two types from one table: the written form, with all fields optional and unknown ones refused, and
+/// the form with all defaults filled in. A default may use the fields above it, so that it adapts to given
+/// values.
 ///
-/// The comments, defaults and ranges (`in …`) of the table are also what the reference shows.
-/// `agreement` enforces the ranges; a test tries the bounds that stand here on it.
+/// The reference shows the comments, defaults and ranges (`in …`). `agreement` enforces the ranges; a test
+/// compares both.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+

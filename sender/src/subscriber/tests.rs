@@ -28,7 +28,7 @@ fn check_refused(settings: &Value, code: &str, field: Option<&str>, sentence: &s
     assert_eq!(error.to_string(), sentence, "{settings}");
 }
 
-/// The value at a place, the rest being left out.
+/// An object with only this field.
 fn only(field: &str, value: Value) -> Value {
     field.rsplit('.').fold(value, |value, name| json!({ name: value }))
 }
@@ -356,7 +356,7 @@ fn secrets_of_regions_show_nowhere() {
     assert!(!SettingsText::read(&settings).unwrap().shown().to_json().contains("a-secret"));
 }
 
-/// Any JSON, with the names of settings in it more often than chance has it.
+/// Arbitrary JSON, often with names of settings.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -393,7 +393,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Settings that can be read.
+/// Readable settings.
 fn settings() -> impl Strategy<Value = SettingsText> {
     let field = |field: &'static str, values: Vec<Value>| {
         prop::option::of(prop::sample::select(values)).prop_map(move |value| (field, value))
@@ -447,7 +447,7 @@ proptest! {
         };
         let in_effect = SettingsText::read(settings.in_effect()).unwrap();
         prop_assert_eq!(in_effect.in_effect(), settings.in_effect());
-        // A setting without effect is refused as it is stored, and not shown.
+        // Settings without effect are refused, and `shown` drops them.
         if !agreed(&settings).contains("has no effect") {
             prop_assert_eq!(agreed(&settings), agreed(&shown));
         }

@@ -1,5 +1,5 @@
-//! A subscriber's settings as people write them. Whatever is left out has the default that stands here. The
-//! reference is made of this page: `docs/settings.md`, `hookproof-sender settings`, JSON Schema.
+//! A subscriber's settings as written, with the defaults of missing ones. The reference is generated from
+//! this file: `docs/settings.md`, `hookproof-sender settings`, JSON Schema.
 //!
 //! ```json
 //! { "limit": { "rate": "50/s", "burst": 20, "windows": ["60 per 1s"] }, "retry": { "ttl": "48h" }, "timeout": "5s" }
@@ -203,7 +203,7 @@ documented! {
 }
 
 word_form! {
-    /// What a full queue does with one delivery more.
+    /// The policy of a full queue.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum WhenFullText {
@@ -248,7 +248,7 @@ fn paths() -> Range {
     Range::many(0..=ShapingRules::FIELDS_MAX, PATH)
 }
 
-/// One field that is replaced: its path alone where it keeps its name.
+/// A replaced field: only its path if it keeps its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PseudonymText(pub PseudonymRule);
 
@@ -286,16 +286,16 @@ impl<'de> Deserialize<'de> for PseudonymText {
 }
 
 impl SettingsText {
-    /// The shortest and the longest that an attempt may take.
+    /// The range of an attempt's time limit.
     pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
-    /// The longest while over which ids are compared. What has been delivered must be kept for so long.
+    /// The longest dedupe window. Delivered events must be kept for as long.
     pub const DEDUPE_MAX: Nanos = Nanos::DAY;
-    /// The most deliveries that may wait.
+    /// The most deliveries in a queue.
     pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
-    /// The most bytes that may wait.
+    /// The most bytes in a queue.
     pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 
-    /// The groups among its fields, with theirs.
+    /// The groups with their fields.
     pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 6] = [
         ("limit", LimitText::FIELDS),
         ("queue", QueueText::FIELDS),
@@ -305,7 +305,7 @@ impl SettingsText {
         ("shape", ShapeText::FIELDS),
     ];
 
-    /// All that holds, defaults included, for people to see. It reads back as settings that mean the same.
+    /// All settings in effect, defaults included. Reads back as equivalent settings.
     #[must_use]
     pub fn shown(&self) -> Self {
         let full = self.filled();
@@ -322,7 +322,7 @@ impl SettingsText {
 }
 
 impl RetryText {
-    /// Without what has no meaning for its backoff.
+    /// Omits the fields without effect for its backoff.
     fn shown(&self) -> Self {
         let full = self.filled();
         let backoff = full.backoff;

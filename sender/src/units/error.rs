@@ -1,10 +1,10 @@
-//! Why a quantity could not be read.
+//! Why a quantity is invalid.
 
 use std::fmt;
 
 use crate::excerpt::Excerpt;
 
-/// A text that is not the quantity it should be.
+/// The text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {given} as {quantity}: {problem}; expected {}", quantity.expected())]
 pub struct UnitError {
@@ -18,34 +18,34 @@ impl UnitError {
         Self { quantity, given: Excerpt::of(given), problem }
     }
 
-    /// What was to be read.
+    /// The expected quantity.
     #[must_use]
     pub const fn quantity(&self) -> Quantity {
         self.quantity
     }
 
-    /// What is wrong with it.
+    /// The problem.
     #[must_use]
     pub const fn problem(&self) -> &Problem {
         &self.problem
     }
 }
 
-/// What a text was to be read as.
+/// A kind of quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A length of time.
+    /// A duration.
     Duration,
-    /// So many in each stretch of time.
+    /// A count per period.
     Rate,
-    /// So many in any window of a length.
+    /// A count per window.
     Window,
     /// A number of bytes.
     Size,
 }
 
 impl Quantity {
-    /// The forms that it may take, for messages.
+    /// The accepted forms, for messages.
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
@@ -70,28 +70,28 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// What is wrong with a quantity.
+/// Why a quantity is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// There is no text.
+    /// Empty.
     #[error("it is empty")]
     Empty,
-    /// It begins with something else than a digit.
+    /// Does not begin with a digit.
     #[error("it does not begin with a digit")]
     NoNumber,
-    /// A fraction, or a number with separators in it.
+    /// A fraction, or digits with separators.
     #[error("the number is not a plain whole one")]
     NotWhole,
-    /// A bare number.
+    /// No unit.
     #[error("the number has no unit")]
     NoUnit,
-    /// A unit that this quantity does not have.
+    /// An unknown unit.
     #[error("the unit {0} is not known here")]
     UnknownUnit(Excerpt),
-    /// Nothing, where there must be something.
+    /// Zero, which is not allowed.
     #[error("it must be more than nothing")]
     Zero,
-    /// More than 64 bits hold.
+    /// More than 64 bits.
     #[error("it is too large")]
     TooLarge,
 }

@@ -1,4 +1,4 @@
-//! How settings are written, by their types.
+//! The written forms of settings, by type.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,6 @@ use crate::event::shape::{PseudonymRule, ShapingRules};
 use crate::sign::Profile;
 use crate::units::{Bytes, Quantity, Rate, WindowCap};
 
-/// How a setting is written.
 #[derive(Debug)]
 pub(crate) enum Form {
     Duration,
@@ -23,16 +22,16 @@ pub(crate) enum Form {
     Path,
     Name,
     Region,
-    /// One of these words, with what each means.
+    /// One of these words, each with its meaning.
     Word(Vec<(&'static str, &'static str)>),
     List(Box<Form>),
-    /// Settings of their own, or the fields of a rule in a list.
+    /// A group of settings, or the fields of a rule in a list.
     Group(Group),
     Either(Box<Form>, Box<Form>),
 }
 
 impl Form {
-    /// The forms that have to be explained, with their grammar.
+    /// The forms that the reference explains, with their grammar.
     pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 8] = [
         (Self::Duration, Quantity::Duration.expected()),
         (Self::Rate, Quantity::Rate.expected()),
@@ -47,7 +46,6 @@ impl Form {
         (Self::Name, "any text, such as creator"),
     ];
 
-    /// What one of it is called.
     pub(in crate::subscriber) fn name(&self) -> String {
         match self {
             Self::Duration => "duration".to_owned(),
@@ -70,7 +68,7 @@ impl Form {
         }
     }
 
-    /// One of it: no default of any setting, and within the range of every setting of the form.
+    /// An example: no setting's default, and within the range of every setting of this form.
     pub(in crate::subscriber) fn example(&self) -> Value {
         match self {
             Self::Duration => json!("2s"),
@@ -94,7 +92,7 @@ impl Form {
         }
     }
 
-    /// The fields of the rules that it is a list of, if it is one.
+    /// The fields of the rules, if it is a list of rules.
     pub(in crate::subscriber) fn rule(&self) -> Option<&Group> {
         let Self::List(item) = self else { return None };
         match &**item {
@@ -108,13 +106,12 @@ impl Form {
     }
 }
 
-/// A type that settings are read as.
+/// A type of settings.
 pub(crate) trait Written {
-    /// How it is written.
     fn form() -> Form;
 }
 
-/// Types and their forms.
+/// Implements [`Written`] for types.
 macro_rules! written {
     ($($type:ty => $form:expr;)+) => {
         $( impl $crate::subscriber::description::Written for $type {
@@ -153,7 +150,7 @@ written! {
     });
 }
 
-/// Of a path, and of a name.
+/// For paths and names.
 pub(in crate::subscriber) const PATH: Range = Range::Bytes(1, ShapingRules::PATH_BYTES_MAX);
 
 impl<T: Written + serde::Serialize> Written for Vec<T> {
@@ -162,7 +159,7 @@ impl<T: Written + serde::Serialize> Written for Vec<T> {
     }
 }
 
-/// The fields of a type whose documentation is kept.
+/// The fields of a `documented!` type.
 pub(in crate::subscriber) fn fields<const COUNT: usize>(
     names: &'static [&'static str],
     meanings: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! Within what bounds a setting is.
+//! Ranges of settings.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,33 +9,32 @@ use super::{shown, to_json};
 use crate::engine::Nanos;
 use crate::units::{Bytes, Rate, WindowCap};
 
-/// What a setting may be. Both bounds belong to it.
+/// Inclusive.
 #[derive(Clone, Debug)]
 pub(crate) enum Range {
-    /// Whatever its form allows.
+    /// Any value of the form.
     Any,
     Between(Bound, Bound),
-    /// A text's length.
+    /// A text's length in bytes.
     Bytes(usize, usize),
-    /// A list's length, and the range of each of its items.
+    /// A list's length, and the range of each item.
     Many(usize, usize, Box<Range>),
 }
 
-/// The least or the most.
 #[derive(Clone, Debug)]
 pub(crate) enum Bound {
     Value(Value),
-    /// As much as another setting, by its name with dots.
+    /// The value of another setting, by its dotted name.
     Setting(&'static str),
 }
 
 impl Range {
-    /// The range that stands beside a setting, if one does.
+    /// The range of a declaration, if it has one.
     pub(crate) fn of<const ONE_OR_NONE: usize>(range: [Self; ONE_OR_NONE]) -> Self {
         range.into_iter().next().unwrap_or(Self::Any)
     }
 
-    /// A list's length, and the range of each of its items.
+    /// A list's length, and the range of each item.
     pub(crate) fn many(count: RangeInclusive<usize>, each: impl Into<Self>) -> Self {
         Self::Many(*count.start(), *count.end(), Box::new(each.into()))
     }

@@ -1,18 +1,15 @@
-//! Settings at work. Tests play them.
+//! Examples of settings, which tests replay.
 
-/// What a setting does, on some events.
 pub(super) struct Example {
-    /// The setting.
     pub(super) setting: &'static str,
-    /// What is wanted.
+    /// The goal.
     pub(super) before: &'static str,
-    /// The setting on the command line and as JSON, and what comes in and goes out.
+    /// The setting on the command line and as JSON, then events and results.
     pub(super) text: &'static str,
-    /// What to make of it.
+    /// The explanation.
     pub(super) after: &'static str,
 }
 
-/// All of them.
 pub(super) const EXAMPLES: &[Example] = &[
     Example {
         setting: "coalesce",

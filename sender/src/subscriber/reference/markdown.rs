@@ -1,5 +1,3 @@
-//! The reference as Markdown.
-
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -29,7 +27,6 @@ effect. All text is in quotes in JSON; whole numbers, `true` and `false` are not
 const COLUMNS: &str =
     "\n| setting | form, with an example | default | range | what it means |\n|---|---|---|---|---|\n";
 
-/// All settings as a page.
 pub(crate) fn page() -> String {
     let settings = settings();
     let mut page = HEAD.to_owned();
@@ -51,7 +48,7 @@ fn push_forms(page: &mut String) {
     }
 }
 
-/// A table, then what it has no room for: words, the fields of rules, and an example.
+/// A table, followed by words, fields of rules and an example.
 fn push_settings(page: &mut String, group: &str, settings: &[&Setting]) {
     page.push_str(COLUMNS);
     for setting in settings {

@@ -1,15 +1,12 @@
-//! The reference for a terminal.
-
 use std::fmt::Write as _;
 
 use super::examples::EXAMPLES;
 use super::settings;
 use crate::subscriber::description::{Default, Form, Range, Setting, shown};
 
-/// The longest line, in characters.
+/// In characters.
 const WIDTH: usize = 100;
 
-/// All settings as text.
 pub(crate) fn text() -> String {
     let settings = settings();
     let mut text = wrapped(settings.about, "");
@@ -67,7 +64,7 @@ fn bounds(setting: &Setting) -> String {
     }
 }
 
-/// The words in lines that are no longer than [`WIDTH`], each after `margin`.
+/// Wraps words to lines of at most [`WIDTH`] characters with a margin.
 fn wrapped(words: &str, margin: &str) -> String {
     let mut text = String::new();
     let mut line = margin.to_owned();

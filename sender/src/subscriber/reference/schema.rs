@@ -1,12 +1,9 @@
-//! The settings as JSON Schema.
-
 use serde_json::{Map, Value, json};
 
 use super::settings;
 use crate::subscriber::description::{Bound, Default, Form, Group, Range, Setting};
 use crate::units::{LENGTHS, SIZES};
 
-/// The schema of settings as they are written.
 pub(crate) fn schema() -> Value {
     let mut schema = of_group(&settings());
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -14,7 +11,7 @@ pub(crate) fn schema() -> Value {
     schema
 }
 
-/// The same as a part of a subscriber, which has other fields too.
+/// As part of a subscriber's schema, which has other fields too.
 #[cfg(test)]
 pub(crate) fn part() -> Value {
     let mut schema = of_group(&settings());
@@ -41,7 +38,7 @@ fn of_group(group: &Group) -> Value {
     schema
 }
 
-/// What may be left out may be null as well.
+/// Optional settings may also be null.
 fn of_setting(setting: &Setting) -> Value {
     let mut schema = of_form(&setting.form, &setting.range);
     if setting.default != Default::Required {
@@ -50,7 +47,7 @@ fn of_setting(setting: &Setting) -> Value {
     schema["description"] = json!(description(setting));
     match (&setting.form, &setting.default) {
         (Form::Group(_), _) => {}
-        // Left out it is none, but it can't be written so.
+        // The default is empty, but cannot be written.
         (_, Default::Value(default)) if is_too_short(default, &setting.range) => {}
         (_, Default::Value(default)) => schema["default"] = default.clone(),
         (_, Default::Unset(_)) => schema["default"] = Value::Null,

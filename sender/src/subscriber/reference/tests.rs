@@ -1,4 +1,4 @@
-//! The reference says what holds: each form, default and range in it is tried on the settings' own parser.
+//! Tries every form, default and range of the reference on the settings' parser.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -17,7 +17,7 @@ use crate::subscriber::description::{Bound, Default, Range, Setting};
 use crate::subscriber::{Agreement, RegionSecrets};
 use crate::units::{Bytes, LENGTHS, Rate, SIZES, WindowCap};
 
-/// All settings that are no groups, with their dotted names.
+/// All settings except groups, by dotted name.
 fn all() -> Vec<(String, Setting)> {
     let mut found = Vec::new();
     for setting in settings().settings {
@@ -35,7 +35,7 @@ fn only(name: &str, value: Value) -> Value {
     name.rsplit('.').fold(value, |value, name| json!({ name: value }))
 }
 
-/// What a setting needs beside it to have an effect.
+/// The other settings that a setting needs to have an effect.
 fn beside(name: &str) -> Value {
     match name {
         "retry.jitter" => json!({ "retry": { "backoff": "additive" } }),
@@ -46,7 +46,7 @@ fn beside(name: &str) -> Value {
     }
 }
 
-/// What becomes of a setting with this value, and of what it needs.
+/// Validates one setting with this value, and the settings that it needs.
 fn agreed(name: &str, value: Value) -> Result<Agreement, String> {
     let settings = SettingsText::read(beside(name)).unwrap().patched(&only(name, value));
     let settings = settings.map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ fn each_word_can_be_written_and_another_is_refused_with_all_of_them() {
     }
 }
 
-/// Values at the ends of a range, and one beyond each of them that has one.
+/// Values at the ends of a range, and just beyond them where such values exist.
 fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
     match range {
         Range::Any => (Vec::new(), Vec::new()),
@@ -132,7 +132,7 @@ fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
     }
 }
 
-/// Items of a list; fields must differ to be named twice.
+/// Items of a list. Fields must differ.
 fn item_at(form: &Form, at: usize) -> Value {
     match form {
         Form::Path | Form::Either(..) => json!(format!("field{at}")),
@@ -150,7 +150,7 @@ fn in_effect(bound: &Bound) -> Value {
     }
 }
 
-/// The next smaller or larger values of a form; none below nothing.
+/// The next smaller or larger values, if any.
 fn next(form: &Form, value: &Value, up: bool) -> Vec<Value> {
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {
         serde_json::from_value(value.clone()).unwrap()
@@ -164,7 +164,7 @@ fn next(form: &Form, value: &Value, up: bool) -> Vec<Value> {
         Form::Rate => {
             let rate: Rate = read(value);
             let (count, per) = (rate.count(), rate.per());
-            // A rate is slower where the same number takes longer.
+            // The same count in a longer period is slower.
             let (faster, slower) = (Rate::new(count + 1, per), Rate::new(count, Nanos(per.0 + 1)));
             vec![json!(if up { faster.unwrap() } else { slower.unwrap() })]
         }
@@ -303,7 +303,7 @@ fn the_settings_of_each_example_are_those_of_its_two_forms() {
     }
 }
 
-/// The settings of an example, by its JSON.
+/// The settings in an example's JSON.
 fn settings_of(example: &Example) -> Value {
     let json = example.text.split("JSON").nth(1).unwrap().split("\n\n").next().unwrap();
     serde_json::from_str(json).unwrap()
