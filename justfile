@@ -20,7 +20,7 @@ lint:
 # Write generated documents, schemas, kill matrices and pages anew; read the difference before you commit.
 bless:
     HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_
-    HOOKPROOF_BLESS=1 cargo test -p hookproof --test checks alone
+    HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants
     HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden

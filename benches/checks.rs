@@ -9,13 +9,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use hookproof::check::{Strictness, judge};
-use hookproof::scenario::Scenario;
-use hookproof::trace::{
+use hookproof_judge::check::{Strictness, judge};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::trace::{
     Accepted, Answer, Arrival, ClockKind, End, Ended, FORMAT, Head, Header, Offer, Record, Shared, Signed,
     Text, Trace, TraceFile, Verified, Writer,
 };
-use hookproof::wire::digest::sha256_hex;
 
 const ARRIVALS: u64 = 1_000_000;
 const SUBSCRIBERS: u64 = 100;

@@ -17,12 +17,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::check::{Judgement, Status, Strictness, judge};
 use crate::endpoint::Reach;
-use crate::report::{self, Colours, Report};
 use crate::run::{Options, RunError, play};
-use crate::scenario::Scenario;
-use crate::trace::{Trace, TraceError};
+use hookproof_judge::check::{Judgement, Status, Strictness, judge};
+use hookproof_judge::report::{self, Colours, Report};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{Trace, TraceError};
 
 /// The longest event.
 const EVENT_BYTES_MAX: usize = 64 << 20;

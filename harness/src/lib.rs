@@ -7,12 +7,6 @@
 /// The command line: what is asked, and the exit code of the answer.
 pub mod cli;
 
-/// The exit codes that scripts rely on.
-pub mod exit;
-
-/// The scenario file: what a run plays and what must hold.
-pub mod scenario;
-
 /// The schedule of a run, computed before it begins, and the generator that keeps it.
 pub mod traffic;
 
@@ -31,21 +25,6 @@ pub mod fault;
 /// The one home of time.
 pub mod clock;
 
-/// The recorded history of a run.
-pub mod trace;
-
-/// The words that checks and cases share: entry, severity, verdict.
-pub mod entry;
-
-/// The selection of checks or cases by `--only` and `--skip`.
-pub mod select;
-
-/// Pure functions from a trace and a scenario to a verdict with its witness.
-pub mod check;
-
-/// Every check of a sender and every case for a receiver.
-pub mod catalogue;
-
 /// One run, from the scenario to the trace.
 pub mod run;
 
@@ -57,10 +36,7 @@ mod in_process;
 
 pub use in_process::{Harness, HarnessError, Judged, NewEvent, NewSubscriber, Sender};
 
-/// The verdict, for terminals, machines and people who would rather look.
-pub mod report;
-
-/// Webhook signatures and raw HTTP, written for the judge alone.
+/// Raw HTTP against a receiver.
 pub mod wire;
 
 /// The cases that certify a receiver.

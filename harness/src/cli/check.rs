@@ -10,10 +10,10 @@ use super::exit::{self, USAGE};
 use super::forms::Forms;
 use super::gate::Gate;
 use super::out::{quoted, say};
-use crate::catalogue::Selection;
-use crate::report::{Regressions, Report, Unjudged};
-use crate::scenario::Scenario;
-use crate::trace::Trace;
+use hookproof_judge::catalogue::Selection;
+use hookproof_judge::report::{Regressions, Report, Unjudged};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
 
 /// What to judge.
 #[derive(Args, Clone, Debug)]

@@ -8,8 +8,8 @@ use clap::Args;
 use super::exit::{REGRESSION, USAGE, refuse, worse};
 use super::forms;
 use super::out::{one_line, say};
-use crate::report::compare::{Allowed, Difference, compare_all, missing};
-use crate::report::in_one_line;
+use hookproof_judge::report::compare::{Allowed, Difference, compare_all, missing};
+use hookproof_judge::report::in_one_line;
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]

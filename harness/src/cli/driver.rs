@@ -11,7 +11,7 @@ use super::out::line;
 use super::reach::ReachArgs;
 use crate::driver::DriverFile;
 use crate::rehearsal::{Options, Rehearsal, rehearse};
-use crate::report::visible;
+use hookproof_judge::report::visible;
 
 /// What is done with a driver file.
 #[derive(Debug, Subcommand)]

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use super::out::say;
-pub(super) use crate::exit::*;
-use crate::trace::Ended;
+pub(super) use hookproof_judge::exit::*;
+use hookproof_judge::trace::Ended;
 
 /// Says what went wrong, and how to go on, on stderr.
 pub(super) fn refuse(command: &str, what: impl std::fmt::Display, code: u8) -> ExitCode {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::{USAGE, refuse};
-use crate::catalogue::{self, Entry};
+use hookproof_judge::catalogue::{self, Entry};
 
 /// What `hookproof explain` is asked.
 #[derive(Debug, Args)]

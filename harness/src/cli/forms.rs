@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::out::{say, written};
-use crate::report::{self, Colours, Regressions, Report, Unjudged};
+use hookproof_judge::report::{self, Colours, Regressions, Report, Unjudged};
 
 /// The forms that a report is asked for in.
 #[derive(Args, Clone, Debug, Default)]

@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::out::quoted;
-use crate::catalogue::{self, SelectError, Selection};
-use crate::check::{self, Judgement, Strictness};
-use crate::scenario::Scenario;
-use crate::trace::Trace;
+use hookproof_judge::catalogue::{self, SelectError, Selection};
+use hookproof_judge::check::{self, Judgement, Strictness};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
 
 /// Which checks decide, and how strictly.
 #[derive(Args, Clone, Debug, Default)]

@@ -64,7 +64,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::FILES;
-    use crate::scenario::Scenario;
+    use hookproof_judge::scenario::Scenario;
 
     #[test]
     fn the_first_scenario_is_valid() {

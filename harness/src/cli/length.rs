@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::scenario::{Duration, Scenario};
 use crate::traffic::Schedule;
+use hookproof_judge::scenario::{Duration, Scenario};
 
 /// The longest traffic that is played without a word.
 const UNASKED_MAX: Duration = Duration::from_secs(3_600);

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::exit::{HARNESS, refuse};
-use crate::catalogue::{self, Entry};
+use hookproof_judge::catalogue::{self, Entry};
 
 /// What `hookproof list` is asked.
 #[derive(Debug, Args)]

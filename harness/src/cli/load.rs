@@ -12,9 +12,9 @@ use super::exit::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code};
 use super::interrupt::asked_to_end;
 use super::out::say;
 use super::receiver::{Unusable, Whom, length, secret};
-use crate::catalogue::Verdict;
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
-use crate::scenario::quantity::Rate;
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::scenario::quantity::Rate;
 
 /// What is said of a load that somebody ended.
 const CUT_SHORT: &str = "interrupted: this is what was seen until then";

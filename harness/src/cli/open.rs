@@ -11,7 +11,7 @@ use super::exit::{self, HARNESS, USAGE};
 use super::forms;
 use super::gate::Gate;
 use super::out::{line, say};
-use crate::report::{self, Report, Unjudged};
+use hookproof_judge::report::{self, Report, Unjudged};
 
 /// Where `run` leaves what it plays.
 const RUNS: &str = "reports/runs";

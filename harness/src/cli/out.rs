@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
-use crate::report::{in_one_line, visible};
+use hookproof_judge::report::{in_one_line, visible};
 
 /// Says something on stderr. Where nobody reads it any more, nobody is told so: what a command found out is in its exit code
 /// and in its files, and neither may be lost over it.

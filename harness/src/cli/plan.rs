@@ -16,9 +16,9 @@ use crate::plan::slo::Slo;
 use crate::plan::{
     Asked, Plan, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
 };
-use crate::scenario::{Millionths, Scenario};
 use crate::sim::Options;
 use crate::traffic::Schedule;
+use hookproof_judge::scenario::{Millionths, Scenario};
 use machine::MachineArgs;
 
 #[derive(Args, Debug)]

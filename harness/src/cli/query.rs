@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use super::exit::{USAGE, refuse};
 use super::out::{say, written};
-use crate::report::visible;
-use crate::trace::Trace;
+use hookproof_judge::report::visible;
+use hookproof_judge::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
 const TABLES: [(&str, &str); 24] = [
@@ -205,8 +205,8 @@ fn json(value: ValueRef<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::FaultKind;
-    use crate::trace::{
+    use hookproof_judge::scenario::FaultKind;
+    use hookproof_judge::trace::{
         Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
         Handshake, Head, Kept, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused,
         SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered,

@@ -13,13 +13,13 @@ use super::exit::{HARNESS, UNREACHABLE, USAGE, refuse};
 use super::forms::try_to_open;
 use super::interrupt::asked_to_end;
 use super::out::say;
-use crate::catalogue;
-use crate::report::Colours;
-use crate::scenario::quantity;
 use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
 use crate::wire::target::Target;
-use crate::wire::{Profile, Secret};
+use hookproof_judge::catalogue;
+use hookproof_judge::report::Colours;
+use hookproof_judge::scenario::quantity;
+use hookproof_judge::signature::{Profile, Secret};
 
 /// What `hookproof receiver` is asked.
 #[derive(Debug, Args)]

@@ -16,12 +16,12 @@ use super::interrupt::{Interrupts, interrupts};
 use super::length;
 use super::out::{quoted, say};
 use super::reach::ReachArgs;
-use crate::catalogue::Selection;
-use crate::report::compare::compare_all;
-use crate::report::{self, Regressions, Report, Unjudged};
 use crate::run::{Clock, Interrupt, Judging, Live, Options, PageServer, Played, play};
-use crate::scenario::{Duration, Scenario};
-use crate::trace::{Ended, Trace};
+use hookproof_judge::catalogue::Selection;
+use hookproof_judge::report::compare::compare_all;
+use hookproof_judge::report::{self, Regressions, Report, Unjudged};
+use hookproof_judge::scenario::{Duration, Scenario};
+use hookproof_judge::trace::{Ended, Trace};
 
 /// A run's page in its folder.
 const PAGE: &str = "report.html";

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use super::exit::{HARNESS, refuse};
-use crate::{report, scenario};
+use hookproof_judge::{report, scenario};
 
 /// Which form.
 #[derive(Args, Clone, Debug)]

@@ -13,17 +13,17 @@ use super::forms::Forms;
 use super::interrupt::interrupt_flag;
 use super::out::{line, one_line, quoted, say};
 use super::played::{conclude, summary};
-use crate::check::{Judgement, Strictness};
-use crate::report::{Regressions, Report, Unjudged};
 use crate::run::Clock;
-use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
 use crate::sim::swarm::{Failure, Swept};
 use crate::sim::{
     Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
     swarm, unmodelled,
 };
-use crate::trace::Trace;
+use hookproof_judge::check::{Judgement, Strictness};
+use hookproof_judge::report::{Regressions, Report, Unjudged};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
 
 /// Runs with more events than this keep no trace, unless one is asked for.
 const TRACED_EVENTS_MAX: u64 = 400_000;
@@ -54,10 +54,10 @@ pub(super) struct Sim {
     swarm: bool,
     /// Of the swarm's scenario, only what happens before
     #[arg(long, value_name = "DURATION", requires = "swarm")]
-    until: Option<crate::scenario::Duration>,
+    until: Option<hookproof_judge::scenario::Duration>,
     /// In a swarm, let every second endpoint stop reading for up to so long, and then read everything at once
     #[arg(long, value_name = "DURATION", default_value = "0s")]
-    stalls: crate::scenario::Duration,
+    stalls: hookproof_judge::scenario::Duration,
     /// Where traces go, each into a folder of its scenario's name; with --seeds, the trace of the failure
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -299,7 +299,7 @@ impl Sim {
     fn show(&self, scenario: &Scenario, path: &Path, failure: &Failure) {
         one_line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
         one_line(format_args!("  {}", failure.witness));
-        let until = failure.until.map(crate::scenario::Duration);
+        let until = failure.until.map(hookproof_judge::scenario::Duration);
         line(format_args!("  repeat: {}", self.command(path, failure.seed, " --swarm", until)));
     }
 
@@ -309,7 +309,7 @@ impl Sim {
         path: &Path,
         seed: u64,
         swarm: &str,
-        until: Option<crate::scenario::Duration>,
+        until: Option<hookproof_judge::scenario::Duration>,
     ) -> String {
         let sets: String = self.set.iter().map(|set| format!(" --set {}", quoted(set))).collect();
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::clock::Clock;
-use crate::scenario::Partition;
+use hookproof_judge::scenario::Partition;
 
 /// More than a process of any sender keeps to its database.
 const CONNECTIONS_MAX: usize = 256;
@@ -243,7 +243,7 @@ async fn opens(passage: &mut watch::Receiver<Barriers>, direction: Direction) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Duration;
+    use hookproof_judge::scenario::Duration;
 
     /// A server that says back what it hears, and a link to it.
     fn echoing(folder: &Path) -> Link {

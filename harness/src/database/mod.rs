@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::scenario::{Durability, Store};
 use given::Given;
+use hookproof_judge::scenario::{Durability, Store};
 pub use link::Link;
 pub use server::Server;
 

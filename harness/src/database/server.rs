@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::DatabaseError;
 use super::link::Link;
-use crate::scenario::Durability;
+use hookproof_judge::scenario::Durability;
 
 const SCRIPT: &str = include_str!("server.sh");
 /// How the script ends where PostgreSQL's programs are not there.

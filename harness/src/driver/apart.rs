@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::api::Api;
 use super::process::{Launch, Process, status_text};
 use crate::clock::Clock;
-use crate::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 
 /// The time limit of a command.
 const COMMAND_WITHIN_NS: u64 = 30 * SECOND;

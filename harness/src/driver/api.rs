@@ -28,10 +28,10 @@ use super::redactor::Redactor;
 use super::template::{Template, TemplateError, Variables};
 use crate::clock::Clock;
 use crate::database::is_on_a_server;
-use crate::trace::{Offset, Told};
+use hookproof_judge::trace::{Offset, Told};
 
 /// How long a call with `until` is repeated, by default.
-const POLL_WITHIN: crate::scenario::Duration = crate::scenario::Duration::from_secs(30);
+const POLL_WITHIN: hookproof_judge::scenario::Duration = hookproof_judge::scenario::Duration::from_secs(30);
 /// The pause between repeated calls.
 const POLL_PAUSE_NS: u64 = 100_000_000;
 

@@ -8,7 +8,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::template::Template;
-use crate::scenario::{Duration, Size};
+use hookproof_judge::scenario::{Duration, Size};
 
 /// A call.
 #[derive(Clone, Debug, Deserialize)]

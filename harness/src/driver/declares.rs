@@ -8,8 +8,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::scenario::problem::nearest;
-use crate::scenario::{Duration, Millionths};
+use hookproof_judge::scenario::problem::nearest;
+use hookproof_judge::scenario::{Duration, Millionths};
 
 /// `[declares]` of a driver file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -128,7 +128,7 @@ fn share<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Millionths>, D::
 #[cfg(test)]
 mod tests {
     use crate::driver::DriverFile;
-    use crate::trace::Lack;
+    use hookproof_judge::trace::Lack;
 
     const CALLS: &str = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
                          emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";

@@ -7,7 +7,7 @@ use super::client::CallError;
 use super::connector::CertificateError;
 use super::redactor::Redactor;
 use super::template::TemplateError;
-use crate::scenario::{Duration, Problem};
+use hookproof_judge::scenario::{Duration, Problem};
 
 /// A failed call.
 #[derive(Debug, thiserror::Error)]

@@ -35,7 +35,7 @@ impl Event {
         let own = match name {
             "data" => &self.data,
             "key" => &self.key,
-            "now" => return Some(rfc3339(self.unix_ns / crate::scenario::SECOND).into()),
+            "now" => return Some(rfc3339(self.unix_ns / hookproof_judge::scenario::SECOND).into()),
             "token" => &self.text,
             "type" => &self.kind,
             "uuid" => &self.uuid,

@@ -8,8 +8,8 @@ use super::calls::{Dead, Depth, Emit, Owner, Request, length, one_or_more, some_
 use super::declares::{DeadLetters, Declares};
 use super::sign::Sign;
 use super::template::Template;
-use crate::scenario::Duration;
-use crate::trace::{Declared, Lack};
+use hookproof_judge::scenario::Duration;
+use hookproof_judge::trace::{Declared, Lack};
 
 /// A driver file.
 #[derive(Clone, Debug, Deserialize)]

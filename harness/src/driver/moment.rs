@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 
 /// The latest moment that a value can mean, in Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
 pub(super) fn latest(told: &Value) -> Option<u64> {

@@ -6,9 +6,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::check::exact::Asked;
-use crate::scenario::SECOND;
-use crate::trace::Offset;
+use hookproof_judge::check::exact::Asked;
+use hookproof_judge::scenario::SECOND;
+use hookproof_judge::trace::Offset;
 
 #[derive(Debug, Default)]
 pub(super) struct Offsets(Mutex<Option<Bounds>>);

@@ -6,8 +6,8 @@ use super::calls::{Emit, Request};
 use super::file::DriverFile;
 use super::template::Template;
 use super::words;
-use crate::scenario::Problem;
-use crate::scenario::problem::nearest;
+use hookproof_judge::scenario::Problem;
+use hookproof_judge::scenario::problem::nearest;
 
 /// The variables of every template, beside saved ones and the environment.
 pub(super) const SHARED: [&str; 9] =

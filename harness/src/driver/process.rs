@@ -247,7 +247,7 @@ mod tests {
         }
         let skewed = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
                       [[fault]]\nat = \"0s\"\ndo = \"clock-skew\"\nby = \"1h\"\n";
-        let scenario = crate::scenario::Scenario::from_text(skewed, "x.toml").expect("valid");
+        let scenario = hookproof_judge::scenario::Scenario::from_text(skewed, "x.toml").expect("valid");
         let folder = tempfile::tempdir().expect("a folder");
         let clock =
             WallClock::of(&scenario, folder.path()).expect("a clock").remove(&0).expect("of one process");

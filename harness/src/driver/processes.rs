@@ -15,7 +15,7 @@ use super::error::{ApiError, StartError};
 use super::process::{Launch, Process, log_path, status_text};
 use crate::clock::Clock;
 use crate::fault::{Room, limit_files};
-use crate::trace::{Process as Line, ProcessEvent, Record, Recorder};
+use hookproof_judge::trace::{Process as Line, ProcessEvent, Record, Recorder};
 
 mod ending;
 mod lasting;

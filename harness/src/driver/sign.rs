@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::template::Template;
-use crate::scenario::problem::nearest;
-use crate::trace::Signs;
-use crate::wire::{Algorithm, Encoding, KeyForm, OwnScheme, Part, Profile, Scheme, Stamp, Unit};
+use hookproof_judge::scenario::problem::nearest;
+use hookproof_judge::signature::{
+    Algorithm, Encoding, KeyForm, OwnScheme, Part, Profile, Scheme, Stamp, Unit,
+};
+use hookproof_judge::trace::Signs;
 
 const ALGORITHMS: [(&str, Option<Algorithm>); 7] = [
     ("hmac-sha1", Some(Algorithm::HmacSha1)),

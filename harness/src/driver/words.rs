@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::template::Variables;
-use crate::scenario::{Backoff, Duration, Limit, Queue, Rate, Retry, SECOND, Subscriber, WhenFull};
+use hookproof_judge::scenario::{Backoff, Duration, Limit, Queue, Rate, Retry, SECOND, Subscriber, WhenFull};
 
 /// The value of an absent limit, for senders that limit by default.
 const RATE_BOUNDLESS: &str = "1000000/s";
@@ -168,7 +168,7 @@ fn retry(retry: &Retry) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Bucket;
+    use hookproof_judge::scenario::Bucket;
 
     #[track_caller]
     fn check(rate: &str, expected: [(&str, &str); 5]) {

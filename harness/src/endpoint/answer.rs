@@ -1,7 +1,7 @@
 use std::fmt::Write as _;
 
 use super::date::http_date;
-use crate::scenario::{Reply, RetryAfter, SECOND};
+use hookproof_judge::scenario::{Reply, RetryAfter, SECOND};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rendered {
@@ -62,7 +62,7 @@ fn reason(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Duration, Size};
+    use hookproof_judge::scenario::{Duration, Size};
 
     #[track_caller]
     fn check(reply: Reply, expected: &str) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::scenario::{Answer, Behaviour, Duration, Millionths, Range, Rate};
 use crate::traffic::{Chance, mix};
+use hookproof_judge::scenario::{Answer, Behaviour, Duration, Millionths, Range, Rate};
 
 /// Deliveries whose attempts an endpoint counts. Attempts of further ones count as first attempts.
 const COUNTED_MAX: usize = 1_000_000;
@@ -94,8 +94,9 @@ impl Choices {
     pub(crate) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
         self.matching(now, luck).find(|(_, behaviour)| {
-            let counts =
-                |range: Range<_>| (range.least..=range.most).contains(&crate::scenario::Whole(attempt));
+            let counts = |range: Range<_>| {
+                (range.least..=range.most).contains(&hookproof_judge::scenario::Whole(attempt))
+            };
             behaviour.attempts.is_none_or(counts)
         })
     }
@@ -196,7 +197,7 @@ impl Luck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{SECOND, Whole};
+    use hookproof_judge::scenario::{SECOND, Whole};
 
     fn behaviour(answer: Answer) -> Behaviour {
         Behaviour {

@@ -17,8 +17,8 @@ use super::stream::Stream;
 use super::tls::shake_hands;
 use super::{Endpoint, ShutdownSignal, http2};
 use crate::run::Clock;
-use crate::scenario::{self, Behaviour, Duration, Reply};
-use crate::trace::CutKind;
+use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
+use hookproof_judge::trace::CutKind;
 
 /// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::Endpoint;
 use super::choice::Enforced;
-use crate::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
+use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
 
 #[derive(Debug)]
 pub(super) enum Deed<'a> {

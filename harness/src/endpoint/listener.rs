@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::choice::{Closure, Shut};
 use super::port::Port;
 use super::{ShutdownSignal, connection};
-use crate::trace::{ENDPOINTS, Record, Stall};
+use hookproof_judge::trace::{ENDPOINTS, Record, Stall};
 
 /// The kernel's backlog: a stalling endpoint accepts slowly.
 const BACKLOG: u32 = 4_096;
@@ -157,10 +157,10 @@ mod tests {
     use crate::endpoint::port::Behind;
     use crate::endpoint::stray::Strays;
     use crate::endpoint::{Endpoint, Spec, Stage};
-    use crate::scenario::{Duration, Range};
-    use crate::trace::Recorder;
     use crate::traffic::Tokens;
-    use crate::wire::Profile;
+    use hookproof_judge::scenario::{Duration, Range};
+    use hookproof_judge::signature::Profile;
+    use hookproof_judge::trace::Recorder;
 
     fn port(address: SocketAddr) -> Port {
         let (recorder, _records) = Recorder::new(10);

@@ -17,7 +17,7 @@
 //! wrongly.
 //!
 //! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`choice`), and the
-//! records that wait ([`crate::trace::Recorder`]). The limit of open files bounds connections.
+//! records that wait ([`hookproof_judge::trace::Recorder`]). The limit of open files bounds connections.
 
 pub(crate) mod answer;
 pub(crate) mod choice;
@@ -50,11 +50,11 @@ pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
 pub use tls::{Identity, TlsError};
 
 use crate::clock::Clock;
-use crate::scenario::{Behaviour, Duration, Range};
-use crate::trace::{Head, Record, Recorder, Shared, SharedSecret, Text};
 use crate::traffic::Tokens;
-use crate::wire::{Key, Scheme};
 use choice::Choices;
+use hookproof_judge::scenario::{Behaviour, Duration, Range};
+use hookproof_judge::signature::{Key, Scheme};
+use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Text};
 use port::{Behind, Port};
 use stray::Strays;
 
@@ -283,7 +283,7 @@ impl ShutdownSignal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Profile, Secret};
+    use hookproof_judge::signature::{Profile, Secret};
 
     #[tokio::test]
     async fn an_endpoint_whose_secrets_are_not_all_known_checks_none() {

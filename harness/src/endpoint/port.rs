@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use super::reach::PublicUrl;
 use super::stray::Strays;
 use super::{Endpoint, Stage};
-use crate::trace::{CutKind, StrayKind};
+use hookproof_judge::trace::{CutKind, StrayKind};
 
 /// Concurrent handshakes of a port; further ones wait, within their time limit.
 const HANDSHAKES_MAX: usize = 1_024;

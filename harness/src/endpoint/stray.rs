@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
-use crate::trace::{Record, Recorder, Stray, StrayKind};
+use hookproof_judge::trace::{Record, Recorder, Stray, StrayKind};
 
 /// The most single records of a kind.
 const STRAYS_MAX: u64 = 1_000;

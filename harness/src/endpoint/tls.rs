@@ -19,8 +19,8 @@ use super::port::Port;
 use super::reach::{Reach, Tls};
 use super::stream::Stream;
 use crate::clock::Clock;
-use crate::scenario::SECOND;
-use crate::trace::{Handshake, Record, StrayKind};
+use hookproof_judge::scenario::SECOND;
+use hookproof_judge::trace::{Handshake, Record, StrayKind};
 
 /// The protocols of ALPN, the best first.
 const HTTP2: &[u8] = b"h2";

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-use crate::scenario::{FaultAction, FaultTarget, SECOND, Scenario};
+use hookproof_judge::scenario::{FaultAction, FaultTarget, SECOND, Scenario};
 
 /// Where Debian's package has the library, below [`FOLDERS`] and a machine's name.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";

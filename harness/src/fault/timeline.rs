@@ -1,6 +1,6 @@
 //! The scenario's faults as steps: each has one moment, and those that last have a second one at which they end.
 
-use crate::scenario::{FaultAction, FaultPlan};
+use hookproof_judge::scenario::{FaultAction, FaultPlan};
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) const fn ends(action: &FaultAction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Duration, Partition};
+    use hookproof_judge::scenario::{Duration, Partition};
 
     #[test]
     fn what_lasts_has_two_steps_and_ends_before_the_next_begins() {

@@ -5,8 +5,8 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use super::search::Slo;
 use super::trial::{OPEN_MAX, Trial};
-use crate::catalogue::Verdict;
-use crate::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
 
 /// The percentiles that are told.
 const QUANTILES: [(&str, f64); 5] =

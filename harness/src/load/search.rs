@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::trial::{Load, REQUESTS_MAX, Trial, run};
-use crate::scenario::quantity;
+use hookproof_judge::scenario::quantity;
 
 /// How narrow the bracket has to become: 5 % of its lower end.
 const NARROW: u64 = 20;

@@ -19,7 +19,7 @@ use crate::wire::clock::{Watch, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Stream, connect};
 use crate::wire::request::{Framing, Request};
 use crate::wire::target::Target;
-use crate::wire::{Profile, Secret, Signing, sign};
+use hookproof_judge::signature::{Profile, Secret, Signing, sign};
 
 /// The most requests that are open at once. What is due beyond them is missed.
 pub(super) const OPEN_MAX: usize = 1_000;

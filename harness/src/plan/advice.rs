@@ -11,8 +11,8 @@ use super::machine::{Load, Need};
 use super::patch::patch;
 use super::scale::{AS_IT_STANDS, Knob, alone, scaled};
 use super::slo::Breach;
-use crate::scenario::{Scenario, Store, Subscriber};
 use crate::sim::SimError;
+use hookproof_judge::scenario::{Scenario, Store, Subscriber};
 
 /// The most groups for which changes are searched; further ones are only named.
 const CHANGED_MAX: usize = 8;

@@ -12,7 +12,7 @@
 //! The least σ for ρ = R is the longest queue at the constant rate R ([`burst`]); it gives the tightest bound of
 //! this form. For a service with pauses, [`bounds`] follows the same queue through them.
 
-use crate::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 
 /// Counts in fractions of a delivery, so that rounding never favours the sender.
 const PARTS: u128 = SECOND as u128;

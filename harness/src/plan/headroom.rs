@@ -9,10 +9,10 @@ use super::judge::{Judge, in_parallel};
 use super::scale::{AS_IT_STANDS, is_coarse, scaled};
 use super::search::{DOUBLE, Edge, NEAR, edge};
 use super::slo::{Breach, Measure, NEVER};
-use crate::scenario::Scenario;
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
 use crate::traffic::ScheduleError;
+use hookproof_judge::scenario::Scenario;
 
 /// The headroom.
 #[derive(Clone, Debug, Serialize)]

@@ -7,9 +7,9 @@ use super::machine::{Load, Machine};
 use super::scale::AS_IT_STANDS;
 use super::simulated;
 use super::slo::{Breach, Slo};
-use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
 use crate::sim::{Options, SimError};
+use hookproof_judge::scenario::Scenario;
 
 /// The objectives that are not met, the worst first.
 #[must_use]

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::check::verdict::show;
-use crate::scenario::problem::nearest;
-use crate::scenario::{
+use crate::traffic::Schedule;
+use hookproof_judge::check::verdict::show;
+use hookproof_judge::scenario::problem::nearest;
+use hookproof_judge::scenario::{
     Answer, Behaviour, Duration, FaultAction, FaultPlan, Millionths, Range, SECOND, Scenario, Subscriber,
 };
-use crate::traffic::Schedule;
 
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use hookproof_sender::store::{Reader, StoreError};
 use serde_json::Value;
 use toml::Table;
 
-use crate::scenario::Scenario;
+use hookproof_judge::scenario::Scenario;
 
 /// The most subscribers that are read.
 const SUBSCRIBERS_MAX: u32 = 10_000;

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::scale::{AS_IT_STANDS, times};
 use super::slo::Breach;
-use crate::scenario::{Scenario, Subscriber};
 use crate::sim::figures::Figures;
+use hookproof_judge::scenario::{Scenario, Subscriber};
 
 /// The machine's name in breaches; no subscriber can have it.
 pub const NAME: &str = "this machine";

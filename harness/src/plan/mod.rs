@@ -39,13 +39,13 @@ pub use service::service;
 pub use sheet::{is_sheet, sheets};
 pub use table::{answer, table};
 
-use crate::check::verdict::show;
-use crate::scenario::{SECOND, Scenario};
 use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
 use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
 use headroom::Headroom;
+use hookproof_judge::check::verdict::show;
+use hookproof_judge::scenario::{SECOND, Scenario};
 use judge::Judge;
 use launch::Condition;
 use machine::{Load, Machine};

@@ -5,9 +5,9 @@ use super::scale::times;
 use super::slo::NEVER;
 use super::table::{HEAD, advised, answer, machine_rows, raises, row, show_short, tried, within};
 use super::{LanePlan, Plan};
-use crate::catalogue::Verdict;
-use crate::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
 use crate::sim::figures::LaneFigures;
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
 
 /// The most subscribers with charts; those with the longest backlog come first.
 const CHARTS_MAX: usize = 24;
@@ -21,7 +21,7 @@ pub fn page(plan: &Plan) -> String {
     parts.extend(subscribers(plan));
     parts.extend(charts(plan));
     parts.extend([title("The machine"), Part::Table(Table::pairs(machine_rows(&plan.machine)))]);
-    crate::report::page(&Document {
+    hookproof_judge::report::page(&Document {
         title: plan.scenario.clone(),
         about: format!("Plan. Objectives: {}", plan.objectives.join(", ")),
         verdict: Headline {

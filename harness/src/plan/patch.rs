@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::live::LiveError;
-use crate::scenario::{Scenario, Subscriber};
+use hookproof_judge::scenario::{Scenario, Subscriber};
 
 /// The differences between two scenarios in the limits and queues of groups, each with its cost.
 pub(super) fn patch<'a>(

@@ -1,6 +1,6 @@
 //! Variants of a scenario: scaled traffic, a raised limit, one subscriber alone. Pure.
 
-use crate::scenario::{Rate, SECOND, Scenario, Shape, Size, Subscriber};
+use hookproof_judge::scenario::{Rate, SECOND, Scenario, Shape, Size, Subscriber};
 
 /// The present traffic, in thousandths.
 pub const AS_IT_STANDS: u64 = 1_000;
@@ -52,7 +52,7 @@ fn multiplied(rate: Rate, thousandths: u64) -> Rate {
     if count % AS_IT_STANDS == 0 {
         (count, per) = (count / AS_IT_STANDS, rate.per.0);
     }
-    Rate { count, per: crate::scenario::Duration(per) }
+    Rate { count, per: hookproof_judge::scenario::Duration(per) }
 }
 
 /// The scenario with one of its subscribers. Lanes share only the machine, which is not modelled.

@@ -2,10 +2,10 @@
 //! Pure and conservative: a service that may fail counts as none.
 
 use super::bound::{Service, merged};
-use crate::scenario::{
+use crate::sim::Model;
+use hookproof_judge::scenario::{
     Answer, Behaviour, FaultAction, FaultPlan, Limit, Millionths, RetryAfter, SECOND, Scenario, Subscriber,
 };
-use crate::sim::Model;
 
 /// The sender's own time for an attempt: a commit, a claim and the round trip, where commits are close.
 const OWN_NS: u64 = 10_000_000;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::scenario::Duration;
 use crate::sim::figures::{Figures, LaneFigures};
+use hookproof_judge::scenario::Duration;
 
 /// One objective.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Slo {
     pub fn show(&self, figure: u64) -> String {
         match figure {
             NEVER if self.measure.is_time() => "never".to_owned(),
-            length if self.measure.is_time() => crate::check::verdict::show(length),
+            length if self.measure.is_time() => hookproof_judge::check::verdict::show(length),
             count => count.to_string(),
         }
     }

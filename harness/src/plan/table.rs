@@ -11,8 +11,8 @@ use super::scale::times;
 use super::search::TRIED_MAX;
 use super::slo::NEVER;
 use super::{LanePlan, MachinePlan, Plan, machine};
-use crate::check::verdict::show;
-use crate::report::columns;
+use hookproof_judge::check::verdict::show;
+use hookproof_judge::report::columns;
 
 /// The most subscribers in the table; the page and the JSON have all.
 const LISTED_MAX: usize = 30;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::step::Outcome;
-use crate::trace::{Arrival, Record, Records, Stray, StrayKind, Verified};
+use hookproof_judge::trace::{Arrival, Record, Records, Stray, StrayKind, Verified};
 
 /// The arrivals of a rehearsal.
 pub(super) struct Arrivals {

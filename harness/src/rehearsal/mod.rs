@@ -13,12 +13,12 @@ use crate::driver::{
     Subscription, log_path,
 };
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use crate::run::{Interrupt, RunError, here, scheme};
-use crate::scenario::{Durability, SECOND, Scenario};
-use crate::trace::Recorder;
 use crate::traffic::{Schedule, Tokens};
 use arrivals::Arrivals;
+use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
+use hookproof_judge::scenario::{Durability, SECOND, Scenario};
+use hookproof_judge::trace::Recorder;
 pub use step::{Outcome, Rehearsal, Step};
 
 /// How long all of it may take, but for what is taken back.

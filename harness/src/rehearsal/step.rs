@@ -58,7 +58,7 @@ impl Rehearsal {
 
     /// `code` is the exit code that says it.
     pub(super) fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, code: u8) {
-        self.code = crate::exit::worse(self.code, code);
+        self.code = hookproof_judge::exit::worse(self.code, code);
         let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
         self.steps.push(Step { step, status: "failed", what: why, sent, got });
     }
@@ -102,7 +102,7 @@ mod tests {
         let said = "no\n::error ::a\r::error ::b\r\n  ::error ::c";
         let mut rehearsal = Rehearsal::new("x");
         let last = Exchange { sent: said.to_owned(), got: said.to_owned() };
-        rehearsal.failed("emit", said.to_owned(), Some(last), crate::exit::UNREACHABLE);
+        rehearsal.failed("emit", said.to_owned(), Some(last), hookproof_judge::exit::UNREACHABLE);
         let text = rehearsal.text();
         assert_eq!(text.matches("::error").count(), 9, "{text}");
         let obeyed = |line: &&str| line.trim_start().starts_with("::");

@@ -6,8 +6,8 @@ use super::emitter::Emission;
 use super::view::tell;
 use crate::clock::Clock;
 use crate::driver::{Api, Processes};
-use crate::scenario::Scenario;
-use crate::trace::{Dead, Record};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{Dead, Record};
 
 /// Reports the values that the sender got in place of the scenario's, after the first `said`; returns their
 /// number.
@@ -42,7 +42,7 @@ pub(super) async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenari
     /// Room for letters of earlier runs, which a sender that the harness does not start may retain.
     const OLD_MAX: usize = 100_000;
     /// The time limit of all pages together.
-    const WITHIN_NS: u64 = 120 * crate::scenario::SECOND;
+    const WITHIN_NS: u64 = 120 * hookproof_judge::scenario::SECOND;
     let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
     let listed = tokio::select! {
         listed = api.dead(most) => listed,

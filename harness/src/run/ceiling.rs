@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use super::heartbeat::EndpointThread;
 use super::{Clock, Recorder};
 use crate::endpoint::{Reach, Spec, Stage};
-use crate::scenario::{Duration, Range, SECOND};
-use crate::trace::{End, Ended, Header};
 use crate::traffic::Tokens;
+use hookproof_judge::scenario::{Duration, Range, SECOND};
+use hookproof_judge::trace::{End, Ended, Header};
 
 /// Connections of the bare client, over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;
@@ -112,13 +112,13 @@ mod tests {
         let slow = "name = \"slow\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
                     answers = \"100ms\"\n[[subscriber.behaviour]]\nanswer = 503\n";
         let subscriber =
-            crate::scenario::Scenario::from_text(slow, "slow.toml").unwrap().subscribers.remove(0);
+            hookproof_judge::scenario::Scenario::from_text(slow, "slow.toml").unwrap().subscribers.remove(0);
         let spec = Spec {
             path: subscriber.path(),
             name: subscriber.name,
             behaviours: subscriber.behaviours,
             answers: subscriber.answers,
-            scheme: crate::wire::Profile::Github.into(),
+            scheme: hookproof_judge::signature::Profile::Github.into(),
         };
         let spec = at_their_best(spec);
         assert!(spec.behaviours.is_empty() && spec.answers.most.0 == 0, "{spec:?}");

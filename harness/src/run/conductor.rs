@@ -20,10 +20,10 @@ use crate::database::{Link, Server};
 use crate::driver::{Api, Cost, DriverFile, Processes, Sample, cost_of};
 use crate::endpoint::Keys;
 use crate::fault::WallClock;
-use crate::scenario::{Scenario, Standing};
-use crate::trace::{Depth, Ended, Kept, Record};
 use crate::traffic::Lag;
-use crate::wire::{Profile, Scheme};
+use hookproof_judge::scenario::{Scenario, Standing};
+use hookproof_judge::signature::{Profile, Scheme};
+use hookproof_judge::trace::{Depth, Ended, Kept, Record};
 
 /// The period of the loop.
 const TICK_NS: u64 = 10_000_000;
@@ -248,7 +248,10 @@ fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Reco
 }
 
 /// The scheme that verifies a subscriber's deliveries.
-pub(crate) fn scheme(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Scheme, RunError> {
+pub(crate) fn scheme(
+    file: &DriverFile,
+    wanted: hookproof_judge::scenario::Profile,
+) -> Result<Scheme, RunError> {
     match &file.sign {
         Some(sign) => Ok(sign.scheme.clone()),
         None => {

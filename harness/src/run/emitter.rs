@@ -19,9 +19,9 @@ use tokio::sync::{Mutex, mpsc, watch};
 use super::heartbeat::STALL_NS;
 use super::{Clock, Recorder};
 use crate::driver::{Api, EmitResult, Event};
-use crate::scenario::Scenario;
-use crate::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
 use crate::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
 
 /// The lag from which an event counts as late.
 const LATE_NS: u64 = 50_000_000;
@@ -272,7 +272,7 @@ fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
 mod tests {
     use super::*;
     use crate::driver::{DriverFile, Variables};
-    use crate::trace::Records;
+    use hookproof_judge::trace::Records;
 
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use crate::database::DatabaseError;
 use crate::driver::{ApiError, CallError, FileError, StartError};
 use crate::endpoint::{ListenError, ReachError, TlsError};
-use crate::exit::{HARNESS, UNREACHABLE, USAGE};
 use crate::traffic::ScheduleError;
+use hookproof_judge::exit::{HARNESS, UNREACHABLE, USAGE};
 
 /// A run without a trace, or with an incomplete one.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum RunError {
     )]
     Owner {
         /// The target.
-        target: crate::scenario::FaultTarget,
+        target: hookproof_judge::scenario::FaultTarget,
         /// The driver.
         driver: String,
     },
@@ -80,7 +80,7 @@ pub enum RunError {
         /// The subscriber.
         name: String,
         /// The error.
-        error: crate::wire::KeyError,
+        error: hookproof_judge::signature::KeyError,
     },
     /// The harness's files cannot be written.
     #[error("{path} cannot be written: {error}", path = path.display())]

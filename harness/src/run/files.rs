@@ -1,7 +1,7 @@
 //! The limit of open files.
 
 use super::RunError;
-use crate::scenario::Scenario;
+use hookproof_judge::scenario::Scenario;
 
 /// Raises the limit of open files to its maximum, and checks it before the endpoints open. The sender
 /// inherits it.

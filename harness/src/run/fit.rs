@@ -3,11 +3,11 @@
 use super::RunError;
 use crate::driver::DriverFile;
 use crate::fault::{WallClock, sets_clocks};
-use crate::scenario::{Scenario, Slack, Store};
-use crate::trace::OURS;
+use hookproof_judge::scenario::{Scenario, Slack, Store};
+use hookproof_judge::trace::OURS;
 
 pub(super) fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
-    let slack = |one: &&crate::scenario::Subscriber| one.limit.slack != Slack::default();
+    let slack = |one: &&hookproof_judge::scenario::Subscriber| one.limit.slack != Slack::default();
     if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
         return Err(RunError::Slack { name: one.name.clone() });
     }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{Clock, Recorder};
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::trace::{ClockSet, ENDPOINTS, Record, Stall};
+use hookproof_judge::trace::{ClockSet, ENDPOINTS, Record, Stall};
 
 /// The period of the heartbeat.
 const BEAT_NS: u64 = 4_000_000;

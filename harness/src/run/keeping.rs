@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::driver::Api;
-use crate::scenario::{KeptBound, Scenario, Store};
-use crate::trace::Kept;
+use hookproof_judge::scenario::{KeptBound, Scenario, Store};
+use hookproof_judge::trace::Kept;
 
 /// The period; a list call costs the sender work.
 const EVERY_NS: u64 = 1_000_000_000;

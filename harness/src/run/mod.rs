@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub use crate::clock::{Clock, nanos};
-pub use crate::trace::{QUEUE_MAX, Recorder, Records, Tally};
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;
+pub use hookproof_judge::trace::{QUEUE_MAX, Recorder, Records, Tally};
 pub use live::{Judging, Live, PageServer};
 pub use options::Options;
 use tokio::sync::watch;
@@ -36,12 +36,7 @@ use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Identity, Spec, Stage};
 use crate::fault::WallClock;
-use crate::scenario::{FaultAction, FaultPlan, Scenario};
-use crate::trace::ledger::Ledger;
-use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
-use crate::wire::Scheme;
-use crate::wire::digest::sha256_hex;
 use after::{end, list_dead, take_back, tear_down, tell_differences};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
@@ -49,6 +44,13 @@ use emitter::Emission;
 use files::raise_files;
 use fit::is_fit;
 use heartbeat::EndpointThread;
+use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario};
+use hookproof_judge::signature::Scheme;
+use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::trace::ledger::Ledger;
+use hookproof_judge::trace::{
+    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile,
+};
 use live::Following;
 use view::{View, tell};
 
@@ -263,7 +265,7 @@ impl Staged<'_> {
     }
 
     fn specs(&self) -> Result<Vec<Spec>, RunError> {
-        let spec = |subscriber: &crate::scenario::Subscriber| {
+        let spec = |subscriber: &hookproof_judge::scenario::Subscriber| {
             Ok(Spec {
                 name: subscriber.name.clone(),
                 path: subscriber.path(),

@@ -9,9 +9,9 @@ use crate::database::Server;
 use crate::driver::{Api, ApiError};
 use crate::endpoint::Keys;
 use crate::fault::hold_database;
-use crate::scenario::{Duration, FaultAction, FaultPlan, Scenario};
-use crate::trace::{Fault, Record};
-use crate::wire::Scheme;
+use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Scenario};
+use hookproof_judge::signature::Scheme;
+use hookproof_judge::trace::{Fault, Record};
 
 /// The pause before an unanswered action is repeated.
 const AGAIN_NS: u64 = 250_000_000;
@@ -237,7 +237,11 @@ mod tests {
             recorder,
             keys: Keys::default(),
         };
-        let errand = Errand::new(&scenario, &scenario.faults[place], &[crate::wire::Profile::Github.into()]);
+        let errand = Errand::new(
+            &scenario,
+            &scenario.faults[place],
+            &[hookproof_judge::signature::Profile::Github.into()],
+        );
         let done = operator.carry_out(errand).await;
         let is_fault = |record: &Record| matches!(record, Record::Fault(_));
         (done, records.take().into_iter().filter(is_fault).count())

@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Recorder;
 use super::live::Following;
-use crate::check::verdict::show;
-use crate::scenario::SECOND;
-use crate::trace::Lately;
+use hookproof_judge::check::verdict::show;
+use hookproof_judge::scenario::SECOND;
+use hookproof_judge::trace::Lately;
 
 /// The refresh period.
 const PAUSE_NS: u64 = SECOND / 5;
@@ -74,7 +74,7 @@ impl View {
         let (offered, arrived) = (&self.offered, &self.arrived);
         let noted: String = noted.iter().map(|one| format!("\n  {one}")).collect();
         let lines = format!("{at}\n  offered {offered}\n  arrived {arrived}\n  {counts}{noted}");
-        self.bar.set_message(crate::report::visible(&lines));
+        self.bar.set_message(hookproof_judge::report::visible(&lines));
     }
 
     /// Prints a message above the display, or alone if there is none.
@@ -104,7 +104,7 @@ pub(super) fn tell(text: &str) {
     use std::io::Write as _;
 
     // A closed stderr does not stop the run.
-    let _ = writeln!(std::io::stderr().lock(), "{}", crate::report::visible(text));
+    let _ = writeln!(std::io::stderr().lock(), "{}", hookproof_judge::report::visible(text));
 }
 
 impl Drop for View {
@@ -143,7 +143,7 @@ const SECONDS_MAX: usize = 86_400;
 impl std::fmt::Display for Course {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let most = self.seconds.iter().copied().max().unwrap_or(0);
-        write!(f, "{}", crate::report::bars(&self.seconds, COLUMNS))?;
+        write!(f, "{}", hookproof_judge::report::bars(&self.seconds, COLUMNS))?;
         write!(f, " {}/s, {} in all, {most}/s at most", self.lately(), self.count)
     }
 }

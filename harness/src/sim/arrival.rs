@@ -7,9 +7,9 @@ use hookproof_sender::store::command;
 use super::error::SimError;
 use super::exchange::Heard;
 use super::world::World;
-use crate::trace::{Arrival, Head, Signed, Text, Verified};
-use crate::wire::digest::sha256_hex;
-use crate::wire::verify;
+use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::signature::verify;
+use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 
 impl World<'_> {
     /// The record of a request, signed by the sender and verified by the harness.

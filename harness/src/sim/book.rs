@@ -4,10 +4,10 @@ use ring::digest;
 
 use super::error::SimError;
 use super::options::{EPOCH, Keep};
-use crate::scenario::Scenario;
-use crate::trace::{ClockKind, FORMAT, Header, Record, Writer};
 use crate::traffic::Schedule;
-use crate::wire::digest::{hex, sha256_hex};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::signature::digest::{hex, sha256_hex};
+use hookproof_judge::trace::{ClockKind, FORMAT, Header, Record, Writer};
 
 /// What is written down.
 pub(super) struct Book {
@@ -39,7 +39,7 @@ impl Book {
         words.iter().for_each(|word| self.digest.update(&word.to_le_bytes()));
     }
 
-    pub(super) fn finish(self, end: crate::trace::End) -> Result<(Vec<u8>, String), SimError> {
+    pub(super) fn finish(self, end: hookproof_judge::trace::End) -> Result<(Vec<u8>, String), SimError> {
         match self.writer {
             Some(writer) => {
                 let bytes = writer.finish(end).map_err(unwritten)?;

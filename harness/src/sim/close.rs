@@ -11,8 +11,8 @@ use super::figures::Figures;
 use super::ledger::place;
 use super::options::{Keep, Model, Simulated};
 use super::world::{Given, World};
-use crate::scenario::{SECOND, Standing};
-use crate::trace::{Dead, Depth, End, Ended, Record};
+use hookproof_judge::scenario::{SECOND, Standing};
+use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
 
 /// Subscribers whose queues are in the trace: as many as the sender's status lists on its first page.
 const LISTED: usize = 50;

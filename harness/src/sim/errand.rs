@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::scenario::FaultPlan;
+use hookproof_judge::scenario::FaultPlan;
 
 /// New secrets, each with the place of its endpoint.
-pub(super) type Secrets = Vec<(usize, crate::wire::Secret)>;
+pub(super) type Secrets = Vec<(usize, hookproof_judge::signature::Secret)>;
 
 /// What operators want done.
 #[derive(Default)]

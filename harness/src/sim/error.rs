@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use hookproof_sender::store::StoreError;
 
-use crate::scenario::Duration;
 use crate::traffic::ScheduleError;
+use hookproof_judge::scenario::Duration;
 
 /// A scenario that can't be simulated.
 #[derive(Debug, thiserror::Error)]

@@ -8,16 +8,16 @@ use hookproof_sender::transport::Lease;
 
 use super::error::SimError;
 use crate::endpoint::choice::{Choices, Luck};
-use crate::scenario::{Behaviour, Profile, Reply};
-use crate::trace::CutKind;
-use crate::wire;
+use hookproof_judge::scenario::{Behaviour, Profile, Reply};
+use hookproof_judge::signature;
+use hookproof_judge::trace::CutKind;
 
 /// A subscriber's endpoint.
 pub(super) struct Endpoint {
     pub(super) choices: Choices,
     pub(super) behaviours: Vec<Behaviour>,
-    pub(super) profile: wire::Profile,
-    pub(super) secrets: Vec<wire::Secret>,
+    pub(super) profile: signature::Profile,
+    pub(super) secrets: Vec<signature::Secret>,
     pub(super) lane: LaneId,
 }
 
@@ -75,6 +75,6 @@ pub(super) enum Final {
 }
 
 /// The harness's profile for the scenario's.
-pub(super) fn profile(profile: Profile) -> Result<wire::Profile, SimError> {
-    profile.name().parse().map_err(|error: wire::UnknownProfile| SimError::Defect(error.to_string()))
+pub(super) fn profile(profile: Profile) -> Result<signature::Profile, SimError> {
+    profile.name().parse().map_err(|error: signature::UnknownProfile| SimError::Defect(error.to_string()))
 }

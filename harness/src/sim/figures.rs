@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::ledger::Ledger;
-use crate::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 
 /// One subscriber's side of a run.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The same checks as for a real run, less what virtual time can't show, which is named instead of passed.
 
-use crate::check::{CHECKS, Judgement, Simulated, Status, Strictness, Verdict, conclude, judge};
-use crate::scenario::Scenario;
-use crate::trace::Trace;
+use hookproof_judge::check::{CHECKS, Judgement, Simulated, Status, Strictness, Verdict, conclude, judge};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
 
 fn simulated(verdict: &Verdict) -> Simulated {
     CHECKS.iter().find(|check| check.id == verdict.id).map_or(Simulated::Judged, |check| check.simulated)

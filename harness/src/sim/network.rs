@@ -14,8 +14,8 @@ use super::world::World;
 use crate::endpoint::answer::render;
 use crate::endpoint::choice::{Before, Enforced};
 use crate::endpoint::http_date;
-use crate::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
-use crate::trace::{self, Cut, CutKind, Record, Text};
+use hookproof_judge::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
+use hookproof_judge::trace::{self, Cut, CutKind, Record, Text};
 
 /// What a large answer travels at.
 const BYTES_PER_SECOND: u64 = 1 << 30;

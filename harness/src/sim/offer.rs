@@ -12,8 +12,8 @@ use super::offers::{Outcome, Play};
 use super::options::{Keep, ns};
 use super::process::Process;
 use super::world::{WorkerSlot, World};
-use crate::trace::{Accepted, Record, Refused};
 use crate::traffic::Due;
+use hookproof_judge::trace::{Accepted, Record, Refused};
 
 /// Commits that take longer than this gather events as well.
 const GATHER_NS: u64 = 100_000_000;
@@ -63,7 +63,7 @@ impl World<'_> {
         if self.given.options.keep == Keep::Figures {
             return Ok(());
         }
-        self.keep(Record::Offer(crate::trace::Offer {
+        self.keep(Record::Offer(hookproof_judge::trace::Offer {
             t: self.now,
             intended: due.at,
             held: 0,

@@ -2,9 +2,9 @@
 
 use hookproof_sender::engine::LaneId;
 
-use crate::scenario::Scenario;
-use crate::trace::{Shared, Text};
 use crate::traffic::{Due, Schedule, Tokens};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{Shared, Text};
 
 /// What is offered, to whom, and how far that is.
 pub(super) struct Play {

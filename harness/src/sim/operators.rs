@@ -14,9 +14,9 @@ use super::exchange::profile;
 use super::process::Process;
 use super::subscribe::relimited;
 use super::world::World;
-use crate::scenario::{Duration, FaultAction, FaultPlan, Limit};
-use crate::trace::{Fault, Record};
-use crate::wire::digest::base64;
+use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
+use hookproof_judge::signature::digest::base64;
+use hookproof_judge::trace::{Fault, Record};
 
 /// Dead letters that are redriven at once.
 const REDRIVE_MAX: u32 = 100_000;
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
             let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
             let secret = format!("whsec_{}", base64(&bytes));
             let profile = profile(self.given.scenario.subscribers[*at].sign)?;
-            let parsed = crate::wire::Secret::parse(profile, &secret);
+            let parsed = hookproof_judge::signature::Secret::parse(profile, &secret);
             secrets.push((*at, parsed.map_err(|error| SimError::Defect(error.to_string()))?));
             commands.push(Command::Rotate(Rotate {
                 lane: *lane,

@@ -9,7 +9,7 @@ use hookproof_sender::engine::StoreTime;
 
 use super::figures::Figures;
 use super::mutant::Mutant;
-use crate::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 
 /// When every simulated run begins, by the endpoints' clocks: 15 January 2027.
 pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
@@ -76,7 +76,7 @@ pub struct Options {
     /// Only what the traffic offers before this moment, in nanoseconds.
     pub until: Option<u64>,
     /// For how long a sweep lets endpoints stop reading at most; nothing for not at all.
-    pub stalls: crate::scenario::Duration,
+    pub stalls: hookproof_judge::scenario::Duration,
     /// Once it is true, what is being simulated ends as interrupted.
     pub interrupt: Arc<AtomicBool>,
 }
@@ -100,7 +100,7 @@ impl Default for Options {
             keep: Keep::Trace,
             mutant: None,
             until: None,
-            stalls: crate::scenario::Duration::default(),
+            stalls: hookproof_judge::scenario::Duration::default(),
             interrupt: Arc::default(),
         }
     }

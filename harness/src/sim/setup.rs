@@ -4,7 +4,9 @@ use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
 use hookproof_sender::engine::Nanos;
 
 use super::error::SimError;
-use crate::scenario::{Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store};
+use hookproof_judge::scenario::{
+    Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store,
+};
 
 /// The argument that says how long a lease is.
 const LEASE_ARGUMENT: &str = "--lease";

@@ -26,10 +26,10 @@ use super::world::{Given, Troubles, WorkerSlot, World};
 use crate::driver::DriverFile;
 use crate::endpoint::choice::Choices;
 use crate::fault::timeline;
-use crate::scenario::{Duration, Scenario};
-use crate::trace::{ProcessEvent as ProcessRecord, Record};
 use crate::traffic::{Chance, Schedule, mix};
-use crate::wire::digest::base64;
+use hookproof_judge::scenario::{Duration, Scenario};
+use hookproof_judge::signature::digest::base64;
+use hookproof_judge::trace::{ProcessEvent as ProcessRecord, Record};
 
 /// What the seed's streams are for.
 const PURPOSE_WORLD: u64 = 0x51;
@@ -178,7 +178,7 @@ impl<'a> World<'a> {
             let command = Command::Subscribe(subscribe(subscriber, number, &secret)?);
             let lane = first.subscribe(command)?;
             let profile = profile(subscriber.sign)?;
-            let secret = crate::wire::Secret::parse(profile, &secret)
+            let secret = hookproof_judge::signature::Secret::parse(profile, &secret)
                 .map_err(|error| SimError::Defect(error.to_string()))?;
             self.net.endpoints.push(Endpoint {
                 choices: Choices::new(

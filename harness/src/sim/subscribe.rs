@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::error::SimError;
 use super::options::EPOCH;
 use crate::driver::words::{of_limit, of_subscriber};
-use crate::scenario::{Duration, Limit, Subscriber};
+use hookproof_judge::scenario::{Duration, Limit, Subscriber};
 
 /// What the scenario's words for a subscriber are called in the sender's settings.
 const SETTINGS: [&str; 4] = ["limit", "queue", "retry", "breaker"];

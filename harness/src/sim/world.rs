@@ -23,9 +23,9 @@ use super::offers::Play;
 use super::options::{EPOCH, Model, Options, ns};
 use super::process::Process;
 use crate::fault::Step;
-use crate::scenario::Scenario;
-use crate::trace::Record;
 use crate::traffic::Chance;
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Record;
 
 /// A place for a process.
 #[derive(Default)]

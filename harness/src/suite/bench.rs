@@ -9,10 +9,10 @@ use super::record::Recorded;
 use super::settings::Settings;
 use super::want::{Want, words};
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
-use crate::wire::digest::{base64, hex, sha256_hex};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, succession};
 use crate::wire::request::{Framing, Request};
-use crate::wire::{Secret, Signing};
+use hookproof_judge::signature::digest::{base64, hex, sha256_hex};
+use hookproof_judge::signature::{Secret, Signing};
 
 /// The most exchanges of one case that are kept.
 const RECORDED_MAX: usize = 40;

@@ -4,8 +4,8 @@ use std::pin::Pin;
 
 use super::bench::{Bench, Shot};
 use super::want::{Want, words};
-use crate::catalogue::Verdict;
 use crate::wire::exchange::Outcome;
+use hookproof_judge::catalogue::Verdict;
 
 /// What a case came to, before its severity is weighed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::bytes::date;
-use crate::catalogue;
+use hookproof_judge::catalogue;
 
 /// Expected failures by id, as a TOML file has them: `["raw.chunked"]` with `why`, and `until` where they end.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -22,8 +22,8 @@ mod settings;
 mod table;
 mod want;
 
-pub use crate::catalogue::{SelectError, Selection};
 pub use bytes::date;
+pub use hookproof_judge::catalogue::{SelectError, Selection};
 pub use hooks::Hooks;
 pub use known::{Known, KnownError};
 pub use record::Recorded;

@@ -2,9 +2,9 @@
 
 use super::record::Recorded;
 use super::report::{Report, Row, Stopped};
-use crate::catalogue::{self, Verdict};
-use crate::exit;
-use crate::report::{Cell, Document, Headline, Part, Table, explained, page, unjudged};
+use hookproof_judge::catalogue::{self, Verdict};
+use hookproof_judge::exit;
+use hookproof_judge::report::{Cell, Document, Headline, Part, Table, explained, page, unjudged};
 
 impl Report {
     /// The page.

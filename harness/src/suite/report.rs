@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::record::Recorded;
 use super::settings::Settings;
-use crate::catalogue::{Severity, Verdict};
-use crate::exit;
-use crate::report::junit::{Case, Outcome, Suite, xml};
+use hookproof_judge::catalogue::{Severity, Verdict};
+use hookproof_judge::exit;
+use hookproof_judge::report::junit::{Case, Outcome, Suite, xml};
 
 /// What a run came to.
 #[derive(Clone, Debug, Serialize)]

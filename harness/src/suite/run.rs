@@ -9,9 +9,9 @@ use super::record::rounded;
 use super::report::{Report, Row, Stopped};
 use super::settings::Settings;
 use super::want::{Want, words};
-use crate::catalogue::{self, Entry, Severity, Verdict};
 use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
+use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
 
 /// How long a receiver that stopped serving is given to come back.
 const RECOVERY: Duration = Duration::from_secs(10);

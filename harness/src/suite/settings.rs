@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::hooks::Hooks;
 use super::known::Known;
-use crate::catalogue::Selection;
 use crate::wire::target::Target;
-use crate::wire::{Profile, Secret};
+use hookproof_judge::catalogue::Selection;
+use hookproof_judge::signature::{Profile, Secret};
 
 /// What a run of the suite is asked for.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::report::{Report, Row};
-use crate::catalogue::{self, Verdict};
-use crate::report::{Colours, paint};
+use hookproof_judge::catalogue::{self, Verdict};
+use hookproof_judge::report::{Colours, paint};
 
 /// The longest id, with room after it.
 const ID_WIDTH: usize = 26;

@@ -1,7 +1,7 @@
 //! When the events of a phase are due: the moments at which the integral of its rate passes 0, 1, 2, …
 
 use super::chance::Chance;
-use crate::scenario::{Rate, SECOND};
+use hookproof_judge::scenario::{Rate, SECOND};
 
 /// The moments of an even rate, from 0 up to, but without, `end`. Integers throughout: the hundred-thousandth event of
 /// `7/s` is no nanosecond off.
@@ -71,7 +71,7 @@ fn nanos(seconds: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Duration;
+    use hookproof_judge::scenario::Duration;
 
     const fn per_sec(count: u64) -> Rate {
         Rate { count, per: Duration(SECOND) }

@@ -9,8 +9,8 @@ use super::chance::Chance;
 use super::curve::{poisson, ramp, steady};
 use super::recording::{RecordingError, read};
 use super::token::Tokens;
-use crate::scenario::{Events, Millionths, Phase, Shape};
-use crate::wire::digest::hex;
+use hookproof_judge::scenario::{Events, Millionths, Phase, Shape};
+use hookproof_judge::signature::digest::hex;
 
 /// The most events of one run: what fits into memory beside everything else.
 const EVENTS_MAX: usize = 20_000_000;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use hookproof::run::Clock;
-use hookproof::trace::{ProcessEvent, Trace};
+use hookproof_judge::trace::{ProcessEvent, Trace};
 
 use super::{hookproof, ours};
 
@@ -89,10 +89,10 @@ fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
     // Before the run, after the kill; ended by the kill, and at the end.
     let lives = (count(&trace, ProcessEvent::Ready), count(&trace, ProcessEvent::Exited));
     assert_eq!(lives, (2, 2), "{:?}", trace.processes);
-    let passed = hookproof::check::judge(
-        &hookproof::scenario::Scenario::from_text(SCENARIO, "scenario.toml").unwrap(),
+    let passed = hookproof_judge::check::judge(
+        &hookproof_judge::scenario::Scenario::from_text(SCENARIO, "scenario.toml").unwrap(),
         &trace,
-        hookproof::check::Strictness::Usual,
+        hookproof_judge::check::Strictness::Usual,
     );
     let of = |id: &str| passed.verdicts.iter().find(|one| one.id == id).unwrap().status.to_string();
     assert_eq!(

@@ -7,6 +7,7 @@ mod after;
 mod apart;
 mod check;
 mod in_process;
+mod own_signatures;
 mod public;
 mod python;
 mod secure;

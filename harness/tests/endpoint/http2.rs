@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::SendRequest;
-use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Reply, RetryAfter, Size};
-use hookproof::trace::{CutKind, Record};
+use hookproof_judge::scenario::{Answer, Behaviour, Duration, Millionths, Reply, RetryAfter, Size};
+use hookproof_judge::trace::{CutKind, Record};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -65,7 +65,7 @@ async fn play(behaviours: &[Behaviour]) -> (Met, Vec<Record>) {
 async fn streams_of_one_connection_are_requests_of_their_own_and_wait_for_nobody() {
     let slow = Behaviour {
         share: Millionths(500_000),
-        latency: Some(hookproof::scenario::Range::just(Duration::from_millis(200))),
+        latency: Some(hookproof_judge::scenario::Range::just(Duration::from_millis(200))),
         ..behaviour(Answer::Status(Reply { status: 500, ..reply() }))
     };
     let set = set(1, &[slow]).await;

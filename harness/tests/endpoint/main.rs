@@ -6,8 +6,8 @@ mod http2;
 mod secure;
 mod stage;
 
-use hookproof::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};
-use hookproof::trace::{CutKind, Record, Verified};
+use hookproof_judge::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};
+use hookproof_judge::trace::{CutKind, Record, Verified};
 use stage::{BODY, Exchange, behaviour, during, play};
 
 fn reply(status: u16) -> Reply {

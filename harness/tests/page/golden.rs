@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use hookproof::catalogue::{Severity, Verdict};
 use hookproof::load::Trial;
 use hookproof::plan::machine::Machine;
 use hookproof::plan::{Asked, page, plan};
-use hookproof::scenario::Scenario;
 use hookproof::suite::{Recorded, Report, Row};
+use hookproof_judge::catalogue::{Severity, Verdict};
+use hookproof_judge::scenario::Scenario;
 
 /// Compares the outline of a page with the one that is kept under that name.
 #[track_caller]

@@ -4,8 +4,8 @@ use hookproof::plan::advice::Why;
 use hookproof::plan::judge::breaches;
 use hookproof::plan::scale::scaled;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table, with_patch};
-use hookproof::scenario::Scenario;
 use hookproof::sim::{Keep, Options, simulate};
+use hookproof_judge::scenario::Scenario;
 
 use crate::{asked, launch};
 

@@ -1,7 +1,7 @@
 //! The bounds of network calculus, against their definitions and against servers that keep the service they promise.
 
 use hookproof::plan::bound::{Service, bounds, burst, merged};
-use hookproof::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 use proptest::prelude::*;
 
 fn moments() -> impl Strategy<Value = Vec<u64>> {

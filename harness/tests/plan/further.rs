@@ -2,8 +2,8 @@
 
 use hookproof::plan::scale::scaled;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
-use hookproof::scenario::Scenario;
 use hookproof::sim::Model;
+use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 

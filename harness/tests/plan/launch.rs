@@ -5,8 +5,8 @@ use hookproof::plan::judge::breaches;
 use hookproof::plan::scale::scaled;
 use hookproof::plan::slo::Slo;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
-use hookproof::scenario::Scenario;
 use hookproof::sim::{Keep, Model, Options, simulate};
+use hookproof_judge::scenario::Scenario;
 
 use crate::{asked, launch};
 

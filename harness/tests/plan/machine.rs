@@ -2,7 +2,7 @@
 
 use hookproof::plan::machine::{Machine, NAME};
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
-use hookproof::scenario::Scenario;
+use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 

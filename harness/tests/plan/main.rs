@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 use hookproof::plan::Asked;
 use hookproof::plan::machine::Machine;
-use hookproof::scenario::Scenario;
 use hookproof::sim::Options;
+use hookproof_judge::scenario::Scenario;
 
 pub(crate) fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")

@@ -1,7 +1,7 @@
 //! What was never delivered counts.
 
 use hookproof::plan::{Asked, Plan, plan};
-use hookproof::scenario::Scenario;
+use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 

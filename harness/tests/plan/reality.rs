@@ -7,8 +7,8 @@ use std::process::Command;
 use hookproof::plan::scale::{AS_IT_STANDS, scaled};
 use hookproof::plan::slo::{Measure, NEVER, Slo};
 use hookproof::plan::{Asked, answer, plan};
-use hookproof::scenario::{Scenario, Shape};
-use hookproof::trace::Trace;
+use hookproof_judge::scenario::{Scenario, Shape};
+use hookproof_judge::trace::Trace;
 use serde_json::Value;
 
 use crate::asked;
@@ -72,7 +72,7 @@ fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     let left = trace.offers.len() - taken.len();
     match measure {
         Measure::Latency(thousandths) => {
-            let waited = |offer: &hookproof::trace::Offer| {
+            let waited = |offer: &hookproof_judge::trace::Offer| {
                 taken.get(&offer.token).map_or(NEVER, |end| end.saturating_sub(offer.intended))
             };
             let mut all: Vec<u64> = trace.offers.iter().map(waited).collect();

@@ -5,8 +5,8 @@ use hookproof::plan::interval::Interval;
 use hookproof::plan::judge::breaches;
 use hookproof::plan::scale::scaled;
 use hookproof::plan::{Asked, answer, page, plan, with_patch};
-use hookproof::scenario::Scenario;
 use hookproof::sim::{Keep, Options, simulate};
+use hookproof_judge::scenario::Scenario;
 
 use crate::{asked, launch};
 

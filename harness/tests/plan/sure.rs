@@ -1,7 +1,7 @@
 //! Where nothing is sure there is no bound, and no error in the model.
 
 use hookproof::plan::plan;
-use hookproof::scenario::Scenario;
+use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flaw::Flaw;
-use hookproof::catalogue::Verdict;
 use hookproof::suite::{self, Hooks, Known, Report, Selection, Settings};
 use hookproof::wire::target::Target;
-use hookproof::wire::{Profile, Secret};
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::signature::{Profile, Secret};
 use server::Server;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -71,9 +71,9 @@ fn ids(report: &Report, verdict: Verdict) -> Vec<&str> {
 fn the_correct_receiver_passes_every_case_strictly() {
     let report = judged(None);
     let rest: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
-    assert!(rest.is_empty(), "{}", report.table(hookproof::report::Colours::No));
+    assert!(rest.is_empty(), "{}", report.table(hookproof_judge::report::Colours::No));
     assert_eq!(report.exit_code(), 0);
-    assert_eq!(report.rows.len(), hookproof::catalogue::receiver().len());
+    assert_eq!(report.rows.len(), hookproof_judge::catalogue::receiver().len());
 }
 
 /// It takes no forgery, but by an exception: whoever catches that one day may find that it fails open.
@@ -81,7 +81,7 @@ fn the_correct_receiver_passes_every_case_strictly() {
 fn a_forgery_answered_with_500_is_told_apart_from_one_that_is_accepted() {
     let case = |flaw, strict| {
         let only = ["sig.empty".to_owned()];
-        let selection = Selection::new(hookproof::catalogue::receiver(), &only, &[]).unwrap();
+        let selection = Selection::new(hookproof_judge::catalogue::receiver(), &only, &[]).unwrap();
         let report = judged_by(Some(flaw), selection, strict);
         (report.rows[0].verdict, report.rows[0].came.clone(), report.exit_code())
     };

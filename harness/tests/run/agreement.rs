@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hookproof::check::exact::percentile;
+use hookproof_judge::check::exact::percentile;
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::read::{Filter, Notices, Place, Reader};
@@ -79,7 +79,7 @@ fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
 fn waits(trace: &Trace, told: &BTreeMap<String, (u64, u64)>) -> Vec<Wait> {
     let offered: BTreeMap<u64, u64> = trace.offers.iter().map(|offer| (offer.token, offer.t)).collect();
     let accepted: BTreeMap<u64, u64> = trace.accepted.iter().map(|one| (one.token, one.t)).collect();
-    let wait = |(arrival, answer): (&hookproof::trace::Arrival, &hookproof::trace::Answer)| {
+    let wait = |(arrival, answer): (&hookproof_judge::trace::Arrival, &hookproof_judge::trace::Answer)| {
         assert_eq!(arrival.n, answer.n);
         let token = arrival.token.unwrap();
         let (waited, took) = told[arrival.id.as_deref().unwrap()];

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use hookproof::check::{Status, Strictness, judge};
 use hookproof::fault::WallClock;
-use hookproof::scenario::Scenario;
+use hookproof_judge::check::{Status, Strictness, judge};
+use hookproof_judge::scenario::Scenario;
 
 use super::{served_by_two, start};
 

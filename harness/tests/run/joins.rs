@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hookproof::trace::ProcessEvent::{Ready, Started};
+use hookproof_judge::trace::ProcessEvent::{Ready, Started};
 
 use super::{served_by_two, start};
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use hookproof::run::Clock;
-use hookproof::trace::{Ended, Trace};
+use hookproof_judge::trace::{Ended, Trace};
 use rustix::process::{Pid, Signal, kill_process};
 
 const QUIET: &str = r#"

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hookproof::check::{Status, Strictness, judge};
 use hookproof::fault::hold_database;
 use hookproof::run::Clock;
-use hookproof::scenario::{FaultKind, Scenario};
-use hookproof::trace::{Ended, Trace};
+use hookproof_judge::check::{Status, Strictness, judge};
+use hookproof_judge::scenario::{FaultKind, Scenario};
+use hookproof_judge::trace::{Ended, Trace};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_postgres::NoTls;
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use hookproof::wire::{Profile, Signing, sign};
+use hookproof_judge::signature::{Profile, Signing, sign};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -1,6 +1,6 @@
 //! When an endpoint that fails is left alone, and asked whether it is back.
 
-use hookproof::scenario::Duration;
+use hookproof_judge::scenario::Duration;
 use serde_json::Value;
 
 use crate::lane::Next;

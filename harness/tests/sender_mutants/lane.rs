@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hookproof::scenario::Duration;
-use hookproof::wire::{Profile, Secret};
+use hookproof_judge::scenario::Duration;
+use hookproof_judge::signature::{Profile, Secret};
 use serde_json::Value;
 
 use crate::attempt::Outcome;

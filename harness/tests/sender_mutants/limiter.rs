@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hookproof::scenario::{Rate, Window};
+use hookproof_judge::scenario::{Rate, Window};
 use serde_json::Value;
 
 use crate::lane::Next;

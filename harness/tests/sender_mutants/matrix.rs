@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hookproof::catalogue;
-use hookproof::check::{Judgement, Status, Strictness, Verdict, judge};
 use hookproof::run::{Options, play};
-use hookproof::scenario::Scenario;
-use hookproof::trace::Trace;
+use hookproof_judge::catalogue;
+use hookproof_judge::check::{Judgement, Status, Strictness, Verdict, judge};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
 use tokio::sync::{Semaphore, watch};
 
 use crate::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
@@ -207,7 +207,7 @@ impl Matrix {
         text.push_str(
             "\n## By check\n\n\
              A bug in bold breaks no other check, and the test holds it to that. What else the others break depends on chance.\n\
-             A check without a bug is broken by a trace, in `harness/tests/checks/broken.rs`: no sender can be made to break it\n\
+             A check without a bug is broken by a trace, in `harness/judge/tests/checks/broken.rs`: no sender can be made to break it\n\
              over real sockets. For each check, `kill-matrix-checks.md` has a break that only it catches.\n\n\
              | check | bugs |\n|---|---|\n",
         );

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hookproof::check::{Judgement, Status, Strictness, judge};
 use hookproof::run::{Options, play};
-use hookproof::scenario::Scenario;
-use hookproof::trace::{CutKind, Trace};
+use hookproof_judge::check::{Judgement, Status, Strictness, judge};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{CutKind, Trace};
 use tokio::sync::{Semaphore, watch};
 
 use crate::matrix::driver_file;
@@ -261,7 +261,7 @@ pub(crate) fn excused(judgement: &Judgement, thin: &[&str]) -> bool {
     let named = |sentence: &str| {
         ["stood still", "stall", "generator lagged"].iter().any(|word| sentence.contains(word))
     };
-    let must = hookproof::catalogue::Severity::Must;
+    let must = hookproof_judge::catalogue::Severity::Must;
     accusations(judgement).is_empty()
         && open
             .filter(|one| one.severity == must)

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use hookproof::check::Status;
+use hookproof_judge::check::Status;
 
 use crate::{read, reduced};
 
@@ -50,7 +50,7 @@ fn reports_are_written_in_every_form() {
     let (code, text) = told(&[&["sim", &scenario][..], &mutant, &forms].concat());
     assert_eq!(code, Some(1), "{text}");
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
-    let report: hookproof::report::Report = serde_json::from_str(&read(&json)).unwrap();
+    let report: hookproof_judge::report::Report = serde_json::from_str(&read(&json)).unwrap();
     let failed = check_named(&text, "fail ").unwrap();
     assert!(
         report.judgement.verdicts.iter().any(|one| one.id == failed && one.status == Status::Fail),
@@ -162,7 +162,7 @@ fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
     let (exit, text) = told(&sweep);
     assert_eq!(exit, Some(1), "{text}");
     let trace = std::fs::read(folder.path().join(read(&file).name).join("trace.jsonl")).unwrap();
-    let trace = hookproof::trace::Trace::read(trace.as_slice()).unwrap();
+    let trace = hookproof_judge::trace::Trace::read(trace.as_slice()).unwrap();
     assert!(text.contains(&format!("--seed {} ", trace.header.seed)), "{text}");
 }
 

@@ -60,7 +60,7 @@ fn a_run_lingers_after_the_last_request() {
     let text = "linger = \"7s\"\n[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\nname = \"a\"\n\
                 limit = { rate = \"1/s\", burst = 1 }\n";
     let simulated = simulate(&scenario("lingering", text), &options(Keep::Trace)).unwrap();
-    let trace = hookproof::trace::Trace::read(simulated.trace.as_slice()).unwrap();
+    let trace = hookproof_judge::trace::Trace::read(simulated.trace.as_slice()).unwrap();
     let last = trace.arrivals.iter().map(|arrival| arrival.t).max().unwrap();
     let end = simulated.figures.end;
     assert!(end >= last + 7_000_000_000, "the last request came at {last}, and the run ended at {end}");

@@ -1,8 +1,8 @@
 //! What operators want done is done, whatever becomes of the processes that they ask; and the trace says when.
 
-use hookproof::check::{Status, Strictness};
 use hookproof::sim::{Keep, judged, simulate};
-use hookproof::trace::{ProcessEvent, Trace};
+use hookproof_judge::check::{Status, Strictness};
+use hookproof_judge::trace::{ProcessEvent, Trace};
 
 use crate::{options, scenario};
 

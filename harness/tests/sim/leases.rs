@@ -1,10 +1,10 @@
 //! Processes that lose sight of their store, or their lease: what of that shows, and by which check.
 
-use hookproof::check::{Status, Strictness, Verdict};
-use hookproof::scenario::{FaultAction, Partition, SECOND, Scenario};
 use hookproof::sim::swarm::trouble;
 use hookproof::sim::{Keep, Mutant, Options, judged, simulate};
-use hookproof::trace::{ProcessEvent, Trace};
+use hookproof_judge::check::{Status, Strictness, Verdict};
+use hookproof_judge::scenario::{FaultAction, Partition, SECOND, Scenario};
+use hookproof_judge::trace::{ProcessEvent, Trace};
 
 use crate::{options, read, reduced, scenario};
 

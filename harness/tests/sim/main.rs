@@ -9,6 +9,7 @@ mod errands;
 #[path = "../interrupted/mod.rs"]
 mod interrupted;
 mod leases;
+mod mutator;
 mod reality;
 mod scenarios;
 mod setup;
@@ -16,8 +17,8 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use hookproof::scenario::Scenario;
 use hookproof::sim::{Keep, Options, Simulated, simulate};
+use hookproof_judge::scenario::Scenario;
 
 /// Where the scenarios of the project are.
 pub(crate) fn shipped() -> PathBuf {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hookproof::sim::{Keep, simulate};
-use hookproof::trace::Trace;
+use hookproof_judge::trace::Trace;
 
 use crate::{options, read, shipped};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use hookproof::check::{Status, Strictness};
 use hookproof::sim::{Keep, judged, simulate, skipped};
-use hookproof::trace::Trace;
+use hookproof_judge::check::{Status, Strictness};
+use hookproof_judge::trace::Trace;
 
 use crate::{options, read, scenario, shipped};
 

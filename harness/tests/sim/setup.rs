@@ -1,8 +1,8 @@
 //! How the scenario has the sender started, what a simulated one makes of it, and how it ends.
 
-use hookproof::check::{Status, Strictness};
 use hookproof::sim::{Keep, SimError, judged, simulate, unmodelled};
-use hookproof::trace::{CutKind, ProcessEvent, Trace};
+use hookproof_judge::check::{Status, Strictness};
+use hookproof_judge::trace::{CutKind, ProcessEvent, Trace};
 
 use crate::{options, scenario};
 

@@ -1,10 +1,10 @@
 //! The sweep: nothing to find in the right sender, and each bug within a thousand seeds.
 
-use hookproof::check::{Status, Strictness};
-use hookproof::scenario::{Answer, Duration, FaultAction, Scenario};
 use hookproof::sim::swarm::{Failure, attempt, disturbed, sweep, trouble};
 use hookproof::sim::{Keep, Mutant, Options, judged, judged_disturbed, simulate};
-use hookproof::trace::Trace;
+use hookproof_judge::check::{Status, Strictness};
+use hookproof_judge::scenario::{Answer, Duration, FaultAction, Scenario};
+use hookproof_judge::trace::Trace;
 
 use crate::{options, read, reduced, scenario, stalled};
 
@@ -129,7 +129,7 @@ fn a_figure_of_the_undisturbed_scenario_is_named_and_not_held_against_a_seed() {
     let scenario = impossible();
     let trace = simulate(&scenario, &options(Keep::Trace)).unwrap().trace;
     let trace = Trace::read(trace.as_slice()).unwrap();
-    let find = |id: &str, judgement: &hookproof::check::Judgement| {
+    let find = |id: &str, judgement: &hookproof_judge::check::Judgement| {
         judgement
             .verdicts
             .iter()

@@ -13,7 +13,8 @@ use syn::{Item, UseTree};
 use crate::source::{self, Source};
 
 /// The folders of code that form a crate each.
-const CRATES: [&str; 4] = ["sender/src", "receiver/src", "receiver/verify/src", "harness/src"];
+const CRATES: [&str; 5] =
+    ["sender/src", "receiver/src", "receiver/verify/src", "harness/src", "harness/judge/src"];
 /// A name may be passed on so often: longer chains are a circle of their own.
 const PASSED_ON_MAX: usize = 16;
 
@@ -32,7 +33,7 @@ const KNOWN: &[Known] = &[
         reason: "pseudonyms are made with the secret of a region; signing needs the names of types and ids alone",
     },
     Known {
-        folder: "harness/src/check",
+        folder: "harness/judge/src/check",
         members: &["rate", "retry"],
         reason: "the level of a bucket is of use to both, and so is whether retries are to be expected",
     },

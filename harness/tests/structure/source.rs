@@ -7,11 +7,12 @@ use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
 /// The members of the workspace, which hold all of its source.
-const MEMBERS: [&str; 7] = [
+const MEMBERS: [&str; 8] = [
     "sender",
     "receiver",
     "receiver/verify",
     "harness",
+    "harness/judge",
     "sender/failed-sync",
     "sender/power-loss",
     "benches",

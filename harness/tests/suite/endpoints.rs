@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use hookproof::catalogue;
 use hookproof::suite::{self, Hooks, Known, Selection, Settings, Step};
 use hookproof::wire::clock::unix_seconds;
 use hookproof::wire::target::Target;
-use hookproof::wire::{Profile, Secret};
+use hookproof_judge::catalogue;
+use hookproof_judge::signature::{Profile, Secret};
 
 use crate::check;
 use crate::reference::{SECRET, free_port};
@@ -64,7 +64,7 @@ fn a_receiver_that_starts_a_moment_later_is_waited_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = runtime.block_on(suite::run(&settings, start)).unwrap();
     assert!(started.get(), "it was there from the beginning");
-    assert_eq!(report.exit_code(), 0, "{}", report.table(hookproof::report::Colours::No));
+    assert_eq!(report.exit_code(), 0, "{}", report.table(hookproof_judge::report::Colours::No));
 }
 
 /// Writes this again and again, for as long as somebody takes it.

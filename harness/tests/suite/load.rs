@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hookproof::load::{Load, run};
 use hookproof::wire::target::Target;
-use hookproof::wire::{Profile, Secret};
+use hookproof_judge::signature::{Profile, Secret};
 
 use crate::reference::SECRET;
 use crate::{check, hookproof};

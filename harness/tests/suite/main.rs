@@ -112,7 +112,7 @@ fn a_bad_command_line_is_exit_64_and_says_what_to_do() {
 fn list_and_explain_know_every_id() {
     let listed = hookproof(&["list", "--json"]);
     let entries: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();
-    let count = hookproof::catalogue::sender().len() + hookproof::catalogue::receiver().len();
+    let count = hookproof_judge::catalogue::sender().len() + hookproof_judge::catalogue::receiver().len();
     assert_eq!(entries.len(), count);
     check(&["list"], 0, "sig.valid");
     check(&["explain", "sig.truncated"], 0, "crypto.timingSafeEqual");

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hookproof::run::Clock;
-use hookproof::scenario::Scenario;
 use hookproof::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
+use hookproof_judge::scenario::Scenario;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -103,8 +103,10 @@ fn recorded_traffic_is_played_faster_and_more_often() {
     let csv = "time,type,key,bytes\n100,a.x,k,300\n102,a.y,,\n104,a.x,k,\n";
     std::fs::write(folder.path().join("r.csv"), csv).unwrap();
     let scenario = scenario("[[traffic]]\nshape = \"recorded\"\nfile = \"r.csv\"\nspeed = 2\ntimes = 3\n");
-    let events =
-        hookproof::scenario::Events { repeated: hookproof::scenario::Millionths(0), ..scenario.events };
+    let events = hookproof_judge::scenario::Events {
+        repeated: hookproof_judge::scenario::Millionths(0),
+        ..scenario.events
+    };
     let schedule = Schedule::compute(&scenario.traffic, &events, 1, folder.path()).unwrap();
     let at: Vec<u64> = schedule.due().iter().map(|due| due.at / SECOND).collect();
     assert_eq!(at, [0, 0, 0, 1, 1, 1, 2, 2, 2]);

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::check::{Evidence, Status, figures};
 use crate::cli::exit::{HARNESS, INTERRUPTED, USAGE};
 use crate::cli::out::say;
 use crate::endpoint::{Reach, Spec};
 use crate::plan::machine::Machine;
-use crate::report::Report;
 use crate::run::{Options, ceiling, play};
-use crate::scenario::{Duration, Range, Rate, SECOND, Scenario, Size, Store};
 use crate::sim::EPOCH;
-use crate::trace::{self, ClockKind, Ended, FORMAT, Header, OURS, Trace};
+use hookproof_judge::check::{Evidence, Status, figures};
+use hookproof_judge::report::Report;
+use hookproof_judge::scenario::{Duration, Range, Rate, SECOND, Scenario, Size, Store};
+use hookproof_judge::trace::{self, ClockKind, Ended, FORMAT, Header, OURS, Trace};
 
 /// Where `hookproof run scenarios/throughput.toml` leaves its report.
 const THROUGHPUT: &str = "reports/runs/throughput/report.json";
@@ -159,11 +159,11 @@ fn free_bytes(path: &Path) -> Option<u64> {
 /// that answer at once.
 async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     let subscriber = scenario.subscribers.first().ok_or_else(|| unmeasured("nobody is subscribed"))?;
-    let profile: crate::wire::Profile = subscriber
+    let profile: hookproof_judge::signature::Profile = subscriber
         .sign
         .name()
         .parse()
-        .map_err(|error: crate::wire::UnknownProfile| unmeasured(&error.to_string()))?;
+        .map_err(|error: hookproof_judge::signature::UnknownProfile| unmeasured(&error.to_string()))?;
     let spec = Spec {
         name: subscriber.name.clone(),
         path: subscriber.path(),
@@ -249,18 +249,7 @@ async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8,
     let evidence = Evidence::new(&wide, &trace);
     let milli =
         figures::delivered_per_second_milli(&evidence).ok_or_else(|| unmeasured("nothing was delivered"))?;
-    Ok((milli / 1_000, keeps_up(&evidence)))
-}
-
-/// Whether the sender kept up with all that it was offered: its API let nothing wait, and deliveries went on for no longer than
-/// a part of the time in which events were accepted.
-fn keeps_up(evidence: &Evidence<'_>) -> bool {
-    const PART: u64 = 20;
-    let accepted = || evidence.trace.accepted.iter().map(|one| one.t);
-    let delivered = evidence.exchanges.iter().filter(|exchange| exchange.is_delivered());
-    let (first, last) = (accepted().min().unwrap_or(0), accepted().max().unwrap_or(0));
-    let end = delivered.map(|exchange| exchange.end).max().unwrap_or(0);
-    figures::held_back(evidence).is_none() && end.saturating_sub(last) * PART <= last - first
+    Ok((milli / 1_000, figures::keeps_up(&evidence)))
 }
 
 #[cfg(test)]
@@ -277,7 +266,7 @@ mod tests {
         let scenario = Scenario::from_text(&text, "machine").unwrap();
         let options = sim::Options { keep: Keep::Trace, ..sim::Options::default() };
         let trace = Trace::read(simulate(&scenario, &options).unwrap().trace.as_slice()).unwrap();
-        keeps_up(&Evidence::new(&scenario, &trace))
+        figures::keeps_up(&Evidence::new(&scenario, &trace))
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::driver::calls::Request;
 use crate::driver::error::ApiError;
 use crate::driver::template::Variables;
 use crate::driver::words::{of_limit, of_subscriber, of_timeout};
-use crate::scenario::{Duration, Limit, SECOND, Subscriber};
-use crate::trace::Told;
+use hookproof_judge::scenario::{Duration, Limit, SECOND, Subscriber};
+use hookproof_judge::trace::Told;
 
 /// The most unsubscribe calls at once.
 const UNSUBSCRIBING_MAX: usize = 16;

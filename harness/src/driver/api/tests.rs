@@ -139,10 +139,10 @@ request = "DELETE {{ base }}/endpoints/{{ id }}"
 request = "POST {{ base }}/bye"
 "#;
 
-fn subscriber() -> crate::scenario::Subscriber {
+fn subscriber() -> hookproof_judge::scenario::Subscriber {
     let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n\
                 limit = { rate = \"100000/s\", burst = 1 }\n";
-    crate::scenario::Scenario::from_text(text, "x.toml").unwrap().subscribers.remove(0)
+    hookproof_judge::scenario::Scenario::from_text(text, "x.toml").unwrap().subscribers.remove(0)
 }
 
 #[tokio::test]

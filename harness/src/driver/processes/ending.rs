@@ -9,8 +9,8 @@ use super::{Processes, READY_PAUSE_NS, note};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
-use crate::scenario::FaultKind;
-use crate::trace::{self, ProcessEvent};
+use hookproof_judge::scenario::FaultKind;
+use hookproof_judge::trace::{self, ProcessEvent};
 
 /// A fault that was not injected into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::Processes;
 use crate::driver::group::members;
 use crate::driver::process::Process;
 use crate::fault::{Room, limit_files};
-use crate::trace::ProcessEvent;
+use hookproof_judge::trace::ProcessEvent;
 
 impl Processes {
     /// Stops a process with SIGSTOP. It continues when all faults that stop it are over.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::driver::group::members;
 use crate::driver::{DriverFile, Variables};
-use crate::trace::Records;
+use hookproof_judge::trace::Records;
 
 /// One process with a child, not started, and its records.
 fn one(folder: &std::path::Path) -> (Processes, Records) {

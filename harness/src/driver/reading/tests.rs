@@ -175,7 +175,8 @@ fn the_page_about_drivers_has_every_name_and_filter() {
 #[test]
 fn every_name_of_a_subscriber_and_of_an_event_is_known_and_has_a_value() {
     let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n";
-    let subscriber = crate::scenario::Scenario::from_text(text, "x.toml").unwrap().subscribers.remove(0);
+    let subscriber =
+        hookproof_judge::scenario::Scenario::from_text(text, "x.toml").unwrap().subscribers.remove(0);
     let words = words::of_subscriber(&subscriber, &[], "http://a", "s");
     let mut known = words::NAMES;
     known.sort_unstable();

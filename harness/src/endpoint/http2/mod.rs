@@ -41,7 +41,7 @@ use super::ShutdownSignal;
 use super::port::Port;
 use super::request::HEAD_BYTES_MAX;
 use crate::clock::Clock;
-use crate::trace::CutKind;
+use hookproof_judge::trace::CutKind;
 
 /// The most open streams of a connection.
 const STREAMS_MAX: u32 = 1_000;

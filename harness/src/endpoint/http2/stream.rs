@@ -13,8 +13,8 @@ use crate::endpoint::choice::{Before, Luck};
 use crate::endpoint::deed::{Deed, is_blackhole, ok};
 use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
 use crate::endpoint::{Endpoint, ShutdownSignal};
-use crate::scenario::{self, Behaviour, Duration, Reply};
-use crate::trace::CutKind;
+use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
+use hookproof_judge::trace::CutKind;
 
 /// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]

@@ -7,8 +7,8 @@ use crate::database::Link;
 use crate::driver::{self, Blow, Processes};
 use crate::fault::Step;
 use crate::run::operator::{Errand, Operator};
-use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Partition, Store};
-use crate::trace::{Fault, Record, Undone};
+use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition, Store};
+use hookproof_judge::trace::{Fault, Record, Undone};
 
 impl Conductor<'_> {
     pub(super) fn strike_owner(&mut self, place: usize, worker: usize) {

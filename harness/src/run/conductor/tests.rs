@@ -95,7 +95,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         tokens: Tokens::new(1),
     };
     let emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
-    recorder.account(crate::trace::ledger::Ledger::default());
+    recorder.account(hookproof_judge::trace::ledger::Ledger::default());
     let mut clocks = BTreeMap::new();
     let mut conductor =
         Conductor { clock, recorder, ..conductor(&scenario, &api, &mut processes, &mut clocks) };
@@ -112,7 +112,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
 #[tokio::test]
 async fn a_process_goes_on_though_a_clock_cannot_be_put_right() {
     use crate::driver::processes::tests::{events, running};
-    use crate::trace::ProcessEvent::{Continued, Started, Stopped};
+    use hookproof_judge::trace::ProcessEvent::{Continued, Started, Stopped};
 
     let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
     let file = format!("name = \"x\"\nsubscribe = {call}\nemit = {call}\n");

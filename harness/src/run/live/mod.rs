@@ -16,9 +16,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::{Clock, Recorder};
-use crate::report::{self, Report};
-use crate::scenario::{SECOND, Scenario};
-use crate::trace::Trace;
+use hookproof_judge::report::{self, Report};
+use hookproof_judge::scenario::{SECOND, Scenario};
+use hookproof_judge::trace::Trace;
 use sketch::{Sketch, Sketched};
 
 /// The least time between two pages.

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::clock::Clock;
-use crate::scenario::SECOND;
+use hookproof_judge::scenario::SECOND;
 
 /// Concurrent connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 8;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{Judging, Live};
-use crate::check::Status;
-use crate::report::{html_live, html_unjudged};
 use crate::run::Recorder;
-use crate::scenario::Scenario;
-use crate::trace::{Growing, TraceError};
+use hookproof_judge::check::Status;
+use hookproof_judge::report::{html_live, html_unjudged};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{Growing, TraceError};
 
 pub(super) struct Sketch {
     scenario: Scenario,
@@ -39,7 +39,10 @@ impl Sketch {
         self.recorder.flush();
         self.drawn().unwrap_or_else(|error| {
             let why = format!("{error}; the run goes on, and is judged when it is over");
-            let page = html_unjudged(&crate::report::Unjudged { subject: self.scenario.name.clone(), why });
+            let page = html_unjudged(&hookproof_judge::report::Unjudged {
+                subject: self.scenario.name.clone(),
+                why,
+            });
             Sketched::Page { page, failed: Vec::new(), is_last: true }
         })
     }
@@ -62,10 +65,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::check::{Strictness, judge};
-    use crate::report::Report;
     use crate::run::PageServer;
-    use crate::trace::Trace;
+    use hookproof_judge::check::{Strictness, judge};
+    use hookproof_judge::report::Report;
+    use hookproof_judge::trace::Trace;
 
     /// The ids of failed checks after each of these numbers of lines.
     fn failed(name: &str, lines: impl Iterator<Item = usize>) -> Vec<(usize, Vec<String>)> {

@@ -8,10 +8,10 @@ use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots};
 use super::super::want::Want::{self, Accept, NotTaken, Report};
 use super::super::want::words;
-use crate::catalogue::Verdict;
 use crate::wire::clock::{Watch, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
 use crate::wire::request::Request;
+use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 9] = [
     Case::shots("order.swapped", swapped),

@@ -4,9 +4,9 @@ use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, fire};
 use super::super::want::Want::{Accept, NoBreak, Refuse, Reject, RejectOrClose};
 use super::super::want::words;
-use crate::catalogue::Verdict;
 use crate::wire::exchange::{Feed, Outcome};
 use crate::wire::request::Request;
+use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 4] = [
     Case::shots("header.case", odd_case),

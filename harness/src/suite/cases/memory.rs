@@ -6,8 +6,8 @@ use super::super::want::Want::{Accept, Reject};
 use super::super::want::words;
 use super::replay::step;
 use super::signature::wrong;
-use crate::catalogue::Verdict;
 use crate::wire::exchange::Outcome;
+use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 2] = [
     Case::course("replay.cached", |bench| -> Running<'_> { Box::pin(cached(bench)) }),

@@ -35,7 +35,7 @@ pub(super) fn all() -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
+    use hookproof_judge::catalogue;
 
     #[test]
     fn there_is_a_case_for_every_entry_of_the_catalogue_and_no_other() {

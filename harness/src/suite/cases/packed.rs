@@ -101,7 +101,7 @@ fn packed(bench: &Bench<'_>) -> Shots {
 async fn inflate(bench: &Bench<'_>) -> Finding {
     let bombs = match bombs() {
         Ok(bombs) => bombs,
-        Err(why) => return Finding::new(crate::catalogue::Verdict::HarnessError, why),
+        Err(why) => return Finding::new(hookproof_judge::catalogue::Verdict::HarnessError, why),
     };
     let (mut seen, mut slow) = (Vec::new(), Vec::new());
     for Bomb { coding, packed, .. } in bombs {

@@ -10,9 +10,9 @@ use super::super::hooks::{self, Broken};
 use super::super::want::Want::{self, Accept, NoBreak, Reject};
 use super::super::want::words;
 use super::signature::wrong;
-use crate::catalogue::Verdict;
 use crate::wire::clock::{Watch, pass, unix_seconds};
 use crate::wire::exchange::{Feed, Outcome, exchange};
+use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 7] = [
     Case::course("replay.exact", |bench| -> Running<'_> { Box::pin(exact(bench)) }),

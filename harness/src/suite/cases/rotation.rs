@@ -7,7 +7,7 @@ use super::super::course::{Case, Finding, Running, Shots};
 use super::super::want::Want::{Accept, NoBreak, Reject};
 use super::super::want::words;
 use super::signature::wrong;
-use crate::catalogue::Verdict;
+use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 4] = [
     Case::shots("rotation.second-valid", second_valid),

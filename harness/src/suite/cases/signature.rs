@@ -4,9 +4,9 @@ use super::super::bench::{Bench, Delivery, Shot};
 use super::super::course::{Case, Shots};
 use super::super::want::Want::{Accept, Reject, Report};
 use crate::wire::clock::unix_seconds;
-use crate::wire::digest::{base64, hex};
-use crate::wire::encode;
-use crate::wire::{Profile, Secret};
+use hookproof_judge::signature::digest::{base64, hex};
+use hookproof_judge::signature::encode;
+use hookproof_judge::signature::{Profile, Secret};
 
 pub(super) const CASES: [Case; 15] = [
     Case::shots("sig.valid", valid),

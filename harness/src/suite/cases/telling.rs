@@ -5,8 +5,8 @@ use super::super::course::{Case, Finding, Running};
 use super::super::want::Want;
 use super::signature::wrong;
 use crate::wire::clock::unix_seconds;
-use crate::wire::encode;
 use crate::wire::exchange::{Feed, Outcome};
+use hookproof_judge::signature::encode;
 
 pub(super) const CASES: [Case; 2] = [
     Case::course("leak.error-body", |bench| -> Running<'_> { Box::pin(leak(bench)) }),

@@ -4,9 +4,9 @@ use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, fire, limited};
 use super::super::want::Want::{self, Accept, Refuse, Reject};
 use super::super::want::words;
-use crate::catalogue::Verdict;
-use crate::wire::Profile;
 use crate::wire::clock::unix_seconds;
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::signature::Profile;
 
 pub(super) const CASES: [Case; 8] = [
     Case::shots("time.old", |bench| far(bench, -1)),

@@ -1,0 +1,35 @@
+//! The judge: a pure function of a scenario and a trace. It is a stranger to the sender and the receiver: this crate depends
+//! on neither, so one mistake cannot hide on both sides.
+//!
+//! In reading order:
+#![allow(
+    missing_docs,
+    reason = "no other workspace uses this crate: an item whose name says all needs no comment"
+)]
+
+/// The scenario file: the load, the faults, and the objectives of a run.
+pub mod scenario;
+
+/// The recorded history of a run: written while it goes on, read back with no trust.
+pub mod trace;
+
+/// Webhook signatures, written a second time for the judge.
+pub mod signature;
+
+/// The words that checks and cases share: entry, severity, verdict.
+pub mod entry;
+
+/// The selection of checks or cases by `--only` and `--skip`.
+pub mod select;
+
+/// Pure functions from a trace and a scenario to a verdict with its witness.
+pub mod check;
+
+/// Every check of a sender and every case for a receiver.
+pub mod catalogue;
+
+/// The exit codes that scripts rely on.
+pub mod exit;
+
+/// The verdict as a table, JSON, JUnit, Markdown, and a page.
+pub mod report;

@@ -1,0 +1,403 @@
+//! Charts as inline SVG: lines, stacked bars, spans in rows, ticks, a bound, and shaded bands with letters
+//! that the key explains. Colours come from the page's variables, so one drawing serves light, dark and
+//! paper; each coloured element also has a name. A series has at most [`super::scale::POINTS_MAX`] points,
+//! however long the run.
+//!
+//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters
+//! and figures are outside of it, so they never stretch.
+
+use maud::{Markup, html};
+
+use super::scale::{Heights, decade_below, moments, scaled};
+
+/// The width, in units of the page's drawing, and in finer ones of the plot.
+const WIDTH: u64 = 720;
+const FINE: u64 = 7_200;
+const HEIGHT: u64 = 120;
+const ROW: u64 = 24;
+const TICKS: u64 = 12;
+/// The line above the plot for the height's label and the bands' letters; two lines where both overlap.
+const HEAD: u64 = 22;
+/// The gap below a line of text.
+const GAP: u64 = 4;
+/// The width of a letter.
+const LETTER: u64 = 12;
+/// The most bands that are marked and explained.
+pub(super) const BANDS_MAX: usize = 18;
+/// A bound this many times as high as the data would flatten it; then only its figure is shown.
+const BOUND_FAR: u64 = 4;
+/// The least width of a band or a span, in fine units.
+const NARROW: u64 = 20;
+
+#[derive(Clone, Debug)]
+pub struct Chart {
+    pub title: String,
+    /// Its ends, in nanoseconds or places.
+    pub span: (u64, u64),
+    /// Names of places; without any, the axis shows time.
+    pub places: Vec<(u64, String)>,
+    /// The shapes, the first at the bottom.
+    pub shapes: Vec<Shape>,
+    /// A limit line, and its name.
+    pub bound: Option<(u64, String)>,
+    /// Bands behind the shapes.
+    pub bands: Vec<Band>,
+    /// Whether the key explains the bands; the chart above may have done so.
+    pub bands_told: bool,
+    /// Single moments below the plot, with their classes.
+    pub ticks: Vec<(u64, &'static str)>,
+    /// The names of the ticks' classes.
+    pub ticks_key: Vec<(&'static str, String)>,
+    /// Whether the scale is logarithmic.
+    pub doubling: bool,
+    /// Formats a height.
+    pub show: fn(u64) -> String,
+}
+
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// A line through moments and heights, in order; `holds` makes it a staircase.
+    Line { class: &'static str, name: String, points: Vec<(u64, u64)>, holds: bool },
+    /// Adjacent bars of width `step`, stacked on the bars before.
+    Bars { class: &'static str, name: String, step: u64, counts: Vec<u64> },
+    /// A span in a row of its own, with its text.
+    Span { class: &'static str, from: u64, until: u64, row: u64, what: String },
+}
+
+/// A shaded span of time, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Band {
+    pub class: &'static str,
+    pub from: u64,
+    pub until: u64,
+    pub what: String,
+}
+
+impl Chart {
+    pub fn over(title: impl Into<String>, span: (u64, u64), show: fn(u64) -> String) -> Self {
+        Self {
+            title: title.into(),
+            span,
+            places: Vec::new(),
+            shapes: Vec::new(),
+            bound: None,
+            bands: Vec::new(),
+            bands_told: true,
+            ticks: Vec::new(),
+            ticks_key: Vec::new(),
+            doubling: false,
+            show,
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        let row = |shape: &Shape| if let Shape::Span { row, .. } = shape { row + 1 } else { 0 };
+        self.shapes.iter().map(row).max().unwrap_or(0)
+    }
+
+    /// The height of the drawing.
+    pub(super) fn tall(&self) -> usize {
+        usize::try_from(self.below() + 16).unwrap_or(0)
+    }
+
+    /// The lower end of the plot and its ticks.
+    fn below(&self) -> u64 {
+        self.head() + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
+    }
+
+    /// The space above the plot.
+    fn head(&self) -> u64 {
+        let told = self.told_height(&self.heights()).chars().count() as u64 * LETTER;
+        let meets = self.rows() == 0 && self.letters().iter().any(|(.., x)| *x < told);
+        if meets { 2 * HEAD - GAP } else { HEAD }
+    }
+
+    fn height(&self) -> u64 {
+        match self.rows() {
+            0 => HEIGHT,
+            rows => rows * ROW,
+        }
+    }
+
+    pub fn figure(&self) -> Markup {
+        html! {
+            figure {
+                figcaption { (self.title) }
+                (self.svg())
+                (self.key())
+            }
+        }
+    }
+
+    pub fn svg(&self) -> Markup {
+        let (height, heights) = (self.height(), self.heights());
+        let (head, below) = (self.head(), self.below());
+        let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
+        let zoomed = self.places.is_empty().then_some(self.span);
+        html! {
+            svg.chart viewBox={ "0 0 " (WIDTH) " " (below + 16) } role="img" aria-label=(self.title)
+                data-from=[zoomed.map(|span| span.0)] data-until=[zoomed.map(|span| span.1)] {
+                svg.plot x="0" y=(head) width=(WIDTH) height=(below - head) preserveAspectRatio="none"
+                    viewBox={ "0 0 " (FINE) " " (below - head) } {
+                    @for band in self.bands.iter().take(BANDS_MAX) { (self.shade(band)) }
+                    (self.drawn(&heights))
+                    @if let Some((bound, _)) = bound {
+                        @let y = height - heights.of(*bound, height);
+                        line.bound x1="0" x2=(FINE) y1=(y) y2=(y) {}
+                    }
+                    (self.ticked())
+                    line.axis x1="0" x2=(FINE) y1=(height) y2=(height) {}
+                }
+                (self.lettered(&heights, below))
+                @if let Some((bound, name)) = bound {
+                    @let y = self.head() + height - heights.of(*bound, height);
+                    text.bound x=(WIDTH) y=(if y < self.head() + 14 { y + 12 } else { y - 3 }) text-anchor="end" { (name) }
+                }
+            }
+        }
+    }
+
+    fn shade(&self, band: &Band) -> Markup {
+        let (from, until) = (self.x(band.from), self.x(band.until));
+        html! {
+            rect.band.(band.class) x=(from.min(FINE - NARROW)) y="0" width=((until - from.min(until)).max(NARROW))
+                height=(self.height()) { title { (band.what) } }
+        }
+    }
+
+    fn drawn(&self, heights: &Heights) -> Markup {
+        let height = self.height();
+        let mut below: Vec<u64> = Vec::new();
+        html! {
+            @for shape in &self.shapes {
+                @match shape {
+                    Shape::Line { class, points, holds, .. } => {
+                        polyline.line.(class) points=(self.line(points, *holds, heights)) {}
+                    },
+                    Shape::Bars { class, step, counts, .. } => {
+                        @let path = self.bars(*step, counts, &mut below, heights);
+                        @if !path.is_empty() { path.(class) d=(path) {} }
+                    },
+                    Shape::Span { class, from, until, row, .. } => {
+                        @let (x, end) = (self.x(*from), self.x(*until));
+                        rect.(class) x=(x.min(FINE - NARROW)) y=(row * ROW + 3) height=(ROW - 6)
+                            width=((end - x.min(end)).max(NARROW)) {}
+                    },
+                }
+            }
+            @if self.rows() > 0 { line.axis x1="0" x2=(FINE) y1=(height) y2=(height) {} }
+        }
+    }
+
+    fn line(&self, points: &[(u64, u64)], holds: bool, heights: &Heights) -> String {
+        let (height, mut last, mut line) = (self.height(), None, String::new());
+        for (at, value) in super::scale::thinned(points) {
+            let (x, y) = (self.x(at), height - heights.of(value, height));
+            if let Some(last) = last.filter(|last| holds && *last != y) {
+                line.push_str(&format!("{x},{last} "));
+            }
+            line.push_str(&format!("{x},{y} "));
+            last = Some(y);
+        }
+        // A single point would draw nothing.
+        if let [(at, value)] = points {
+            let (x, y) = (self.x(*at), height - heights.of(*value, height));
+            line = format!("{x},{y} {},{y} ", x + NARROW);
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+
+    /// Bars on top of the heights in `below`.
+    fn bars(&self, step: u64, counts: &[u64], below: &mut Vec<u64>, heights: &Heights) -> String {
+        let (height, mut path) = (self.height(), String::new());
+        below.resize(below.len().max(counts.len()), 0);
+        for (at, (count, below)) in counts.iter().zip(below).enumerate().filter(|(_, (count, _))| **count > 0)
+        {
+            let from = self.span.0.saturating_add(step.saturating_mul(at as u64));
+            let (x, end) = (self.x(from), self.x(from.saturating_add(step)));
+            let (y, top) = (heights.of(*below, height), heights.of(*below + count, height));
+            *below += count;
+            let (tall, wide) = (top.saturating_sub(y).max(1), end.saturating_sub(x).max(1));
+            path.push_str(&format!("M{x} {}h{wide}v-{tall}h-{wide}z", height - y));
+        }
+        path
+    }
+
+    fn ticked(&self) -> Markup {
+        let height = self.height();
+        let mut classes: Vec<&str> = self.ticks.iter().map(|(_, class)| *class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let path = |class: &str| -> String {
+            let own = self.ticks.iter().filter(|(_, of)| *of == class);
+            own.map(|(t, _)| format!("M{} {}v{}", self.x(*t), height + 2, TICKS - 3)).collect()
+        };
+        html! { @for class in classes { path.tick.(class) d=(path(class)) {} } }
+    }
+
+    fn lettered(&self, heights: &Heights, below: u64) -> Markup {
+        let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
+        let place = |t: u64| self.x(t) * WIDTH / FINE;
+        let anchor = |x: u64| match x {
+            0..30 => "start",
+            x if x > WIDTH - 40 => "end",
+            _ => "middle",
+        };
+        html! {
+            @for (letter, band, x) in self.letters() {
+                text.letter.(band.class) x=(x) y=(self.head() - GAP) data-at=(band.from) { (letter) }
+            }
+            @for (t, name) in marks {
+                @let x = place(t);
+                text x=(x) y=(below + 13) text-anchor=(anchor(x)) data-at=(t) { (name) }
+            }
+            @for shape in &self.shapes {
+                @if let Shape::Span { from, until, row, what, .. } = shape {
+                    @let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
+                    text x=(x) y=(self.head() + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
+                }
+            }
+            @if self.rows() == 0 { text.top x="0" y=(HEAD - GAP) { (self.told_height(heights)) } }
+        }
+    }
+
+    /// The label of the plot's height.
+    fn told_height(&self, heights: &Heights) -> String {
+        let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
+        let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
+        let top = (self.show)(heights.top);
+        match heights.bottom {
+            0 => format!("{top}{far}"),
+            bottom => format!("{} to {top}{far}", (self.show)(bottom)),
+        }
+    }
+
+    /// The classes and words of the key.
+    pub(super) fn words(&self) -> Vec<(&'static str, String)> {
+        let (named, bands) =
+            (self.named().map(|(class, _, name)| (class, name.clone())), self.lettered_bands());
+        named.chain(bands.map(|(letter, band)| (band.class, format!("{letter}: {}", band.what)))).collect()
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&'static str, &'static str, &String)> {
+        let shapes = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Line { class, name, .. } => Some((*class, "stroke", name)),
+            Shape::Bars { class, name, .. } => Some((*class, "fill", name)),
+            Shape::Span { .. } => None,
+        });
+        let ticks = self.ticks_key.iter().map(|(class, name)| (*class, "stroke", name));
+        shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
+    }
+
+    /// The letters with their places, shifted apart.
+    fn letters(&self) -> Vec<(char, &Band, u64)> {
+        let mut placed: Vec<(char, &Band, u64)> = Vec::new();
+        for (letter, band) in self.lettered_bands() {
+            let mut x = (self.x(band.from) * WIDTH / FINE).min(WIDTH - LETTER);
+            while let Some((.., taken)) = placed.iter().find(|(.., taken)| taken.abs_diff(x) < LETTER) {
+                x = taken + LETTER;
+            }
+            placed.push((letter, band, x));
+        }
+        placed.iter_mut().filter(|(.., x)| *x > WIDTH - LETTER).for_each(|(.., x)| *x = WIDTH - LETTER);
+        placed
+    }
+
+    fn lettered_bands(&self) -> impl Iterator<Item = (char, &Band)> {
+        ('A'..='Z').zip(self.bands.iter().take(BANDS_MAX))
+    }
+
+    fn key(&self) -> Markup {
+        html! {
+            @let told = if self.bands_told { self.bands.len() } else { 0 };
+            @if self.named().next().is_some() || told > 0 {
+                p.key {
+                    @for (class, form, name) in self.named() { span.entry { i.(form).(class) {} (name) } " " }
+                    @for (letter, band) in self.lettered_bands().take(told) {
+                        span.entry { b.letter.(band.class) { (letter) } (band.what) } " "
+                    }
+                    @if told > BANDS_MAX { "and " (told - BANDS_MAX) " more" }
+                }
+            }
+        }
+    }
+
+    fn heights(&self) -> Heights {
+        let mut stacked: Vec<u64> = Vec::new();
+        let (mut most, mut least) = (0, u64::MAX);
+        for shape in &self.shapes {
+            match shape {
+                Shape::Line { points, .. } => {
+                    most = points.iter().map(|(_, height)| *height).fold(most, u64::max);
+                    let seen = points.iter().map(|(_, height)| *height).filter(|height| *height > 0);
+                    least = seen.fold(least, u64::min);
+                }
+                Shape::Bars { counts, .. } => {
+                    stacked.resize(stacked.len().max(counts.len()), 0);
+                    stacked.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+                }
+                Shape::Span { .. } => {}
+            }
+        }
+        let most = stacked.into_iter().fold(most, u64::max).max(1);
+        let near = self.bound.as_ref().filter(|(bound, _)| *bound <= most.saturating_mul(BOUND_FAR));
+        let top = near.map_or(most, |(bound, _)| most.max(bound + bound / 10));
+        // Bars need a zero; lines need no room for values that never occurred.
+        let bottom = if self.doubling && least < u64::MAX { decade_below(least) } else { 0 };
+        Heights { bottom, top, doubling: self.doubling }
+    }
+
+    fn x(&self, at: u64) -> u64 {
+        let (from, until) = self.span;
+        scaled(at.clamp(from, until.max(from)) - from, until.saturating_sub(from), FINE)
+    }
+}
+
+/// The place of a span's text, its anchor and its moment: after the span, before it, or inside a long one.
+fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
+    match () {
+        () if end < WIDTH / 2 => (end + 4, "start", until),
+        () if x > WIDTH / 2 => (x - 4, "end", from),
+        () => (x + 4, "start", from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_far_bound_is_told_and_does_not_flatten_what_was_seen() {
+        let mut chart = Chart::over("waiting", (0, 10), |rows| format!("{rows} rows"));
+        let points = vec![(0, 5), (10, 3)];
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: true }];
+        chart.bound = Some((20, "bound 20".to_owned()));
+        assert!(chart.svg().into_string().contains("<line class=\"bound\""));
+        chart.bound = Some((21, "bound 21".to_owned()));
+        let svg = chart.svg().into_string();
+        assert!(!svg.contains("<line class=\"bound\"") && svg.contains("5 rows · bound 21"), "{svg}");
+    }
+
+    #[test]
+    fn a_letter_has_a_line_of_its_own_where_the_words_on_the_height_stand() {
+        let mut chart = Chart::over("waiting", (0, 100), |rows| format!("{rows} rows"));
+        let points = vec![(0, 5), (10, 3)];
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: true }];
+        for (from, line) in [(90, HEAD - GAP), (0, 2 * (HEAD - GAP))] {
+            chart.bands = vec![Band { class: "fault", from, until: 100, what: "kill".to_owned() }];
+            let svg = chart.svg().into_string();
+            assert!(svg.contains(&format!("y=\"{line}\" data-at=\"{from}\">A")), "{svg}");
+        }
+    }
+
+    #[test]
+    fn words_of_others_stay_words() {
+        let mut chart = Chart::over("<script>", (0, 10), |rows| rows.to_string());
+        let what = "kill \"&<b>".to_owned();
+        chart.bands = vec![Band { class: "fault", from: 3, until: 3, what }];
+        let figure = chart.figure().into_string();
+        assert!(!figure.contains("<script>") && !figure.contains("<b>\""), "{figure}");
+        assert!(figure.contains("kill &quot;&amp;&lt;b&gt;"), "{figure}");
+    }
+}

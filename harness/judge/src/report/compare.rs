@@ -1,0 +1,348 @@
+//! Compares runs with older runs of the same scenarios.
+//!
+//! Each side may have several runs of a scenario (`run --times 5 --json FILE`). For a check the worst verdict
+//! counts. For a figure the median counts, in its better direction, against a noise band: twice the spread of
+//! the older side's runs if there are at least three, otherwise `SLACK`. Another scenario, driver or seed is
+//! a regression unless it is allowed by name.
+
+pub use super::difference::{Allowed, Difference};
+use super::figures::figures;
+use super::run::Report;
+use crate::check::{Status, Verdict};
+use crate::exit;
+
+/// Newer runs against older ones, by scenario.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// The difference of each scenario that both sides ran.
+    pub compared: Vec<(String, Difference)>,
+    /// The newer side's scenarios without an older run.
+    pub unknown: Vec<String>,
+}
+
+impl Comparison {
+    /// The exit code: a regression, or inconclusive if nothing was compared.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        if self.compared.iter().any(|(_, difference)| !difference.regressions.is_empty()) {
+            exit::REGRESSION
+        } else if self.compared.is_empty() {
+            exit::INCONCLUSIVE
+        } else {
+            0
+        }
+    }
+}
+
+/// Compares each scenario of the newer runs with the older ones.
+#[must_use]
+pub fn compare_all(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Comparison {
+    let mut comparison = Comparison::default();
+    for scenario in scenarios(new) {
+        if base.iter().any(|report| report.scenario == scenario) {
+            let difference = compare(scenario, base, new, allowed);
+            comparison.compared.push((scenario.to_owned(), difference));
+        } else {
+            comparison.unknown.push(scenario.to_owned());
+        }
+    }
+    comparison
+}
+
+/// The scenarios of the older runs that the newer ones lack.
+#[must_use]
+pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
+    let mut difference = Difference::default();
+    for scenario in scenarios(base) {
+        if !new.iter().any(|report| report.scenario == scenario) {
+            let what = format!("{scenario}: was run, and is not run any more");
+            difference.note(Allowed::MissingScenario, allowed, what);
+        }
+    }
+    difference
+}
+
+fn scenarios(reports: &[Report]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for report in reports {
+        if !names.contains(&report.scenario.as_str()) {
+            names.push(&report.scenario);
+        }
+    }
+    names
+}
+
+/// The difference between older and newer runs of one scenario; runs of others are ignored.
+#[must_use]
+pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
+    let (base, new) = (runs_of(scenario, base), runs_of(scenario, new));
+    let mut difference = Difference::default();
+    same_thing(&base, &new, allowed, &mut difference);
+    verdicts(&base, &new, allowed, &mut difference);
+    figures(&base, &new, allowed, &mut difference);
+    difference
+}
+
+pub(super) fn runs_of<'r>(scenario: &str, reports: &'r [Report]) -> Vec<&'r Report> {
+    reports.iter().filter(|report| report.scenario == scenario).collect()
+}
+
+type Told = fn(&Report) -> String;
+
+/// Compares the identity of both sides.
+fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
+    let set = |reports: &[&Report], what: Told| {
+        let mut values: Vec<String> =
+            reports.iter().map(|report| what(report)).filter(|value| !value.is_empty()).collect();
+        values.sort();
+        values.dedup();
+        values
+    };
+    let rows: [(&str, Allowed, Told); 3] = [
+        ("the scenario's SHA-256", Allowed::Scenario, |report| report.course.scenario_sha256.clone()),
+        ("the driver", Allowed::Driver, |report| report.driver.clone()),
+        ("the seed", Allowed::Seed, |report| report.seed.to_string()),
+    ];
+    for (name, kind, what) in rows {
+        let (before, now) = (set(base, what), set(new, what));
+        // A report of an older version lacks the value.
+        if before != now && !before.is_empty() && !now.is_empty() {
+            let what = format!("{name}: was {}, is {}", before.join(", "), now.join(", "));
+            difference.note(kind, allowed, what);
+        }
+    }
+}
+
+/// The worst verdict of a check. Not applicable is worse than a pass: a check that a newer run skips is a
+/// difference.
+fn worst<'a>(reports: &[&'a Report], id: &str) -> Option<&'a Verdict> {
+    let found =
+        reports.iter().filter_map(|one| one.judgement.verdicts.iter().find(|verdict| verdict.id == id));
+    found.max_by_key(|verdict| rank(verdict.status))
+}
+
+fn ids<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
+    let mut ids: Vec<&str> = Vec::new();
+    for verdict in reports.iter().flat_map(|report| &report.judgement.verdicts) {
+        if !ids.contains(&verdict.id.as_str()) {
+            ids.push(&verdict.id);
+        }
+    }
+    ids
+}
+
+fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
+    for id in ids(base) {
+        let Some(old) = worst(base, id) else { continue };
+        let Some(now) = worst(new, id) else {
+            let what = format!("{id}: was {}, and is not judged any more", old.status);
+            difference.note(Allowed::MissingCheck, allowed, what);
+            continue;
+        };
+        let became = format!("{id}: was {}, is {}", old.status, now.status);
+        match (old.status, now.status) {
+            (before, after) if before == after => {}
+            (_, Status::NotApplicable) => difference.note(Allowed::NotApplicable, allowed, became),
+            (before, after) if rank(after) > rank(before) => {
+                difference.regressions.push(format!("{became}: {}", now.sentence));
+            }
+            _ => difference.improvements.push(became),
+        }
+    }
+    let before = ids(base);
+    for id in ids(new).into_iter().filter(|id| !before.contains(id)) {
+        if let Some(now) = worst(new, id).filter(|now| rank(now.status) >= rank(Status::Fail)) {
+            difference.regressions.push(format!("{id}: was not judged, is {}: {}", now.status, now.sentence));
+        }
+    }
+}
+
+const fn rank(status: Status) -> u8 {
+    match status {
+        Status::Pass => 0,
+        Status::NotApplicable => 1,
+        Status::Warn => 2,
+        Status::Inconclusive => 3,
+        Status::Fail => 4,
+        Status::HarnessError => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::SubscriberReport;
+
+    type Change = fn(&mut Report);
+
+    /// A run of "viral" with one check of this verdict, this efficiency, and this latency in milliseconds.
+    fn run(status: &str, efficiency: &str, p99_ms: u64) -> Report {
+        let ns = p99_ms * 1_000_000;
+        let text = format!(
+            r#"{{"format":1,"version":"0","scenario":"viral","about":"","scenario_sha256":"a","seed":7,"driver":"ours",
+            "repeat":"","ended":"done","machine":null,
+            "judgement":{{"status":"pass","sentence":"","verdicts":[{{"id":"rate.envelope","severity":"must",
+              "status":"{status}","sentence":"seen","figures":[],"witness":[]}}]}},
+            "efficiency":{efficiency},"ceiling_per_second":null,"delivered_per_second":null,
+            "generator":{{"events":1,"p50":0,"p99":0,"max":0}},
+            "subscribers":[{{"name":"one","contract":"","allowed":null,"bound":null,"arrivals":100,"delivered":100,
+              "dead":0,"latency":[1000000,2000000,{ns},{ns}],"arriving":[],"taken":[],"held":[],"failed":[]}}],
+            "waiting":[]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[track_caller]
+    fn check(base: &[Report], new: &[Report], allowed: &[Allowed], worse: &[&str]) {
+        let found = compare("viral", base, new, allowed).regressions;
+        let fits =
+            found.len() == worse.len() && found.iter().zip(worse).all(|(one, start)| one.starts_with(start));
+        assert!(fits, "expected {worse:?}, got {found:#?}");
+    }
+
+    #[test]
+    fn the_same_run_is_no_worse_than_itself() {
+        check(&[run("pass", "0.4", 100)], &[run("pass", "0.4", 100)], &[], &[]);
+    }
+
+    #[test]
+    fn a_latency_a_thousand_times_as_long_is_worse_and_a_shorter_one_better() {
+        let (base, new) = ([run("pass", "0.4", 100)], [run("pass", "0.4", 100_000)]);
+        check(&base, &new, &[], &["one latency p99: was 100 ms, is 100 s", "one latency max"]);
+        check(&base, &new, &[Allowed::Figure], &[]);
+        check(&new, &base, &[], &[]);
+        assert_eq!(compare("viral", &new, &base, &[]).improvements.len(), 2);
+    }
+
+    #[test]
+    fn repeated_runs_say_how_much_a_figure_varies() {
+        let steady: Vec<_> = [100, 101, 103].map(|ms| run("pass", "0.4", ms)).into();
+        let wild: Vec<_> = [100, 160, 300].map(|ms| run("pass", "0.4", ms)).into();
+        let new = [run("pass", "0.4", 150)];
+        check(&steady, &new, &[], &["one latency p99: was 101 ms, is 150 ms", "one latency max"]);
+        check(&wild, &new, &[], &[]);
+        check(&steady[..2], &new, &[], &[]);
+        let median: Vec<_> = [101, 150, 100].map(|ms| run("pass", "0.4", ms)).into();
+        check(&steady, &median, &[], &[]);
+    }
+
+    #[test]
+    fn of_two_runs_the_worse_one_counts() {
+        let base = [run("pass", "0.4", 100)];
+        let slow = [100, 100_000].map(|ms| run("pass", "0.4", ms));
+        let worse = ["one latency p99: was 100 ms, is 100 s", "one latency max: was 100 ms, is 100 s"];
+        check(&base, &slow, &[], &worse);
+        let idle = ["0.4", "0.2"].map(|efficiency| run("pass", efficiency, 100));
+        check(&base, &idle, &[], &["efficiency: was 0.400, is 0.200"]);
+        // Variation within the older noise is no difference.
+        check(&slow, &slow, &[], &[]);
+    }
+
+    #[test]
+    fn twenty_thousand_subscribers_are_compared() {
+        let mut report = run("pass", "0.4", 100);
+        let one = report.subscribers[0].clone();
+        let named = |at: u32| SubscriberReport { name: format!("one-{at}"), ..one.clone() };
+        report.subscribers = (0..20_000).map(named).collect();
+        let reports = [report];
+        check(&reports, &reports, &[], &[]);
+    }
+
+    #[test]
+    fn efficiency_is_worse_when_it_is_lower() {
+        let base = [run("pass", "0.481", 100)];
+        check(&base, &[run("pass", "0.44", 100)], &[], &[]);
+        check(&base, &[run("pass", "0.4", 100)], &[], &["efficiency: was 0.481, is 0.400"]);
+        check(&base, &[run("pass", "0.9", 100)], &[], &[]);
+    }
+
+    #[test]
+    fn a_pass_that_no_longer_concerns_the_run_is_worse_unless_allowed() {
+        let (base, new) = ([run("pass", "0.4", 100)], [run("not-applicable", "0.4", 100)]);
+        check(&base, &new, &[], &["rate.envelope: was pass, is not applicable"]);
+        check(&base, &new, &[Allowed::NotApplicable], &[]);
+        check(&new, &base, &[], &[]);
+        check(
+            &base,
+            &[run("fail", "0.4", 100)],
+            &[Allowed::NotApplicable],
+            &["rate.envelope: was pass, is fail"],
+        );
+        check(&base, &[run("inconclusive", "0.4", 100)], &[], &["rate.envelope: was pass, is inconclusive"]);
+    }
+
+    #[test]
+    fn the_order_of_runs_changes_nothing() {
+        let runs = |statuses: [&str; 2]| statuses.map(|status| run(status, "0.4", 100));
+        let (one, other) = (runs(["pass", "not-applicable"]), runs(["not-applicable", "pass"]));
+        let passed = [run("pass", "0.4", 100)];
+        for some in [&one, &other] {
+            check(&passed, some, &[], &["rate.envelope: was pass, is not applicable"]);
+            check(some, &passed, &[], &[]);
+            check(some, &one, &[], &[]);
+            check(some, &[run("warn", "0.4", 100)], &[], &["rate.envelope: was not applicable, is warn"]);
+        }
+    }
+
+    #[test]
+    fn a_check_that_is_missing_is_worse_unless_allowed_and_a_new_one_that_fails_is_too() {
+        let (base, mut new) = ([run("fail", "0.4", 100)], run("pass", "0.4", 100));
+        new.judgement.verdicts.clear();
+        check(&base, &[new.clone()], &[], &["rate.envelope: was fail, and is not judged any more"]);
+        check(&base, &[new.clone()], &[Allowed::MissingCheck], &[]);
+        check(&[new], &base, &[], &["rate.envelope: was not judged, is fail"]);
+    }
+
+    #[test]
+    fn another_scenario_driver_or_seed_is_worse_unless_allowed() {
+        let base = [run("pass", "0.4", 100)];
+        let other = |change: fn(&mut Report)| {
+            let mut report = run("pass", "0.4", 100);
+            change(&mut report);
+            [report]
+        };
+        let rows: [(Change, Allowed, &str); 3] = [
+            (
+                |report| report.course.scenario_sha256 = "b".to_owned(),
+                Allowed::Scenario,
+                "the scenario's SHA-256: was a, is b",
+            ),
+            (
+                |report| report.driver = "theirs".to_owned(),
+                Allowed::Driver,
+                "the driver: was ours, is theirs",
+            ),
+            (|report| report.seed = 8, Allowed::Seed, "the seed: was 7, is 8"),
+        ];
+        for (change, kind, said) in rows {
+            check(&base, &other(change), &[], &[said]);
+            check(&base, &other(change), &[kind], &[]);
+        }
+        check(&base, &other(|report| report.course.scenario_sha256.clear()), &[], &[]);
+    }
+
+    #[test]
+    fn nothing_compared_is_no_pass() {
+        let base = [run("pass", "0.4", 100)];
+        let mut other = run("pass", "0.4", 100);
+        other.scenario = "other".to_owned();
+        let rows = [
+            (vec![base[0].clone()], 0),
+            (vec![other.clone()], exit::INCONCLUSIVE),
+            (vec![base[0].clone(), other], 0),
+            (vec![run("fail", "0.4", 100)], exit::REGRESSION),
+        ];
+        for (new, code) in rows {
+            let comparison = compare_all(&base, &new, &[]);
+            assert_eq!(comparison.code(), code, "{comparison:?}");
+        }
+    }
+
+    #[test]
+    fn a_scenario_that_is_missing_is_worse_unless_allowed() {
+        let base = [run("pass", "0.4", 100)];
+        assert_eq!(missing(&base, &[], &[]).regressions.len(), 1);
+        assert!(missing(&base, &[], &[Allowed::MissingScenario]).regressions.is_empty());
+        assert!(missing(&[], &base, &[]).regressions.is_empty());
+    }
+}

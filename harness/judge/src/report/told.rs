@@ -1,0 +1,305 @@
+//! A run's page from top to bottom: the verdict, failures with their witnesses drawn, the overview, each
+//! subscriber, the figures against a baseline, every check with its evidence, and the command that repeats
+//! the run.
+
+use std::path::Path;
+
+use super::compare::runs_of;
+use super::drawing::{closeup, course, lag, lane};
+use super::drawn::LANES_MAX;
+use super::figures::compared;
+use super::junit::Unjudged;
+use super::model::{Cell, Document, Headline, Part, Table, explained, witnessed};
+use super::run::{Report, SubscriberReport};
+use crate::check::excuses::DRIVER;
+use crate::check::starvation::Silence;
+use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
+use crate::check::{Status, Verdict, Witness};
+
+/// The most arrivals that are listed for a witness.
+const ARRIVALS_MAX: usize = 8;
+
+/// The report as an HTML page, beside the figures of older runs if there are any.
+#[must_use]
+pub fn html(report: &Report, baseline: &[Report]) -> String {
+    super::page::page(&document(report, baseline))
+}
+
+/// The page of an unfinished run; `kept` is the path of its final page. After `is_full` it is not updated any
+/// more.
+#[must_use]
+pub fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
+    let mut document = document(report, &[]);
+    if report.ended.is_none() {
+        document.verdict = so_far(report, is_full);
+    }
+    super::page::live(&document, &kept.display().to_string())
+}
+
+/// The page before a run begins.
+#[must_use]
+pub fn html_awaited() -> String {
+    let verdict = Headline { sentence: "no run has begun yet".to_owned(), ..Headline::default() };
+    let document = Document { title: "hookproof run".to_owned(), verdict, ..Document::default() };
+    super::page::live(&document, "in the folder that --out names")
+}
+
+/// The verdict so far.
+fn so_far(report: &Report, is_full: bool) -> Headline {
+    let verdicts = &report.judgement.verdicts;
+    let failed: Vec<&str> =
+        verdicts.iter().filter(|one| one.status == Status::Fail).map(|one| one.id.as_str()).collect();
+    let lasted = show(report.course.lasted);
+    let sentence = match failed.len() {
+        0 => format!("goes on; in {lasted} nothing has failed that needs no end to be judged"),
+        count => format!("goes on; in {lasted} {count} failed already: {}", failed.join(", ")),
+    };
+    let ends = "Judged is what was seen until here, as of a run that was cut short: what an end is needed for is judged then.";
+    let full = "The trace is so long by now that no more of it is read before that.";
+    let more = std::iter::once(ends).chain(is_full.then_some(full)).map(str::to_owned).collect();
+    Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
+}
+
+/// The page that explains why there is no report.
+#[must_use]
+pub fn html_unjudged(unjudged: &Unjudged) -> String {
+    let more = [
+        "Nothing is proven of this run, neither that it passes nor that it fails.",
+        "A trace with one line that cannot be is refused as a whole: it was changed, mixed with another, or damaged since. What \
+         to do: take it from where the run wrote it, or run the scenario again.",
+    ];
+    super::page::unjudged(&unjudged.subject, "hookproof check", &unjudged.why, &more)
+}
+
+fn document(report: &Report, baseline: &[Report]) -> Document {
+    let judgement = &report.judgement;
+    let mut parts: Vec<Part> = judgement
+        .verdicts
+        .iter()
+        .filter(|one| matches!(one.status, Status::Fail | Status::Warn))
+        .map(|verdict| failure(report, verdict))
+        .collect();
+    if !parts.is_empty() {
+        parts.insert(0, Part::Title("What failed, and what shows it".to_owned()));
+    }
+    parts.extend(course(report));
+    parts.extend(happened(report));
+    parts.extend(subscribers(report));
+    parts.extend(against(report, baseline));
+    parts.extend(checks(report));
+    parts.extend(lag(report));
+    parts.extend(run(report));
+    let verdict = Headline {
+        status: Some(judgement.status),
+        sentence: judgement.sentence.clone(),
+        more: unproven(report),
+    };
+    Document { title: report.scenario.clone(), about: report.about.clone(), verdict, parts }
+}
+
+/// The unproven, beside inconclusive checks.
+fn unproven(report: &Report) -> Vec<String> {
+    let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
+    let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
+        silent.partition(|one| one.sentence.starts_with(DRIVER));
+    let cut_short = report.cut_short().map(|why| format!("This is no whole run: {why}."));
+    let ids = |some: &[&Verdict]| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
+    let lacking = (!lacking.is_empty())
+        .then(|| format!("Not proven, as the sender or its driver has no such thing: {}.", ids(&lacking)));
+    let idle = (!idle.is_empty())
+        .then(|| format!("Not proven either: {} checks had nothing to judge in this scenario.", idle.len()));
+    cut_short.into_iter().chain(lacking).chain(idle).collect()
+}
+
+/// A failure: its witnesses, charts and catalogue entry.
+fn failure(report: &Report, verdict: &Verdict) -> Part {
+    let mut parts = vec![Part::Text(verdict.sentence.clone())];
+    for (at, one) in verdict.witness.iter().enumerate() {
+        parts.push(Part::List(vec![witness(one)]));
+        let drawn = report.course.drawn.closeups.iter();
+        let mut drawn = drawn.filter(|closeup| closeup.check == verdict.id && closeup.witness == at);
+        parts.extend(drawn.next().map(|drawn| Part::Chart(Box::new(closeup(report, drawn, one)))));
+    }
+    parts.extend(explained(&verdict.id));
+    Part::Card { status: Some(verdict.status), name: verdict.id.clone(), parts }
+}
+
+fn witness(witness: &Witness) -> String {
+    let numbers: Vec<String> = witness.arrivals.iter().take(ARRIVALS_MAX).map(ToString::to_string).collect();
+    // A witness names a limited number of arrivals; beyond it the total is unknown.
+    let more = match witness.arrivals.len() {
+        0..=ARRIVALS_MAX => String::new(),
+        all if all < WITNESS_ARRIVALS_MAX => format!(" and {} more", all - ARRIVALS_MAX),
+        all => format!(" and at least {} more", all - ARRIVALS_MAX),
+    };
+    let arrivals =
+        if numbers.is_empty() { String::new() } else { format!(" (arrivals {}{more})", numbers.join(", ")) };
+    format!("{}{arrivals}", witnessed(witness))
+}
+
+/// Facts outside of all checks: silences, and the sender's recoveries.
+fn happened(report: &Report) -> Vec<Part> {
+    let drawn = &report.course.drawn;
+    let silences = drawn.silences.iter().map(|one| silence(report, one));
+    let breaks = drawn.breaks.iter().map(|one| {
+        let heard = one.heard.map_or("no request came after that".to_owned(), |t| {
+            format!("the first request after that came at {}", show(t))
+        });
+        match one.until {
+            Some(until) => format!(
+                "{} at {}, ready again at {}, {} later; {heard}.",
+                one.what,
+                show(one.from),
+                show(until),
+                show(until - one.from)
+            ),
+            None => format!("{} at {}, and not seen ready again; {heard}.", one.what, show(one.from)),
+        }
+    });
+    let points: Vec<String> = silences.chain(breaks).collect();
+    if points.is_empty() {
+        return Vec::new();
+    }
+    vec![Part::Title("Gaps and recoveries".to_owned()), Part::List(points)]
+}
+
+fn silence(report: &Report, one: &Silence) -> String {
+    let near = |from: u64| from <= one.until && from.saturating_add(one.until - one.from) >= one.from;
+    let cause =
+        report.course.faults.iter().rfind(|fault| near(fault.at) && fault.at <= one.from.saturating_add(1));
+    let cause = cause.or_else(|| report.course.faults.iter().find(|fault| near(fault.at)));
+    let cause =
+        cause.map_or(String::new(), |fault| format!(" Beside it: {} at {}.", fault.what, show(fault.at)));
+    format!(
+        "{} heard nothing for {}, from {} to {}, though its endpoint was well and {} deliveries for it had not been tried.{cause}",
+        one.subscriber,
+        show(one.until - one.from),
+        show(one.from),
+        show(one.until),
+        one.waited
+    )
+}
+
+/// Every subscriber in a table, the worst first, and charts of the first.
+fn subscribers(report: &Report) -> Vec<Part> {
+    let drawn = &report.course.drawn;
+    let all = 0..report.subscribers.len();
+    let order: Vec<usize> = if drawn.order.is_empty() { all.collect() } else { drawn.order.clone() };
+    let ordered: Vec<&SubscriberReport> = order.iter().filter_map(|at| report.subscribers.get(*at)).collect();
+    let is_long = ordered.len() > LANES_MAX;
+    let mut parts = vec![Part::Title("Subscribers".to_owned())];
+    let table = Part::Table(table(&ordered, is_long));
+    if is_long {
+        let summary = format!("All {} subscribers, the worst first", ordered.len());
+        parts.push(Part::Fold { status: None, summary, open: false, parts: vec![table] });
+        parts.push(Part::Text(format!("Drawn are the worst {LANES_MAX}.")));
+    } else {
+        parts.push(table);
+    }
+    let cards = drawn.lanes.iter().filter_map(|one| Some((one, report.subscribers.get(one.subscriber)?)));
+    parts.extend(cards.map(|(drawn, one)| Part::Card {
+        status: None,
+        name: one.name.clone(),
+        parts: lane(report, drawn, one),
+    }));
+    parts
+}
+
+fn table(subscribers: &[&SubscriberReport], searched: bool) -> Table {
+    let head = ["subscriber", "contract", "arrivals", "delivered", "dead", "p50", "p95", "p99", "longest"];
+    let row = |one: &&SubscriberReport| {
+        let counts = [one.arrivals, one.delivered, one.dead].map(|count| Cell::Number(count.to_string()));
+        let latency = one.latency.map(|nanos| Cell::Number(show(nanos)));
+        let words = [Cell::Text(one.name.clone()), Cell::Text(one.contract.clone())];
+        words.into_iter().chain(counts).chain(latency).collect()
+    };
+    Table { head: head.map(str::to_owned).to_vec(), rows: subscribers.iter().map(row).collect(), searched }
+}
+
+/// The figures beside those of older runs, with their noise.
+fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
+    let same = runs_of(&report.scenario, baseline);
+    let rows = compared(&same, &[report]);
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let cells = |row: super::figures::Compared| {
+        let figures = [row.was, row.is, format!("{} to {}", row.least, row.most)].map(Cell::Number);
+        let name = [Cell::Text(row.name)];
+        let mark = row.better.map_or(Cell::Text("noise".to_owned()), |better| match better {
+            true => Cell::Text("better".to_owned()),
+            false => Cell::Text("worse".to_owned()),
+        });
+        name.into_iter().chain(figures).chain([mark]).collect()
+    };
+    let head = ["figure", "was", "is", "between these is noise", "so it is"].map(str::to_owned).to_vec();
+    let searched = rows.len() > 12 * LANES_MAX;
+    let table = Table { head, rows: rows.into_iter().map(cells).collect(), searched };
+    let summary = format!("{} figures against {} older runs", table.rows.len(), same.len());
+    let fold = Part::Fold { status: None, summary, open: !searched, parts: vec![Part::Table(table)] };
+    vec![Part::Title("Against the baseline".to_owned()), fold]
+}
+
+/// Every check with its evidence, failures first.
+fn checks(report: &Report) -> Vec<Part> {
+    let (silent, mut judged): (Vec<&Verdict>, Vec<&Verdict>) =
+        report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);
+    let order = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
+    judged.sort_by_key(|one| order.iter().position(|status| *status == one.status).unwrap_or(order.len()));
+    let mut parts = vec![Part::Title("Checks".to_owned())];
+    parts.extend(judged.into_iter().map(evidence));
+    if !silent.is_empty() {
+        let summary = format!("{} checks have nothing to judge in this scenario", silent.len());
+        let parts_of = silent.into_iter().map(evidence).collect();
+        parts.push(Part::Fold { status: None, summary, open: false, parts: parts_of });
+    }
+    parts
+}
+
+fn evidence(verdict: &Verdict) -> Part {
+    let mut parts = explained(&verdict.id);
+    if !verdict.figures.is_empty() {
+        let row =
+            |one: &crate::check::Figure| vec![Cell::Text(one.name.clone()), Cell::Text(one.value.clone())];
+        let rows = verdict.figures.iter().map(row).collect();
+        parts.push(Part::Table(Table { rows, ..Table::default() }));
+    }
+    if !verdict.witness.is_empty() {
+        parts.push(Part::List(verdict.witness.iter().map(witness).collect()));
+    }
+    let summary = format!("{}: {}", verdict.id, verdict.sentence);
+    Part::Fold { status: Some(verdict.status), summary, open: false, parts }
+}
+
+fn run(report: &Report) -> [Part; 4] {
+    let (lag, speed) = (&report.generator, &report.speed);
+    let generator = format!(
+        "{} events, lag p50 {}, p99 {}, at most {}; {} not offered",
+        lag.events,
+        show(lag.p50),
+        show(lag.p99),
+        show(lag.max),
+        lag.not_offered
+    );
+    let mut rows =
+        vec![("seed", report.seed.to_string()), ("sender", report.driver.clone()), ("generator", generator)];
+    if let (Some(accepted), Some(offered)) = (speed.accepted_per_second, speed.offered_per_second) {
+        rows.push(("the sender's API", format!("accepted {accepted}/s of {offered}/s offered")));
+    }
+    if let Some(machine) = &report.machine {
+        let (cores, mebibytes) = (machine.cores, machine.memory_bytes >> 20);
+        let told = format!("{}, {cores} cores, {mebibytes} MiB, {}", machine.processor, machine.system);
+        rows.push(("machine", told));
+    }
+    if let (Some(ceiling), Some(delivered)) = (speed.ceiling_per_second, speed.delivered_per_second) {
+        let share = speed.efficiency.as_ref().map_or(String::new(), ToString::to_string);
+        rows.push(("efficiency", format!("{share}: {delivered} a second of {ceiling}")));
+    }
+    rows.push(("version", report.version.clone()));
+    [
+        Part::Title("The run".to_owned()),
+        Part::Table(Table::pairs(rows)),
+        Part::Text("Repeat it:".to_owned()),
+        Part::Lines(vec![report.repeat.clone()]),
+    ]
+}

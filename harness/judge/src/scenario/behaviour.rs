@@ -1,0 +1,348 @@
+//! How an endpoint misbehaves: while which times, for which requests, and what it does instead of answering 204.
+
+use super::form::{Form, Section, may, must};
+use super::quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole};
+use super::reader::{Reader, WordOrCount};
+
+const WORDS: [&str; 11] = [
+    "refuse",
+    "no-accept",
+    "reset",
+    "reset-after-read",
+    "close",
+    "half-answer",
+    "stall",
+    "blackhole",
+    "drip",
+    "huge-answer",
+    "enforce",
+];
+
+pub(super) const BEHAVIOUR: Section = Section {
+    about: "What the endpoint does for a while. The first behaviour that matches wins; else it answers 204. What shuts the port \
+            (refuse to all, no-accept) stands before what holds at the same time.",
+    fields: &[
+        may("at", Form::Duration, "from when, since the run began; its beginning without it"),
+        may("lasts", Form::Duration, "for how long; to the end without it"),
+        must("answer", Form::Either(&Form::Count, &Form::Word(&WORDS)), "a status, or what it does instead"),
+        may("share", Form::Decimal, "of the requests, drawn by the seed; 1, which is all, without it"),
+        may(
+            "attempts",
+            Form::Counts,
+            "only the deliveries' attempts with these numbers, from 1, as the endpoint counts them",
+        ),
+        may("latency", Form::Durations, "how long the answer takes; as `answers` says without it"),
+        may(
+            "serves",
+            Form::Duration,
+            "works on one request after another, for so long on each: the answer takes longer the more are open",
+        ),
+        may("retry_after", Form::Duration, "Retry-After in whole seconds"),
+        may("retry_after_date", Form::Duration, "Retry-After as an HTTP date so far ahead"),
+        may("retry_after_text", Form::Text, "Retry-After word for word, however wrong"),
+        may("location", Form::Text, "where a redirect points"),
+        may("body_bytes", Form::Size, "how large the answer's body is; huge-answer: 64MiB without it"),
+        may("limit", Form::Rate, "enforce: the limit that the endpoint holds"),
+        may("burst", Form::Count, "enforce: how many at once; a second's worth, and at least 1, without it"),
+        may("pace", Form::Duration, "drip: how long it waits between two bytes; 1s without it"),
+    ],
+};
+
+/// What an endpoint does for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behaviour {
+    /// From when.
+    pub at: Duration,
+    /// For how long; none to the end.
+    pub lasts: Option<Duration>,
+    /// What it does.
+    pub answer: Answer,
+    /// To which share of the requests.
+    pub share: Millionths,
+    /// To which attempts of a delivery, from 1; none for all.
+    pub attempts: Option<Range<Whole>>,
+    /// How long it takes to answer; none for as long as the subscriber's `answers`.
+    pub latency: Option<Range<Duration>>,
+    /// How long it works on each request, one after another; none if it works on all of them at once.
+    pub serves: Option<Duration>,
+}
+
+/// What an endpoint answers, or does instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A whole answer.
+    Status(Reply),
+    /// The port is closed.
+    Refuse,
+    /// The port is open and nobody accepts: an attempt waits to be connected until the behaviour is over.
+    NoAccept,
+    /// The connection is reset before the request is read.
+    Reset,
+    /// The request is read, and the connection reset.
+    ResetAfterRead,
+    /// The request is read, and the connection closed.
+    Close,
+    /// Half an answer, then closed.
+    HalfAnswer,
+    /// Nothing is read until the behaviour is over; then everything at once. What was read already, since a behaviour before
+    /// this one is for some attempts alone, is not answered until then.
+    Stall,
+    /// Read, and never answered.
+    Blackhole,
+    /// The answer one byte at a time.
+    Drip {
+        /// Between two bytes.
+        pace: Duration,
+    },
+    /// An answer whose body is far too large.
+    HugeAnswer {
+        /// The body's size.
+        body: Size,
+    },
+    /// 429 with `Retry-After` past a limit of its own, else as ever.
+    Enforce {
+        /// The limit.
+        limit: Rate,
+        /// How many at once.
+        burst: u32,
+    },
+}
+
+impl Answer {
+    /// Whether a sender may make attempts that the endpoint cannot tell: it never reads them, or reads them late.
+    #[must_use]
+    pub const fn hides_attempts(&self) -> bool {
+        matches!(self, Self::Refuse | Self::NoAccept | Self::Reset | Self::Stall)
+    }
+
+    /// Whether its body is so long that it is written in several pieces. A sender may have read what it needs before the
+    /// last of them.
+    #[must_use]
+    pub const fn is_lengthy(&self) -> bool {
+        match self {
+            Self::HugeAnswer { .. } => true,
+            Self::Status(reply) => reply.body.0 > PIECE_BYTES,
+            _ => false,
+        }
+    }
+}
+
+/// What an endpoint writes of an answer's body at once, in bytes.
+pub const PIECE_BYTES: u64 = 64 << 10;
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// Its `Retry-After`.
+    pub retry_after: Option<RetryAfter>,
+    /// The size of its body.
+    pub body: Size,
+    /// Its `Location`.
+    pub location: Option<String>,
+}
+
+/// A `Retry-After`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetryAfter {
+    /// In seconds.
+    Seconds(u64),
+    /// As a date so far ahead of the answer.
+    Date(Duration),
+    /// Word for word.
+    Text(String),
+}
+
+impl RetryAfter {
+    /// Whether it is one of the two forms that every sender must read, and asks for a wait.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self, Self::Seconds(1..) | Self::Date(_))
+    }
+}
+
+impl Behaviour {
+    /// The behaviours of an endpoint, each with its reader, in their order.
+    pub(super) fn read_all(readers: &[Reader<'_>]) -> Vec<Self> {
+        let read = |reader| Some((reader, Self::read(reader)?));
+        let all: Vec<(&Reader<'_>, Self)> = readers.iter().filter_map(read).collect();
+        for (place, (reader, own)) in all.iter().enumerate().filter(|(_, (_, own))| own.shuts_the_port()) {
+            if let Some((first, _)) = all[..place].iter().find(|(_, first)| first.overlaps(own)) {
+                let what = format!(
+                    "its port is shut to every request, and {} comes before it at the same time; expected this one first, or \
+                     times that don't overlap",
+                    first.path()
+                );
+                reader.wrong("answer", what);
+            }
+        }
+        all.into_iter().map(|(_, own)| own).collect()
+    }
+
+    fn read(reader: &Reader<'_>) -> Option<Self> {
+        let answer = answer(reader)?;
+        let share = reader.or("share", Millionths::ONE);
+        if share > Millionths::ONE {
+            reader.wrong("share", "expected a share from 0 to 1");
+        }
+        let behaviour = Self {
+            at: reader.or("at", Duration::default()),
+            lasts: reader.get("lasts"),
+            share,
+            attempts: reader.get("attempts"),
+            latency: reader.get("latency"),
+            serves: reader.get("serves"),
+            answer,
+        };
+        if behaviour.answer == Answer::NoAccept && share != Millionths::ONE {
+            reader.wrong("share", "a port that nobody accepts on concerns all requests");
+        }
+        if matches!(behaviour.answer, Answer::Refuse | Answer::NoAccept | Answer::Stall)
+            && behaviour.attempts.is_some()
+        {
+            reader.wrong("attempts", "this answer is given before a request can be told from another");
+        }
+        if behaviour.latency.is_some() && behaviour.serves.is_some() {
+            reader.wrong(
+                "serves",
+                "an answer takes `latency`, or as long as the endpoint works on what is open",
+            );
+        }
+        idle_keys(reader, &behaviour.answer);
+        Some(behaviour)
+    }
+
+    /// Whether it holds at a moment, in nanoseconds since the run began.
+    #[must_use]
+    pub fn covers(&self, t: u64) -> bool {
+        t >= self.at.0 && self.until().is_none_or(|until| t < until)
+    }
+
+    /// Whether nobody is let in by the port while it holds, whatever other behaviours there are.
+    #[must_use]
+    pub fn shuts_the_port(&self) -> bool {
+        match self.answer {
+            Answer::NoAccept => true,
+            Answer::Refuse => self.share == Millionths::ONE,
+            _ => false,
+        }
+    }
+
+    /// Whether there is a moment at which both hold.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|one| one.until().unwrap_or(u64::MAX));
+        self.at.max(other.at).0 < own.min(others)
+    }
+
+    /// When it is over, in nanoseconds since the run began; none for never.
+    #[must_use]
+    pub fn until(&self) -> Option<u64> {
+        self.lasts.map(|lasts| self.at.0.saturating_add(lasts.0))
+    }
+}
+
+fn answer(reader: &Reader<'_>) -> Option<Answer> {
+    let word = match reader.get::<WordOrCount>("answer")? {
+        WordOrCount::Count(status) => return reply(reader, status),
+        WordOrCount::Word(word) => word,
+    };
+    Some(match word.as_str() {
+        "refuse" => Answer::Refuse,
+        "no-accept" => Answer::NoAccept,
+        "reset" => Answer::Reset,
+        "reset-after-read" => Answer::ResetAfterRead,
+        "close" => Answer::Close,
+        "half-answer" => Answer::HalfAnswer,
+        "stall" => Answer::Stall,
+        "blackhole" => Answer::Blackhole,
+        "drip" => Answer::Drip { pace: reader.or("pace", Duration::from_secs(1)) },
+        "huge-answer" => Answer::HugeAnswer { body: reader.or("body_bytes", Size(64 << 20)) },
+        "enforce" => enforce(reader)?,
+        _ => {
+            reader.word("answer", &WORDS.map(|word| (word, ())))?;
+            return None;
+        }
+    })
+}
+
+fn reply(reader: &Reader<'_>, status: u64) -> Option<Answer> {
+    let Some(status) = u16::try_from(status).ok().filter(|status| (200..=599).contains(status)) else {
+        reader.wrong("answer", format!("expected a status from 200 to 599, got {status}"));
+        return None;
+    };
+    let body = reader.or("body_bytes", Size(0));
+    Some(Answer::Status(Reply {
+        status,
+        retry_after: retry_after(reader),
+        body,
+        location: reader.get("location"),
+    }))
+}
+
+fn retry_after(reader: &Reader<'_>) -> Option<RetryAfter> {
+    let mut given =
+        ["retry_after", "retry_after_date", "retry_after_text"].into_iter().filter(|key| reader.has(key));
+    if let Some(second) = given.nth(1) {
+        reader.wrong(second, "an answer has one Retry-After; choose one form of it");
+    }
+    if let Some(Duration(nanos)) = reader.get("retry_after") {
+        if !nanos.is_multiple_of(SECOND) {
+            reader.wrong("retry_after", "the header counts whole seconds");
+        }
+        return Some(RetryAfter::Seconds(nanos / SECOND));
+    }
+    let date = reader.get("retry_after_date").map(RetryAfter::Date);
+    date.or_else(|| reader.get("retry_after_text").map(RetryAfter::Text))
+}
+
+fn enforce(reader: &Reader<'_>) -> Option<Answer> {
+    if !reader.has("limit") {
+        reader.wrong("limit", "missing; an endpoint that enforces needs a limit such as \"5/s\"");
+    }
+    let limit: Rate = reader.get("limit")?;
+    if limit.count == 0 {
+        reader.wrong("limit", "expected more than 0");
+    }
+    let second = limit.count.saturating_mul(SECOND) / limit.per.0;
+    let burst = reader.or("burst", u32::try_from(second).unwrap_or(u32::MAX).max(1));
+    Some(Answer::Enforce { limit, burst })
+}
+
+/// A key that an answer does not go by would be a silent mistake.
+fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
+    let used: &[&str] = match answer {
+        Answer::Status(_) => &[
+            "latency",
+            "serves",
+            "retry_after",
+            "retry_after_date",
+            "retry_after_text",
+            "location",
+            "body_bytes",
+        ],
+        Answer::Drip { .. } => &["latency", "pace"],
+        Answer::HugeAnswer { .. } => &["latency", "body_bytes"],
+        Answer::Enforce { .. } => &["latency", "limit", "burst"],
+        Answer::HalfAnswer | Answer::Close | Answer::ResetAfterRead => &["latency"],
+        Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall | Answer::Blackhole => &[],
+    };
+    let all = [
+        "latency",
+        "serves",
+        "retry_after",
+        "retry_after_date",
+        "retry_after_text",
+        "location",
+        "body_bytes",
+        "limit",
+        "burst",
+        "pace",
+    ];
+    for key in all.into_iter().filter(|key| reader.has(key) && !used.contains(key)) {
+        reader.wrong(key, "this answer does not go by it");
+    }
+    if matches!(answer, Answer::Stall | Answer::NoAccept) && !reader.has("lasts") {
+        reader.wrong("lasts", "missing; this needs its end, when everything that waits is read at once");
+    }
+}

@@ -1,0 +1,232 @@
+//! Records about the harness and the sender's driver file: stalls, events not offered, a remote clock,
+//! declarations.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{Backoff, Duration, Profile, Retry, Scenario};
+
+/// A thread of the harness stood still. Its stamps of that time may belong to any moment of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stall {
+    /// The thread: [`ENDPOINTS`] stamps arrivals, [`GENERATOR`] releases events.
+    pub thread: String,
+    /// When it was last seen to run.
+    pub from: u64,
+    /// When it ran again.
+    pub until: u64,
+}
+
+/// The thread that stamps arrivals.
+pub const ENDPOINTS: &str = "endpoints";
+/// The thread that releases events.
+pub const GENERATOR: &str = "generator";
+
+/// The name of our own sender's driver file. Checks excuse nothing for it.
+pub const OURS: &str = "hookproof";
+
+/// An event of the schedule that was never written to the sender's API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unoffered {
+    /// When the harness knew.
+    pub t: u64,
+    /// When the schedule had it.
+    pub intended: u64,
+    /// The event.
+    pub token: u64,
+    /// The reason, for people.
+    pub why: String,
+}
+
+/// How far the sender's clock is ahead of the harness's, estimated from the `Date` fields of its answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offset {
+    /// When it was computed.
+    pub t: u64,
+    /// Nanoseconds; negative where the sender's clock is behind.
+    pub ns: i64,
+    /// The error bound of the estimate, in nanoseconds.
+    pub error: u64,
+}
+
+/// The form of subscribers' URLs, where they are not the endpoints' own addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Public {
+    /// The URL, with `{endpoint}` in place of the endpoint's name.
+    pub url: String,
+    /// Its path, likewise.
+    pub path: String,
+}
+
+/// A request or handshake that reached the harness, but none of its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stray {
+    /// When.
+    pub t: u64,
+    /// Its kind.
+    pub kind: StrayKind,
+    /// The harness's token, if the request had it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// The requested target, or the error.
+    pub said: String,
+    /// The number of events that this record stands for: 1, or all that exceeded the limit of single records.
+    pub count: u64,
+}
+
+/// A kind of unrouted event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StrayKind {
+    /// A request that names no endpoint by path or host, or that ended before it named one.
+    Request,
+    /// A failed TLS handshake.
+    Handshake,
+}
+
+/// A connection on which TLS was agreed. Its client waits for that before it sends the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshake {
+    /// When the connection was accepted.
+    pub t: u64,
+    /// When TLS was agreed.
+    pub until: u64,
+    /// The connection, numbered over the run.
+    pub connection: u64,
+    /// The first arrival on it, once the trace is read.
+    #[serde(skip)]
+    pub first: Option<u64>,
+}
+
+/// The way to the endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// The form of URLs, where they are not the endpoints' own addresses.
+    pub public: Option<Public>,
+    /// Requests and handshakes that matched no endpoint.
+    pub strays: Vec<Stray>,
+    /// Connections with TLS, in the order of their numbers.
+    pub handshakes: Vec<Handshake>,
+}
+
+impl Reached {
+    /// The path of a subscriber's URL, if it is not its endpoint's own.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> Option<String> {
+        self.public.as_ref().map(|public| public.path.replace("{endpoint}", name))
+    }
+}
+
+/// The driver file's declarations about the sender. The trace holds them so that it can be judged alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    /// Features that the sender lacks, or for which the driver file has no call.
+    #[serde(default)]
+    pub lacks: Vec<Lack>,
+    /// Fixed retry delays in nanoseconds, in place of each subscriber's backoff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Vec<u64>>,
+    /// The relative jitter of that schedule, in millionths.
+    #[serde(default)]
+    pub jitter: u64,
+    /// The longest time from an answer to its commit in the sender, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_within: Option<u64>,
+    /// The media type of its deliveries, unless that is JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// The way it signs, regardless of the scenario's subscribers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signs: Option<Signs>,
+    /// Values of subscribers that differ from the scenario, since the sender cannot express them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<Told>,
+}
+
+/// The way a sender signs, by its driver file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signs {
+    /// By this profile.
+    Profile(String),
+    /// In its own way. The fields say which parts its requests carry.
+    Own {
+        /// A signature.
+        signature: bool,
+        /// A timestamp.
+        timestamp: bool,
+        /// The delivery's id.
+        id: bool,
+        /// Whether the timestamp is signed, so that each attempt has its own signature.
+        signs_timestamp: bool,
+    },
+}
+
+/// A subscriber's value that differs from the scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The subscriber.
+    pub subscriber: String,
+    /// The setting and its value, for people.
+    pub what: String,
+}
+
+impl Declared {
+    /// Whether the driver file declares this lack.
+    #[must_use]
+    pub fn lacks(&self, what: Lack) -> bool {
+        self.lacks.contains(&what)
+    }
+
+    /// The scenario as it binds this sender: with the declared retry delays and profile, and without breakers
+    /// if it has none.
+    #[must_use]
+    pub fn applied(&self, scenario: &Scenario) -> Scenario {
+        let mut scenario = scenario.clone();
+        for subscriber in &mut scenario.subscribers {
+            if let Some(Signs::Profile(name)) = &self.signs {
+                subscriber.sign = Profile::named(name).unwrap_or(subscriber.sign);
+            }
+            if self.lacks(Lack::Breaker) {
+                subscriber.breaker = None;
+            }
+            if let Some(schedule) = &self.schedule {
+                let (spread, schedule) =
+                    (self.jitter, schedule.iter().copied().map(Duration).collect::<Vec<_>>());
+                let attempts = u32::try_from(schedule.len()).unwrap_or(u32::MAX).saturating_add(1);
+                let retry = subscriber.retry.clone();
+                subscriber.retry = Retry { backoff: Backoff::Fixed, schedule, spread, attempts, ..retry };
+            }
+        }
+        scenario
+    }
+}
+
+/// A feature that a check may need and that a sender or driver file may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lack {
+    /// Processes that the harness starts and may kill.
+    Start,
+    /// Local processes that the harness can stop and measure.
+    Process,
+    /// The path of a database that the harness may lock.
+    Database,
+    /// A call that looks into the queue.
+    Depth,
+    /// A call that lists delivered deliveries.
+    Kept,
+    /// Dead letters, or a call that lists them.
+    DeadLetters,
+    /// A breaker.
+    Breaker,
+    /// Ordered first attempts within a key.
+    Order,
+    /// A call that changes a limit.
+    Change,
+    /// A call that adds a secret.
+    Rotate,
+    /// A call that sends dead letters again.
+    Redrive,
+    /// Signatures.
+    Signature,
+}

@@ -1,0 +1,489 @@
+//! Takes records from every thread, turns each into a line at once, and queues the lines, within bounds, for
+//! the thread that writes them.
+//!
+//! No recording thread ever waits for the disk. A record that meets a full queue is dropped and counted, and
+//! such a trace is inconclusive. The recording thread serializes, since a line is smaller than its record and
+//! moves more cheaply.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::lines::Lines;
+use super::{Arrival, Depth, End, Fault, Header, Record, Writer};
+
+/// Records that may wait for the disk. Most have some 500 bytes.
+pub const QUEUE_MAX: usize = 100_000;
+/// Bytes that may wait; an offer names all of its subscribers. The writer may hold as many again.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+
+/// How long the idle writer lets lines gather. A wakeup costs the recording thread more than the record does,
+/// and takes processor time from the sender under test.
+const GATHERED: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// The line of the record in hand. Only arrivals wait for each other: they are numbered in the order of
+    /// the trace.
+    static LINE: RefCell<Lines> = RefCell::default();
+}
+
+/// Takes records from any thread. Clones share one trace.
+#[derive(Clone, Debug)]
+pub struct Recorder(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    waiting: Arc<Mutex<Waiting>>,
+    lines_max: usize,
+    orders: Sender<Order>,
+    /// The number of arrivals. Locked while one is recorded, so that numbers follow the order of the trace.
+    arrivals: Mutex<u64>,
+    tally: Tally,
+    /// The open deliveries of a sender that reports no queue.
+    ledger: OnceLock<Mutex<Ledger>>,
+    lately: Mutex<Lately>,
+    /// Whether the writer is gone.
+    is_broken: AtomicBool,
+}
+
+/// Lines that the writer has not taken.
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Lines,
+    /// Whether the writer found none and wants to be notified.
+    tell: bool,
+    /// Whether the writer is gone.
+    left: bool,
+}
+
+/// The reader's side. Once dropped, later records are lost.
+#[derive(Debug)]
+pub struct Records {
+    waiting: Arc<Mutex<Waiting>>,
+    orders: Receiver<Order>,
+}
+
+/// An order to the writer.
+#[derive(Debug)]
+enum Order {
+    /// The run begins: write this first, then the lines recorded earlier.
+    Begin(Box<Header>),
+    /// Lines wait again.
+    Lines,
+    /// Flush, and answer.
+    Flush(SyncSender<()>),
+    /// Write the trailer, and end.
+    End(End),
+}
+
+/// Totals so far, including dropped records.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Events offered.
+    pub offers: AtomicU64,
+    /// Events that the sender accepted.
+    pub accepted: AtomicU64,
+    /// Events that it refused.
+    pub refused: AtomicU64,
+    /// Requests that were answered 2xx.
+    pub delivered: AtomicU64,
+    /// Exchanges with an endpoint that are over.
+    pub ended: AtomicU64,
+    /// The latest time at which bytes reached an endpoint.
+    pub came: AtomicU64,
+    /// Events of the schedule that were never written to the sender's API.
+    pub unoffered: AtomicU64,
+    /// Records that were dropped.
+    pub dropped: AtomicU64,
+}
+
+/// The latest events, for the progress display.
+#[derive(Clone, Debug, Default)]
+pub struct Lately {
+    /// The longest queue of the latest sample: time, lane, deliveries.
+    pub worst: Option<(u64, String, u64)>,
+    /// The latest fault.
+    pub fault: Option<Fault>,
+}
+
+impl Lately {
+    fn note(&mut self, record: &Record) {
+        match record {
+            Record::Depth(Depth { t, subscriber: Some(name), waiting: Some(waiting), .. }) => {
+                let is_worse = |(at, _, most): &(u64, String, u64)| at < t || (at == t && most < waiting);
+                if self.worst.as_ref().is_none_or(is_worse) {
+                    self.worst = Some((*t, name.clone(), *waiting));
+                }
+            }
+            Record::Fault(fault) => self.fault = Some(fault.clone()),
+            _ => {}
+        }
+    }
+}
+
+impl Recorder {
+    /// A recorder with room for this many records, and its reader.
+    #[must_use]
+    pub fn new(lines_max: usize) -> (Self, Records) {
+        let (orders, ordered) = channel();
+        let records = Records { waiting: Arc::default(), orders: ordered };
+        let recorder = Self(Arc::new(Inner {
+            waiting: Arc::clone(&records.waiting),
+            lines_max,
+            orders,
+            arrivals: Mutex::new(0),
+            tally: Tally::default(),
+            ledger: OnceLock::new(),
+            lately: Mutex::default(),
+            is_broken: AtomicBool::new(false),
+        }));
+        (recorder, records)
+    }
+
+    /// Starts to count open deliveries.
+    pub fn account(&self, ledger: Ledger) {
+        self.0.ledger.get_or_init(|| Mutex::new(ledger));
+    }
+
+    /// The open deliveries, where they are counted.
+    pub fn owed(&self) -> Option<usize> {
+        self.0.ledger.get().map(|ledger| lock(ledger).open())
+    }
+
+    /// A recorder with a thread that writes to a sink until [`Recorder::end`].
+    pub fn writing<W: Write + Send + 'static>(sink: W) -> io::Result<(Self, JoinHandle<io::Result<W>>)> {
+        let (recorder, records) = Self::new(QUEUE_MAX);
+        let writer = std::thread::Builder::new().name("trace".to_owned());
+        let writer = writer.spawn(move || write(sink, &records))?;
+        Ok((recorder, writer))
+    }
+
+    /// Begins the trace.
+    pub fn begin(&self, header: Header) {
+        // Without a writer there is no trace to begin; its thread reports why.
+        let _ = self.0.orders.send(Order::Begin(Box::new(header)));
+    }
+
+    /// Records a record.
+    pub fn keep(&self, record: Record) {
+        let tally = &self.0.tally;
+        let counter = match &record {
+            Record::Offer(_) => Some(&tally.offers),
+            Record::Accepted(_) => Some(&tally.accepted),
+            Record::Refused(_) => Some(&tally.refused),
+            Record::Unoffered(_) => Some(&tally.unoffered),
+            Record::Answer(answer) if answer.whole && (200..300).contains(&answer.status) => {
+                Some(&tally.delivered)
+            }
+            _ => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        self.note(&record);
+        let kept = LINE.with_borrow_mut(|line| {
+            line.clear();
+            line.push(&record).is_ok() && self.put(line)
+        });
+        if !kept {
+            tally.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Queues a line; answers false if there is no room or no writer.
+    fn put(&self, line: &Lines) -> bool {
+        let mut waiting = lock(&self.0.waiting);
+        if waiting.left {
+            // The run is over, or its disk failed.
+            self.0.is_broken.store(true, Ordering::Relaxed);
+            return false;
+        }
+        let bytes = waiting.lines.text().len().saturating_add(line.text().len());
+        if waiting.lines.counts.lines >= self.0.lines_max as u64 || bytes > QUEUE_BYTES_MAX {
+            return false;
+        }
+        waiting.lines.append(line);
+        let tell = std::mem::take(&mut waiting.tell);
+        drop(waiting);
+        if tell {
+            // A writer that has left since loses this line.
+            let _ = self.0.orders.send(Order::Lines);
+        }
+        true
+    }
+
+    /// Updates the figures that show when a run is quiet.
+    fn note(&self, record: &Record) {
+        let tally = &self.0.tally;
+        match record {
+            Record::Arrival(arrival) => drop(tally.came.fetch_max(arrival.read, Ordering::Relaxed)),
+            Record::Cut(cut) if cut.n.is_none() => drop(tally.came.fetch_max(cut.t, Ordering::Relaxed)),
+            Record::Answer(_) | Record::Cut(_) => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
+            Record::Depth(_) | Record::Fault(_) => {
+                lock(&self.0.lately).note(record);
+            }
+            _ => {}
+        }
+        if let Some(ledger) = self.0.ledger.get() {
+            lock(ledger).note(record);
+        }
+    }
+
+    /// Records an arrival and returns its number.
+    pub fn arrival(&self, mut arrival: Arrival) -> u64 {
+        let mut count = lock(&self.0.arrivals);
+        let n = *count;
+        *count += 1;
+        arrival.n = n;
+        self.keep(Record::Arrival(arrival));
+        n
+    }
+
+    /// Makes the writer flush, for a reader that follows the trace. Blocks for at most a second.
+    pub fn flush(&self) {
+        let (done, flushed) = sync_channel(1);
+        if self.0.orders.send(Order::Flush(done)).is_ok() {
+            // The reader takes the lines that are there by then.
+            let _ = flushed.recv_timeout(Duration::from_secs(1));
+        }
+    }
+
+    /// Ends the trace: the trailer comes after all earlier records.
+    pub fn end(&self, end: End) {
+        // Without a writer there is no trace to end; its thread reports why.
+        let _ = self.0.orders.send(Order::End(end));
+    }
+
+    /// Arrivals so far, including dropped ones.
+    #[must_use]
+    pub fn arrivals(&self) -> u64 {
+        *lock(&self.0.arrivals)
+    }
+
+    /// The latest events.
+    pub fn lately(&self) -> Lately {
+        lock(&self.0.lately).clone()
+    }
+
+    /// Totals so far, including dropped records.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
+    /// Whether the writer is gone, as the latest recording thread found: the disk failed.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.0.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Records that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.tally.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Records {
+    /// Takes the records since the last call.
+    ///
+    /// # Panics Never: each line was written as a record.
+    #[must_use]
+    pub fn take(&self) -> Vec<Record> {
+        let mut lines = Lines::default();
+        self.exchange(&mut lines);
+        let text = lines.text().split_inclusive(|byte| *byte == b'\n');
+        text.map(|line| serde_json::from_slice(line).expect("it was written as a record")).collect()
+    }
+
+    /// Takes the waiting lines in exchange for the buffer in `lines`. If there are none, the next one sends
+    /// an order.
+    fn exchange(&self, lines: &mut Lines) -> bool {
+        lines.clear();
+        let mut waiting = lock(&self.waiting);
+        std::mem::swap(&mut waiting.lines, lines);
+        waiting.tell = lines.text().is_empty();
+        !waiting.tell
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        lock(&self.waiting).left = true;
+    }
+}
+
+/// Ignores poisoning: no thread leaves these values half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes until the end is ordered. When the sink fails, waiting lines are lost and later ones count as
+/// dropped.
+fn write<W: Write>(sink: W, records: &Records) -> io::Result<W> {
+    let cut_short = || io::Error::other("the run ended without saying how");
+    // Few records precede a run (process starts), so they wait.
+    let header = loop {
+        match records.orders.recv().map_err(|_| cut_short())? {
+            Order::Begin(header) => break header,
+            Order::Lines => {}
+            // Nothing is written yet.
+            Order::Flush(_) => {}
+            Order::End(_) => return Err(cut_short()),
+        }
+    };
+    let mut writer = Writer::new(sink, *header)?;
+    let mut lines = Lines::default();
+    loop {
+        let order = if records.exchange(&mut lines) {
+            writer.append(&lines)?;
+            records.orders.recv_timeout(GATHERED)
+        } else {
+            records.orders.recv().map_err(RecvTimeoutError::from)
+        };
+        match order {
+            Err(RecvTimeoutError::Timeout) | Ok(Order::Begin(_) | Order::Lines) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Err(cut_short()),
+            // Lines recorded before the order come first.
+            Ok(Order::Flush(done)) => {
+                records.exchange(&mut lines);
+                writer.append(&lines)?;
+                writer.flush()?;
+                // The caller may have given up.
+                let _ = done.try_send(());
+            }
+            Ok(Order::End(end)) => {
+                records.exchange(&mut lines);
+                writer.append(&lines)?;
+                return writer.finish(end);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::signature::digest::sha256_hex;
+    use crate::trace::{ClockKind, Cut, CutKind, Ended, FORMAT, Offer, Shared, Text, Trace};
+
+    fn cut(t: u64) -> Record {
+        Record::Cut(Cut { t, endpoint: "a".into(), n: None, how: CutKind::Close, began: None, token: None })
+    }
+
+    fn header() -> Header {
+        Header {
+            format: FORMAT,
+            version: String::new(),
+            scenario: String::new(),
+            scenario_sha256: sha256_hex(b""),
+            schedule_sha256: String::new(),
+            seed: 1,
+            driver: String::new(),
+            clock: ClockKind::Virtual,
+            clock_resolution_ns: 1,
+            began_unix_ns: 0,
+            scenario_toml: String::new(),
+        }
+    }
+
+    fn end() -> End {
+        End { t: 0, ended: Ended::Done, dead_listed: false, late: 0, dropped: 0 }
+    }
+
+    #[test]
+    fn what_finds_the_queue_full_is_counted_and_nobody_waits() {
+        let (recorder, records) = Recorder::new(2);
+        (0..5).for_each(|t| recorder.keep(cut(t)));
+        assert!(recorder.dropped() == 3 && !recorder.is_broken());
+        assert_eq!(records.take(), [cut(0), cut(1)]);
+        drop(records);
+        recorder.keep(cut(9));
+        assert_eq!(recorder.dropped(), 4);
+        assert!(recorder.is_broken());
+    }
+
+    #[test]
+    fn the_queue_is_bounded_in_bytes_as_well() {
+        const EACH: usize = 32 << 20;
+        let (recorder, records) = Recorder::new(QUEUE_MAX);
+        let owed: Shared<[Text]> = vec![Text::from("x".repeat(EACH))].into();
+        let (kind, key) = (Text::from("a"), Text::from("b"));
+        for token in 0..QUEUE_BYTES_MAX as u64 / EACH as u64 {
+            let (kind, key, owed) = (kind.clone(), key.clone(), owed.clone());
+            recorder.keep(Record::Offer(Offer { t: 1, intended: 1, held: 0, token, kind, key, owed }));
+        }
+        recorder.keep(cut(1));
+        assert_eq!(recorder.dropped(), 1, "the last offer, which has some letters more than room");
+        assert_eq!(records.take().len(), QUEUE_BYTES_MAX / EACH);
+    }
+
+    #[test]
+    fn what_several_threads_record_before_and_in_a_run_is_all_in_its_trace() {
+        let (recorder, writer) = Recorder::writing(Vec::new()).unwrap();
+        recorder.keep(cut(0));
+        recorder.begin(header());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (1..=2_000).for_each(|t| recorder.keep(cut(t))));
+            }
+        });
+        recorder.end(end());
+        let trace = Trace::read(&writer.join().unwrap().unwrap()[..]).unwrap();
+        let mut times: Vec<u64> = trace.cuts.iter().map(|cut| cut.t).collect();
+        times.sort_unstable();
+        let recorded = std::iter::once(0).chain((1..=2_000).flat_map(|t| [t; 4]));
+        assert!(times.into_iter().eq(recorded));
+        assert_eq!(trace.trailer.unwrap().lines, 8_002, "with the header");
+        recorder.keep(cut(9));
+        assert!(recorder.is_broken(), "the trace has ended");
+    }
+
+    /// A sink that forwards its bytes.
+    struct Told(mpsc::Sender<String>);
+
+    impl Write for Told {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(String::from_utf8_lossy(bytes).into_owned()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_after_a_while_of_silence_is_written_without_being_asked_for() {
+        let (told, written) = mpsc::channel();
+        let (recorder, writer) = Recorder::writing(Told(told)).unwrap();
+        recorder.begin(header());
+        let next = || written.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(next().starts_with(r#"{"k":"header""#));
+        for t in 1..=3 {
+            // The writer must find the queue empty before the next record.
+            while !lock(&recorder.0.waiting).tell {
+                std::thread::yield_now();
+            }
+            recorder.keep(cut(t));
+            assert!(next().contains(&format!("\"t\":{t}")));
+        }
+        recorder.end(end());
+        writer.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_trace_that_nobody_can_end_any_more_is_cut_short() {
+        let (recorder, writer) = Recorder::writing(io::sink()).unwrap();
+        recorder.begin(header());
+        drop(recorder);
+        assert!(writer.join().unwrap().is_err());
+    }
+}

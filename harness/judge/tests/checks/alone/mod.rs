@@ -1,0 +1,106 @@
+//! Each check has one meaning: one run breaks only this check, and the same run without the break passes. Checks that
+//! cannot break alone are in [`implied`].
+//!
+//! A check is broken if it fails or warns in the strict reading; a `harness.*` check, if it is inconclusive. The
+//! breaks are listed in `reports/kill-matrix-checks.md`; `HOOKPROOF_BLESS=1 cargo test -p hookproof --test checks
+//! alone` rewrites it, and any difference fails.
+
+mod crash;
+mod figures;
+mod implied;
+mod loss;
+mod network;
+mod queue;
+mod rate;
+mod recovery;
+mod requests;
+mod retry;
+mod run;
+mod table;
+
+use std::collections::BTreeMap;
+
+use hookproof_judge::catalogue;
+use hookproof_judge::check::{Judgement, Status, Verdict};
+
+use implied::IMPLIED;
+use run::Run;
+
+pub(super) struct Row {
+    check: &'static str,
+    /// The break in a few words.
+    broken: &'static str,
+    /// A run that breaks no check.
+    good: fn() -> Run,
+    breaks: fn(&mut Run),
+}
+
+/// In the catalogue's families.
+fn alone() -> impl Iterator<Item = &'static Row> {
+    let families: [&[Row]; 9] = [
+        &requests::ROWS,
+        &rate::ROWS,
+        &retry::ROWS,
+        &recovery::ROWS,
+        &network::ROWS,
+        &queue::ROWS,
+        &loss::ROWS,
+        &crash::ROWS,
+        &figures::ROWS,
+    ];
+    families.into_iter().flatten()
+}
+
+/// The broken checks with their findings, in the catalogue's order.
+fn broken(judgement: &Judgement) -> Vec<(&str, &str)> {
+    let is_broken = |id: &str, status: Status| match status {
+        Status::Fail | Status::Warn => true,
+        Status::Inconclusive => id.starts_with("harness."),
+        _ => false,
+    };
+    let verdicts = judgement.verdicts.iter().filter(|one| is_broken(&one.id, one.status));
+    verdicts.map(|one| (one.id.as_str(), one.sentence.as_str())).collect()
+}
+
+/// The good run must pass the expected checks and break none; the change must break exactly those.
+fn complaint(row: &Row, expected: &[&str]) -> Option<String> {
+    let mut run = (row.good)();
+    let good = run.judged();
+    let passes = |one: &&Verdict| expected.contains(&one.id.as_str()) && one.status == Status::Pass;
+    if good.verdicts.iter().filter(passes).count() != expected.len() || !broken(&good).is_empty() {
+        let own = good.verdicts.iter().filter(|one| expected.contains(&one.id.as_str()));
+        let own: Vec<String> =
+            own.map(|one| format!("{} {}: {}", one.id, one.status, one.sentence)).collect();
+        return Some(format!("the good run says {own:?}, and breaks {:?}", broken(&good)));
+    }
+    (row.breaks)(&mut run);
+    let changed = run.judged();
+    let found: Vec<&str> = broken(&changed).into_iter().map(|(id, _)| id).collect();
+    let is_as_expected = found.len() == expected.len() && expected.iter().all(|id| found.contains(id));
+    (!is_as_expected).then(|| format!("{expected:?} should break; {:?} did", broken(&changed)))
+}
+
+#[test]
+fn each_of_these_checks_has_a_break_that_only_it_catches() {
+    let complaints: Vec<String> = alone().filter_map(|row| complaint(row, &[row.check])).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn a_break_of_each_of_these_checks_is_one_of_another_and_of_no_third() {
+    let complaints: Vec<String> =
+        IMPLIED.iter().filter_map(|one| complaint(&one.row, &[one.row.check, one.other])).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn every_check_of_the_catalogue_is_in_one_of_both_lists_and_nothing_else_is() {
+    let mut times: BTreeMap<&str, u32> =
+        catalogue::sender().iter().map(|entry| (entry.id.as_str(), 0)).collect();
+    for row in alone().chain(IMPLIED.iter().map(|one| &one.row)) {
+        let known = times.get_mut(row.check);
+        *known.unwrap_or_else(|| panic!("the catalogue has no {}", row.check)) += 1;
+    }
+    times.retain(|_, times| *times != 1);
+    assert!(times.is_empty(), "not in exactly one list: {times:?}");
+}

@@ -1,0 +1,150 @@
+//! Dead letters and refusals need a cause.
+
+use hookproof_judge::check::Status;
+use hookproof_judge::trace::{Cut, CutKind, Dead, Lack, Refused, Trace};
+
+use crate::build::{self, check};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn bury(trace: &mut Trace, token: u64, reason: &str) {
+    let id = Some(format!("msg_{token}"));
+    let (subscriber, reason) = ("a".to_owned(), reason.to_owned());
+    trace.dead.push(Dead { t: 3 * SECOND, subscriber, token: Some(token), id, reason, attempts: None });
+}
+
+#[test]
+fn a_reason_that_cannot_be_true_is_a_loss() {
+    let rows = [
+        ("expired", "", Status::Fail),
+        ("expired", "retry = { ttl = \"2s\" }", Status::Pass),
+        ("gone", "", Status::Fail),
+        ("overflow", "", Status::Fail),
+        ("overflow", "queue = { rows = 3 }", Status::Fail),
+        ("overflow", "queue = { rows = 2 }", Status::Pass),
+        ("overflow", "queue = { bytes = \"1KB\" }", Status::Pass),
+        ("a word of its own", "", Status::Fail),
+    ];
+    for (reason, more, expected) in rows {
+        let given_up = |trace: &mut Trace| {
+            trace.arrivals.pop();
+            trace.answers.pop();
+            bury(trace, 2, reason);
+        };
+        check("loss.none", more, given_up, expected);
+    }
+}
+
+#[test]
+fn what_the_sender_failed_to_take_it_may_have_taken_all_the_same() {
+    for (status, expected) in [(503, Status::Pass), (429, Status::Fail)] {
+        let shed = |trace: &mut Trace| {
+            bury(trace, 2, "overflow");
+            build::without(trace, 2);
+            build::without(trace, 0);
+            trace.accepted.remove(0);
+            let (t, token, why) = (SECOND, 0, String::new());
+            let (status, retry_after) = (Some(status), Some("1".to_owned()));
+            trace.refused.push(Refused { t, token, status, retry_after, unknown: false, why });
+        };
+        check("loss.none", "queue = { rows = 2 }", shed, expected);
+    }
+}
+
+#[test]
+fn what_is_gone_by_its_own_word_is_given_up() {
+    let gone = |trace: &mut Trace| {
+        trace.arrivals.pop();
+        trace.answers.pop();
+        trace.answers[1].status = 410;
+        (1..3).for_each(|token| bury(trace, token, "gone"));
+    };
+    check("loss.none", "", gone, Status::Pass);
+}
+
+#[test]
+fn what_an_endpoint_turned_away_for_good_is_given_up_where_no_list_says_so() {
+    let turned_away = |status: u16| {
+        move |trace: &mut Trace| {
+            trace.answers[2].status = status;
+            trace.declared.lacks = vec![Lack::DeadLetters];
+            trace.trailer.as_mut().unwrap().dead_listed = false;
+            build::end(trace, 20 * SECOND);
+        }
+    };
+    for id in ["loss.none", "recovery.drains"] {
+        check(id, "", turned_away(410), Status::Pass);
+        check(id, "", turned_away(500), Status::Fail);
+    }
+    // A delivery taken long before the last request does not count.
+    let lost_before = |trace: &mut Trace| {
+        turned_away(410)(trace);
+        build::without(trace, 0);
+    };
+    check("loss.none", "", lost_before, Status::Fail);
+}
+
+#[test]
+fn one_attempt_of_twelve_exhausts_nothing() {
+    let once = |trace: &mut Trace| {
+        trace.answers[2].status = 500;
+        bury(trace, 2, "exhausted");
+    };
+    check("retry.attempts", "", once, Status::Fail);
+    check("retry.attempts", "retry = { attempts = 1 }", once, Status::Pass);
+}
+
+#[test]
+fn what_nothing_is_too_full_for_is_taken() {
+    let refused = |trace: &mut Trace| {
+        let (t, token, why) = (SECOND, 2, String::new());
+        trace.accepted.pop();
+        let (status, retry_after) = (Some(503), Some("1".to_owned()));
+        trace.refused.push(Refused { t, token, status, retry_after, unknown: false, why });
+    };
+    check("queue.visible", "", refused, Status::Fail);
+    check("queue.visible", "queue = { rows = 1, when_full = \"refuse\" }", refused, Status::Pass);
+    check("queue.visible", "queue = { rows = 1000 }", refused, Status::Fail);
+}
+
+/// A cut delivery is dead for that reason; with `again`, another one was cut and came again.
+fn cut_and_given_up(reason: &'static str, again: bool) -> impl Fn(&mut Trace) {
+    move |trace| {
+        let cut = |n: u64| Cut {
+            t: (n + 1) * SECOND,
+            endpoint: "a".into(),
+            n: Some(n),
+            how: CutKind::Close,
+            began: None,
+            token: None,
+        };
+        bury(trace, 0, reason);
+        trace.answers.remove(0);
+        trace.cuts.push(cut(0));
+        if again {
+            trace.answers.remove(0);
+            trace.cuts.push(cut(1));
+            build::deliver(trace, "a", 1, 4 * SECOND, 204);
+        }
+        build::end(trace, 60 * SECOND);
+    }
+}
+
+#[test]
+fn what_was_cut_off_is_tried_again_while_attempts_are_left() {
+    let closes = |retry: &str| {
+        format!("retry = {{ {retry} }}\n[[subscriber.behaviour]]\nlasts = \"3s\"\nanswer = \"close\"")
+    };
+    let rows = [
+        ("ttl = \"10min\"", "rejected", false, Status::Fail),
+        // The sender retries cut requests, and had its own reason here.
+        ("ttl = \"10min\"", "rejected", true, Status::Pass),
+        ("ttl = \"10min\"", "overflow", false, Status::Pass),
+        ("ttl = \"10min\", attempts = 1", "exhausted", false, Status::Pass),
+        ("ttl = \"10s\"", "expired", false, Status::Pass),
+        ("ttl = \"10min\", base = \"50s\"", "rejected", false, Status::Pass),
+    ];
+    for (retry, reason, again, expected) in rows {
+        check("network.stale", &closes(retry), cut_and_given_up(reason, again), expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! The shipped traces get exactly their recorded verdicts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hookproof_judge::check::{Status, Strictness, judge};
+use hookproof_judge::report::{self, Colours, Report};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces")
+}
+
+/// The overall verdict, and every failed check.
+fn judged(file: &str) -> (String, Vec<String>) {
+    let Ok(trace) = Trace::open(&folder().join(file)) else { return ("refused".to_owned(), Vec::new()) };
+    let scenario = Scenario::from_text(&trace.header.scenario_toml, file).expect("valid");
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let failed = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
+    (judgement.status.to_string(), failed.map(|verdict| verdict.id.clone()).collect())
+}
+
+fn expected() -> BTreeMap<String, (String, Vec<String>)> {
+    let text = fs::read_to_string(folder().join("verdicts.toml")).expect("verdicts");
+    let table: toml::Table = text.parse().expect("TOML");
+    let row = |(file, row): (String, toml::Value)| {
+        let status = row["status"].as_str().expect("text").to_owned();
+        let fails =
+            row["fails"].as_array().expect("a list").iter().map(|id| id.as_str().expect("text").to_owned());
+        (file, (status, fails.collect()))
+    };
+    table.into_iter().map(row).collect()
+}
+
+#[test]
+fn every_golden_trace_gets_its_verdict() {
+    let expected = expected();
+    let judged: BTreeMap<_, _> = expected.keys().map(|file| (file.clone(), judged(file))).collect();
+    assert_eq!(judged, expected);
+}
+
+#[test]
+fn every_golden_trace_has_a_verdict_to_get() {
+    let expected = expected();
+    let files = fs::read_dir(folder()).expect("the folder").map(|entry| entry.expect("an entry").file_name());
+    for file in files.map(|file| file.to_string_lossy().into_owned()).filter(|file| file.ends_with(".jsonl"))
+    {
+        assert!(expected.contains_key(&file), "{file} is not in verdicts.toml");
+    }
+}
+
+#[test]
+fn what_fails_is_shown_in_every_form() {
+    let trace = Trace::open(&folder().join("over-rate.jsonl")).expect("a trace");
+    let scenario = Scenario::from_text(&trace.header.scenario_toml, "golden").expect("valid");
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let report = Report::new(&scenario, &trace, judgement, "hookproof check over-rate.jsonl".to_owned());
+    let forms = [
+        report::terminal(&report, Colours::No),
+        report::markdown(std::slice::from_ref(&report), &[], &report::Regressions::new()),
+        report::junit(std::slice::from_ref(&report), &[], &report::Regressions::new()).expect("XML"),
+        report::html(&report, &[]),
+        serde_json::to_string(&report).expect("JSON"),
+    ];
+    for form in &forms {
+        assert!(form.contains("rate.envelope") && form.contains("they conform to a burst of 9"), "{form}");
+    }
+    assert!(forms[3].contains("class=\"band witness\""), "the witness is marked in the chart");
+    assert!(!forms[3].contains(" src=") && !forms[3].contains("http"), "the page needs no network");
+    let again: Report = serde_json::from_str(&forms[4]).expect("its own JSON");
+    assert_eq!(again, report);
+}

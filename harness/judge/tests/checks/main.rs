@@ -1,0 +1,34 @@
+//! Tests of the checks: exact checks against all pairs, traces with known verdicts, and traces that no check may
+//! pass.
+
+mod again;
+mod alone;
+mod asked;
+mod backoff;
+mod begun;
+mod broken;
+mod build;
+mod coalesced;
+mod deadlines;
+mod drawn;
+mod emits;
+mod exactness;
+mod excuses;
+mod faults;
+mod given_up;
+mod golden;
+mod in_flight;
+mod owed;
+mod pressure;
+mod processes;
+mod queue;
+mod recovery;
+mod retention;
+mod rotations;
+mod strangers;
+mod traces;
+mod truth;
+mod unjudged;
+mod wall_clock;
+mod word;
+mod words;

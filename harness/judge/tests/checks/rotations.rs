@@ -1,0 +1,83 @@
+//! Rotated secrets, and how long a signature may be unknown.
+
+use hookproof_judge::check::Status;
+use hookproof_judge::scenario::FaultKind;
+use hookproof_judge::trace::{Fault, Trace, Verified};
+
+use crate::build::{check, deliver, end, named, trace, verdict};
+
+const S: u64 = 1_000_000_000;
+
+/// Planned at 1.5 s, with this overlap.
+fn rotated(overlap_ms: u64) -> String {
+    format!("[[fault]]\nat = \"1500ms\"\ndo = \"rotate\"\nsubscriber = \"a\"\nlasts = \"{overlap_ms}ms\"")
+}
+
+fn done(t: u64, overlap_ms: u64) -> Fault {
+    let until = (overlap_ms > 0).then_some(1_500_000_000 + overlap_ms * 1_000_000);
+    Fault { t, kind: FaultKind::Rotate, until, detail: Some("a".to_owned()), delay: None, plan: Some(0) }
+}
+
+fn signed(trace: &mut Trace, n: usize, verified: &Verified) {
+    trace.arrivals[n].signed.verified = verified.clone();
+}
+
+#[test]
+fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
+    let wrong = Verified::No("no known key made any of the signatures".into());
+    for id in ["identity.secret", "format.signature"] {
+        // The sender signs with it at 2 s; the answer comes at 2.5 s.
+        let late = |trace: &mut Trace| {
+            trace.faults.push(done(2_500_000_000, 0));
+            signed(trace, 1, &wrong);
+            signed(trace, 2, &Verified::Keys(vec![1].into()));
+        };
+        check(id, &rotated(0), late, Status::Pass);
+        // Without an answer the secret stays unknown.
+        check(id, &rotated(0), |trace| signed(trace, 1, &wrong), Status::Inconclusive);
+        check(id, &rotated(0), |_| {}, Status::Pass);
+        // Before the request there is nothing to explain.
+        check(id, &rotated(0), |trace| signed(trace, 0, &wrong), Status::Fail);
+        // Nor a second after the rotation.
+        let for_good = |trace: &mut Trace| {
+            trace.faults.push(done(1_600_000_000, 0));
+            signed(trace, 2, &wrong);
+        };
+        check(id, &rotated(0), for_good, Status::Fail);
+    }
+}
+
+#[test]
+fn a_secret_that_was_retired_signs_no_more() {
+    for (keys, expected) in [(vec![0], Status::Fail), (vec![1], Status::Pass), (vec![0, 1], Status::Pass)] {
+        let change = |trace: &mut Trace| {
+            trace.faults.push(done(1_600_000_000, 0));
+            signed(trace, 2, &Verified::Keys(keys.clone().into()));
+        };
+        check("identity.secret", &rotated(0), change, expected);
+    }
+    // An old secret may sign during the overlap, and for a second in flight.
+    let overlapping = |trace: &mut Trace| {
+        trace.faults.push(done(1_600_000_000, 600));
+        signed(trace, 2, &Verified::Keys(vec![0].into()));
+    };
+    check("identity.secret", &rotated(600), overlapping, Status::Pass);
+}
+
+#[test]
+fn a_rotation_of_one_subscriber_of_a_group_concerns_that_one() {
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"1s\"\n[[subscriber]]\n\
+                name = \"a\"\ncount = 2\n[[fault]]\nat = \"1500ms\"\ndo = \"rotate\"\nsubscriber = \"a-1\"\n\
+                lasts = \"5s\"\n";
+    let scenario = named(text);
+    for (endpoint, expected) in [("a-1", Status::Fail), ("a-2", Status::Pass)] {
+        let mut trace = trace(&scenario, &[]);
+        // One secret signs at 3 s, although two are valid.
+        deliver(&mut trace, endpoint, 1, 3 * S, 204);
+        let until = Some(6_500_000_000);
+        let detail = Some("a-1".to_owned());
+        trace.faults.push(Fault { t: 1_600_000_000, until, detail, ..done(0, 0) });
+        end(&mut trace, 8 * S);
+        verdict("identity.secret", &scenario, &trace, expected);
+    }
+}

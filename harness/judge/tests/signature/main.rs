@@ -1,0 +1,211 @@
+//! The judge's own signing and verifying, against published examples and against every way to be wrong.
+#![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
+
+mod vectors;
+
+use hookproof_judge::signature::digest::unbase64;
+use hookproof_judge::signature::{Profile, Secret, Signing, Wrong, sign, verify};
+use proptest::prelude::*;
+
+const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
+
+fn secret(profile: Profile) -> Secret {
+    Secret::parse(profile, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap()
+}
+
+fn other(profile: Profile) -> Secret {
+    Secret::parse(profile, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap()
+}
+
+fn signing(body: &[u8]) -> Signing<'_> {
+    Signing { id: "msg_1", timestamp: "1614265330", event_type: "video.trending", body }
+}
+
+/// What a request with these headers gets.
+fn verdict(
+    profile: Profile,
+    secrets: &[Secret],
+    headers: &[(String, String)],
+    body: &[u8],
+) -> Result<Vec<usize>, Wrong> {
+    let headers: Vec<(&str, &[u8])> =
+        headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
+    verify(profile, secrets, &headers, body).verdict
+}
+
+#[test]
+fn the_example_of_the_standard_webhooks_specification_comes_out() {
+    let signing = Signing {
+        id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        timestamp: "1614265330",
+        event_type: "",
+        body: br#"{"test": 2432232314}"#,
+    };
+    let signature = signing.signature(Profile::StandardWebhooks, &secret(Profile::StandardWebhooks));
+    assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+}
+
+#[test]
+fn the_example_of_github_comes_out() {
+    let secret = Secret::parse(Profile::Github, "It's a Secret to Everybody").unwrap();
+    let signature = signing(b"Hello, World!").signature(Profile::Github, &secret);
+    assert_eq!(signature, "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17");
+}
+
+#[test]
+fn what_is_signed_verifies_by_the_keys_that_signed_it() {
+    for profile in Profile::ALL {
+        let (first, second) = (secret(profile), other(profile));
+        let headers = sign(profile, &[&first, &second], &signing(BODY));
+        let both = if profile.has_several_signatures() { vec![0, 1] } else { vec![1] };
+        assert_eq!(verdict(profile, &[second.clone(), first.clone()], &headers, BODY), Ok(both), "{profile}");
+        let headers = sign(profile, &[&second], &signing(BODY));
+        assert_eq!(verdict(profile, &[first, second], &headers, BODY), Ok(vec![1]), "{profile}");
+    }
+}
+
+#[test]
+fn another_key_another_body_and_no_key_at_all_are_wrong() {
+    for profile in Profile::ALL {
+        let headers = sign(profile, &[&secret(profile)], &signing(BODY));
+        assert_eq!(verdict(profile, &[other(profile)], &headers, BODY), Err(Wrong::NoKey), "{profile}");
+        assert_eq!(verdict(profile, &[secret(profile)], &headers, b"{}"), Err(Wrong::NoKey), "{profile}");
+        assert_eq!(verdict(profile, &[], &headers, BODY), Err(Wrong::NoKey), "{profile}");
+    }
+}
+
+#[test]
+fn what_is_seen_is_told_word_for_word() {
+    let seen = |profile| {
+        let headers = sign(profile, &[&secret(profile)], &signing(BODY));
+        let headers: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
+        let seen = verify(profile, &[], &headers, BODY);
+        (seen.id, seen.timestamp, seen.attempt)
+    };
+    let (id, timestamp, attempt) =
+        (Some("msg_1".to_owned()), Some("1614265330".to_owned()), Some("1".to_owned()));
+    assert_eq!(seen(Profile::StandardWebhooks), (id.clone(), timestamp.clone(), None));
+    assert_eq!(seen(Profile::VvvTimestamped), (None, timestamp.clone(), None));
+    assert_eq!(seen(Profile::VvvFrozen), (id.clone(), None, attempt));
+    assert_eq!(seen(Profile::Stripe), (None, timestamp, None));
+    assert_eq!(seen(Profile::Github), (id, None, None));
+}
+
+#[test]
+fn headers_that_are_missing_doubled_or_no_text_are_wrong() {
+    let profile = Profile::StandardWebhooks;
+    let good = sign(profile, &[&secret(profile)], &signing(BODY));
+    let judged = |headers: &[(String, String)]| verdict(profile, &[secret(profile)], headers, BODY);
+    for (at, name) in ["webhook-id", "webhook-timestamp", "webhook-signature"].into_iter().enumerate() {
+        let mut headers = good.clone();
+        let removed = headers.remove(at);
+        assert_eq!(judged(&headers), Err(Wrong::Missing(name.into())));
+        headers.extend([removed.clone(), removed]);
+        assert_eq!(judged(&headers), Err(Wrong::Several(name.into())));
+        for text in ["", "é", "a\u{7f}"] {
+            let mut headers = good.clone();
+            text.clone_into(&mut headers[at].1);
+            assert_eq!(judged(&headers), Err(Wrong::Text(name.into())), "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_timestamp_has_one_spelling() {
+    for profile in Profile::ALL.into_iter().filter(|profile| profile.signs_timestamp()) {
+        for text in ["+1", "01", "1.0", "-1", " 1", "99999999999999999999", "1e3"] {
+            let headers = sign(profile, &[&secret(profile)], &Signing { timestamp: text, ..signing(BODY) });
+            let judged = verdict(profile, &[secret(profile)], &headers, BODY);
+            assert_eq!(judged, Err(Wrong::Timestamp(text.to_owned())), "{profile}");
+        }
+    }
+}
+
+#[test]
+fn a_signature_has_one_spelling() {
+    for profile in Profile::ALL {
+        let good = signing(BODY).signature(profile, &secret(profile));
+        for bad in [good[..good.len() - 1].to_owned(), format!("{good}0"), format!("{good}\n")] {
+            let headers = signing(BODY).headers(profile, &[bad]);
+            assert!(verdict(profile, &[secret(profile)], &headers, BODY).is_err(), "{profile}");
+        }
+    }
+}
+
+#[test]
+fn signatures_of_other_versions_are_left_alone() {
+    let profile = Profile::StandardWebhooks;
+    let good = signing(BODY).signature(profile, &secret(profile));
+    let judged = |signatures: &[&str]| {
+        let signatures: Vec<_> = signatures.iter().map(|text| (*text).to_owned()).collect();
+        verdict(profile, &[secret(profile)], &signing(BODY).headers(profile, &signatures), BODY)
+    };
+    assert_eq!(judged(&["v1a,AAAA", &good]), Ok(vec![0]));
+    assert_eq!(judged(&["v2,AAAA"]), Err(Wrong::NoSignature("webhook-signature".into())));
+    assert_eq!(judged(&[&good, "v1,AAAA"]), Err(Wrong::Encoding(2)));
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let secret = secret(Profile::StandardWebhooks);
+    assert_eq!(format!("{secret:?}"), "Secret(…)");
+    let text = "a whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw b MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw c";
+    assert_eq!(secret.redact(text), "a (secret) b (secret) c");
+    assert!(secret.is_in(text.as_bytes()) && !secret.is_in(b"whsec_"));
+    let key = "31f290f6bf06298aab4f08d43c3f082cf648a362da2da4b0";
+    assert_eq!(secret.redact(&format!("key {key}, {}.", key.to_uppercase())), "key (secret), (secret).");
+    assert!(secret.is_in(key.as_bytes()) && !secret.is_in(&key.as_bytes()[1..]));
+    let error = Secret::parse(Profile::StandardWebhooks, "whsec_hunter2!").unwrap_err();
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    for profile in Profile::ALL {
+        let error = Secret::parse(profile, "whsec_").unwrap_err();
+        assert_eq!(error, hookproof_judge::signature::SecretError::Empty, "{profile}");
+    }
+}
+
+#[test]
+fn a_profile_is_read_by_its_name() {
+    for profile in Profile::ALL {
+        assert_eq!(profile.to_string().parse(), Ok(profile));
+    }
+    let error = "Stripe".parse::<Profile>().unwrap_err().to_string();
+    assert!(
+        error.starts_with("\"Stripe\" is no signing profile; expected one of standard-webhooks,"),
+        "{error}"
+    );
+}
+
+proptest! {
+    /// From the definition: a signature is over every byte, so whatever byte changes, it is wrong.
+    #[test]
+    fn no_change_of_one_byte_verifies(
+        profile in proptest::sample::select(&Profile::ALL[..]),
+        body in proptest::collection::vec(any::<u8>(), 1..200),
+        at in any::<proptest::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let headers = sign(profile, &[&secret(profile)], &signing(&body));
+        prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &body), Ok(vec![0]));
+        let mut changed = body.clone();
+        changed[at.index(body.len())] ^= flip;
+        prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &changed), Err(Wrong::NoKey));
+    }
+
+    /// Whatever bytes stand in the headers, there is an answer.
+    #[test]
+    fn nothing_panics(
+        profile in proptest::sample::select(&Profile::ALL[..]),
+        values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 3),
+    ) {
+        let names = [profile.id_header(), profile.timestamp_header(), Some(profile.signature_header())];
+        let headers: Vec<(&str, &[u8])> =
+            names.iter().zip(&values).filter_map(|(name, value)| Some(((*name)?, &**value))).collect();
+        prop_assert!(verify(profile, &[secret(profile)], &headers, BODY).verdict.is_err());
+    }
+}
+
+#[test]
+fn base64_is_what_the_specification_means_by_it() {
+    assert_eq!(unbase64("+/+/").unwrap(), [0xfb, 0xff, 0xbf]);
+}

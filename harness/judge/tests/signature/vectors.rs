@@ -1,0 +1,85 @@
+//! The judge's verifier agrees with every vector: those of specifications, and those that public libraries made.
+
+use std::path::{Path, PathBuf};
+
+use hookproof_judge::signature::digest::unbase64;
+use hookproof_judge::signature::{Profile, Secret, verify};
+use serde::Deserialize;
+
+/// How far a timestamp may be from the moment of verifying.
+const TOLERANCE_SECONDS: i64 = 300;
+
+#[derive(Deserialize)]
+struct File {
+    vectors: Vec<Vector>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    profile: String,
+    secrets: Vec<String>,
+    now: i64,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    body_base64: Option<String>,
+    valid: bool,
+    signed_at: Option<i64>,
+}
+
+#[test]
+fn the_judge_agrees_with_every_vector() {
+    let mut count = (0, 0);
+    for path in files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let file: File =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for vector in file.vectors {
+            let found = accepts(&vector);
+            assert_eq!(found.is_ok(), vector.valid, "{}: {}: {found:?}", path.display(), vector.name);
+            if vector.valid {
+                count.0 += 1;
+            } else {
+                count.1 += 1;
+            }
+        }
+    }
+    assert!(
+        count.0 >= 20 && count.1 >= 20,
+        "{count:?} valid and invalid vectors are too few to say anything"
+    );
+}
+
+/// The verifier leaves to the checks how fresh a delivery is and what an id may hold; here they come together.
+fn accepts(vector: &Vector) -> Result<(), String> {
+    let profile: Profile = vector.profile.parse().map_err(|error| format!("{error}"))?;
+    let secrets =
+        vector.secrets.iter().map(|text| Secret::parse(profile, text).map_err(|error| error.to_string()));
+    let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
+    let headers: Vec<(&str, &[u8])> =
+        vector.headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
+    let encoded = || vector.body_base64.as_deref().and_then(unbase64);
+    let body = vector.body.clone().map(String::into_bytes).or_else(encoded).ok_or("no body")?;
+    let seen = verify(profile, &secrets, &headers, &body);
+    seen.verdict.map_err(|error| error.to_string())?;
+    if profile.signs_timestamp() {
+        let timestamp: i64 = seen.timestamp.and_then(|text| text.parse().ok()).ok_or("no timestamp")?;
+        if (vector.now - timestamp).abs() > TOLERANCE_SECONDS {
+            return Err("too old, or ahead".to_owned());
+        }
+        assert!(!vector.valid || vector.signed_at == Some(timestamp), "{}", vector.name);
+    }
+    match seen.id {
+        Some(id) if id.len() > 256 || id.contains(' ') => Err("the id is no id".to_owned()),
+        Some(id) if profile.signs_id() && id.contains('.') => Err("the id has a point in it".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/vectors");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let json: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    assert!(json.len() >= 3, "{} has too few vectors", folder.display());
+    json
+}
