@@ -1,4 +1,4 @@
-//! What is answered. Short, in plain words, and never anything that only a sender should know.
+//! Answers to senders: short, and without internal details.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 
 use crate::verify::Rejection;
 
-/// A status and a line of text that says why.
+/// A plain-text answer with one line.
 pub fn text<R: From<Bytes>>(status: StatusCode, line: impl Into<String>) -> Response<R> {
     let mut line: String = line.into();
     line.push('\n');
@@ -18,14 +18,14 @@ pub fn text<R: From<Bytes>>(status: StatusCode, line: impl Into<String>) -> Resp
     response
 }
 
-/// Received and kept.
+/// The delivery is stored.
 pub fn received<R: From<Bytes>>() -> Response<R> {
     let mut response = Response::new(Bytes::new().into());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// What a request that breaks a rule is told: which one. The status is mostly [`Rejection::status`].
+/// Names the broken rule. The status is mostly [`Rejection::status`].
 pub fn rejected<R: From<Bytes>>(rejection: &Rejection, status: StatusCode) -> Response<R> {
     let mut response = text(status, rejection.to_string());
     if status == StatusCode::UNAUTHORIZED {
@@ -34,14 +34,14 @@ pub fn rejected<R: From<Bytes>>(rejection: &Rejection, status: StatusCode) -> Re
     response
 }
 
-/// Not now: come back after that time.
+/// Asks the sender to retry after a while.
 pub fn overloaded<R: From<Bytes>>(line: &str, after: Duration) -> Response<R> {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, line);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     response
 }
 
-/// Only these methods.
+/// Refuses a method.
 pub fn method_not_allowed<R: From<Bytes>>(allowed: &'static str) -> Response<R> {
     let mut response =
         text(StatusCode::METHOD_NOT_ALLOWED, format!("this method is not offered here; expected {allowed}"));
@@ -49,7 +49,7 @@ pub fn method_not_allowed<R: From<Bytes>>(allowed: &'static str) -> Response<R> 
     response
 }
 
-/// The same answer, after which the connection ends: what was not read of the request is not worth reading.
+/// Also closes the connection, because the rest of the request is not read.
 pub(crate) fn closing<R>(mut response: Response<R>) -> Response<R> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

@@ -1,4 +1,4 @@
-//! The one home of clocks. Everybody else is told the time.
+//! The only module that reads clocks.
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
 use std::fmt;
@@ -12,26 +12,26 @@ use crate::verify::UnixSeconds;
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// So much later.
+    /// The time `length` later.
     #[must_use]
     pub fn after(self, length: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// So much earlier.
+    /// The time `length` earlier.
     #[must_use]
     pub fn before(self, length: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long it is from an earlier moment to this one; nothing if that is later.
+    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Tells the time.
+/// A clock.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Millis + Send + Sync>);
 
@@ -51,13 +51,13 @@ impl Clock {
         Self(Arc::new(tell))
     }
 
-    /// Now.
+    /// The time now.
     #[must_use]
     pub fn now(&self) -> Millis {
         (self.0)()
     }
 
-    /// Now, as timestamps in signatures count.
+    /// The time now, in the unit of signatures.
     #[must_use]
     pub fn seconds(&self) -> UnixSeconds {
         UnixSeconds(i64::try_from(self.now().0 / 1_000).unwrap_or(i64::MAX))

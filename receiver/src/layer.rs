@@ -1,8 +1,8 @@
-//! A tower layer that lets verified requests through, and nothing else.
+//! A tower layer that passes only verified requests.
 //!
-//! It reads the whole raw body, within bounds of size, time and memory, verifies it, and hands it on as the bytes that
-//! were signed: whatever parses it comes after. A `Content-Encoding` is left as it is; nothing is ever inflated. The
-//! inner service finds an [`Authentic`] among the request's extensions.
+//! It reads the raw body within bounds of size, time and memory, verifies it, and passes on the signed bytes.
+//! Nothing is parsed or decompressed before. The inner service finds an [`Authentic`] in the request's
+//! extensions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,26 +23,26 @@ use crate::answer::{closing, overloaded, rejected, text};
 use crate::clock::Clock;
 use crate::verify::{Keys, Rejection, UnixSeconds, verify};
 
-/// When to come back if there is no memory for another body: those that hold it take no longer than their time.
+/// Bodies hold their memory no longer than their time limit.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// So much of each body is not counted against what all may take: as the connections are bounded, so is this. A few who
-/// hold all of the memory then don't keep out deliveries of the usual size.
+/// Bytes of each body that do not count against the shared memory; the bound on connections limits them. So
+/// clients that hold all of that memory do not keep out deliveries of usual size.
 const BODY_BYTES_FREE: u32 = 16 << 10;
 
-/// How much of a body that nobody wants is read to no purpose, and for how long: a client that is still writing does not
-/// hear the answer. One that goes on after that is cut off.
+/// How much of a refused body to read, and for how long, since a client that still writes does not read the
+/// answer. Afterwards it is cut off.
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What a request may cost before it is known to be genuine.
+/// The limits of requests that are not yet verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The longest body, in bytes.
+    /// The longest body in bytes.
     pub body_bytes: u32,
-    /// How long a body may take to arrive.
+    /// The time limit for a body to arrive.
     pub body_time: Duration,
-    /// The most memory, in bytes, that all bodies may take at a time, the first 16 KiB of each not counted.
+    /// The memory in bytes for all bodies, not counting the first 16 KiB of each.
     pub bodies_bytes: u32,
 }
 
@@ -52,20 +52,20 @@ impl Default for Bounds {
     }
 }
 
-/// What is known of a request that was let through.
+/// Facts about a verified request.
 #[derive(Clone, Debug)]
 pub struct Authentic {
-    /// By which a repeated delivery is told from a new one.
+    /// The id that identifies repeats.
     pub id: String,
-    /// When it was signed, where the profile says so.
+    /// When it was signed, if the profile signs a time.
     pub signed_at: Option<UnixSeconds>,
-    /// The place of the key that fits.
+    /// The index of the matching key.
     pub key: usize,
-    /// The memory that its body takes, given back when the last of these is dropped.
+    /// The body's memory, released with the last clone.
     pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 
-/// What several layers share: the clock, the bounds, and the memory for bodies.
+/// Shared by several layers: the clock, the limits, and the memory for bodies.
 #[derive(Clone, Debug)]
 pub struct Admission {
     clock: Clock,
@@ -74,20 +74,20 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Sets the memory for bodies aside.
+    /// Reserves the memory for bodies.
     #[must_use]
     pub fn new(clock: Clock, bounds: Bounds) -> Self {
         let room = Arc::new(Semaphore::new(bounds.bodies_bytes as usize));
         Self { clock, bounds, room }
     }
 
-    /// A layer that lets through what one of the keys has signed.
+    /// A layer that passes requests signed by one of the keys.
     #[must_use]
     pub fn layer(&self, keys: Keys) -> VerifyLayer {
         self.layer_with(keys, Rejection::status)
     }
 
-    /// The same, with other statuses for what is refused.
+    /// With other statuses for refusals.
     pub(crate) fn layer_with(&self, keys: Keys, status_of: fn(&Rejection) -> StatusCode) -> VerifyLayer {
         VerifyLayer(Arc::new(Gate { keys, status_of, admission: self.clone() }))
     }
@@ -109,7 +109,7 @@ struct Gate {
 }
 
 impl VerifyLayer {
-    /// Lets through what one of the keys has signed.
+    /// Passes requests signed by one of the keys.
     #[must_use]
     pub fn new(keys: Keys, clock: Clock, bounds: Bounds) -> Self {
         Admission::new(clock, bounds).layer(keys)
@@ -148,7 +148,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let gate = Arc::clone(&self.gate);
-        // The one that was polled is ready; its copy may not be.
+        // Calls the clone that was polled ready.
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
         Box::pin(async move {
@@ -191,7 +191,7 @@ impl Gate {
         Ok(Request::from_parts(parts, Full::new(body)))
     }
 
-    /// The whole body, and the memory that was set aside for it.
+    /// The whole body, and its reserved memory.
     async fn read<B>(
         &self,
         headers: &HeaderMap,
@@ -210,7 +210,7 @@ impl Gate {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            // Trailers are not signed, so they say nothing.
+            // Trailers are not signed, so they are ignored.
             let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             total = total.saturating_add(length);
@@ -219,7 +219,7 @@ impl Gate {
             }
             let set_aside = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
             room.merge(self.set_aside(total.saturating_sub(BODY_BYTES_FREE).saturating_sub(set_aside))?);
-            // Most bodies come in one piece, which is not copied.
+            // Most bodies arrive in one piece, which is not copied.
             if first.is_empty() && rest.is_empty() {
                 first = data;
             } else {
@@ -235,9 +235,10 @@ impl Gate {
     }
 }
 
-/// Reads on, within bounds, to no purpose: a client that is still writing does not hear the answer.
+/// Reads and drops the rest of a body within bounds, since a client that still writes does not read the
+/// answer.
 pub(crate) async fn linger<B: Body<Data = Bytes>>(headers: &HeaderMap, mut body: Pin<&mut B>) {
-    // A client that asks whether to go on has not begun to write.
+    // With `Expect`, the client has not begun to write.
     if headers.contains_key(EXPECT) {
         return;
     }
@@ -249,11 +250,10 @@ pub(crate) async fn linger<B: Body<Data = Bytes>>(headers: &HeaderMap, mut body:
             read += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // Too slow or not, the answer is the same.
+    // The answer is the same after a timeout.
     let _ = tokio::time::timeout(LINGER_TIME_MAX, reading).await;
 }
 
-/// Why a request is not let through.
 enum Refusal {
     Large { max: u32 },
     Slow,

@@ -2,12 +2,12 @@
 //!
 //! Read the modules in this order:
 //!
-//! - [`verify`]: is this request what the sender signed? Pure: no clock, no disk, no network.
-//! - [`layer`]: the same as a tower layer, over the raw body, within bounds.
-//! - [`inbox`]: committed first, acknowledged then, worked on after that.
-//! - [`server`]: both behind a listener; [`relay`]: forwarding instead of keeping.
-//! - [`answer`]: what is answered; [`clock`]: the one home of clocks.
-//! - [`cli`]: all of it as commands.
+//! - [`verify`]: checks that the sender signed a request. Pure: no clock, no disk, no network.
+//! - [`layer`]: verification as a tower layer, over the raw body, within bounds.
+//! - [`inbox`]: commits a delivery, acknowledges it, then processes it.
+//! - [`server`]: both behind a listener; [`relay`]: forwards instead of storing.
+//! - [`answer`]: the answers to senders; [`clock`]: the only module that reads clocks.
+//! - [`cli`]: the commands.
 
 pub mod answer;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! `effects`: list the ids that an inbox has processed.
+//! `effects`: lists the ids that an inbox has processed.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(super) struct Effects {
     /// The inbox's file
     #[arg(long, value_name = "FILE")]
     db: PathBuf,
-    /// The last so many
+    /// List only the last so many
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     last: u32,
 }

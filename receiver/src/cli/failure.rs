@@ -1,4 +1,4 @@
-//! Why a command ended early, and the exit code that says so to a script.
+//! Errors of commands, and their exit codes.
 
 use std::process::ExitCode;
 
@@ -6,24 +6,21 @@ use crate::inbox::OpenError;
 use crate::server::BindError;
 use crate::verify::KeyError;
 
-/// A bad command line, or a bad setting in it.
 const EXIT_USAGE: u8 = 64;
-/// We failed: the disk, the network, a defect.
+/// The disk, the network or a defect.
 const EXIT_OURS: u8 = 70;
 
-/// Why a command ended early, in one line: what, expected, got, hint.
+/// One line: the subject, expected, found, a hint.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The command line, or a setting in it.
     #[error("{0}")]
     Usage(String),
-    /// It is not the asker's fault.
+    /// The receiver's own fault.
     #[error("{0}")]
     Ours(String),
 }
 
 impl Failure {
-    /// The exit code.
     pub(super) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => EXIT_USAGE,

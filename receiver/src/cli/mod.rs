@@ -1,5 +1,5 @@
-//! The command line: `hookproof-receiver …`, which is also `hookproof receiver-server …`. Data goes to stdout; logs, and
-//! what went wrong, to stderr.
+//! The command line: `hookproof-receiver …`, also available as `hookproof receiver-server …`. Data goes to
+//! stdout; logs and errors go to stderr.
 
 mod effects;
 mod failure;
@@ -30,7 +30,7 @@ Exit codes: 0 done, 64 bad command line, 70 our own failure; serve and relay als
 #[derive(Parser, Debug)]
 #[command(name = "hookproof-receiver", version, after_help = AFTER, disable_help_subcommand = true)]
 struct Arguments {
-    /// What to log on stderr: error, warn, info, debug, trace or off
+    /// The log level on stderr: error, warn, info, debug, trace or off
     #[arg(
         long,
         global = true,
@@ -54,13 +54,13 @@ enum Command {
     Effects(effects::Effects),
 }
 
-/// The command line as data, which completions and manual pages are made of.
+/// The command line as data, for completions and manual pages.
 #[must_use]
 pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command line with its arguments, the program's name first.
+/// Runs the command line. The first argument is the program's name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) => run(arguments).unwrap_or_else(|failure| {
@@ -73,7 +73,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Failure::Usage(String::new()).exit_code()
         }
         Err(help) => {
-            // Whoever does not read the help to its end has seen enough of it.
+            // The reader may have closed the pipe.
             let _ = write!(std::io::stdout(), "{}", help.render());
             ExitCode::SUCCESS
         }
@@ -97,7 +97,7 @@ fn start_logs(directives: &str) -> Result<(), Failure> {
     })?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Somebody who set up logging before us keeps theirs.
+    // An earlier setup wins.
     let _ = logs.with_ansi(colour).with_target(false).try_init();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The options that `serve` and `relay` share.
+//! Options shared by `serve` and `relay`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::layer::{Admission, Bounds};
 use crate::server::Limits;
 use crate::verify::{KeyError, Keys, Profile, Secret};
 
-/// Where to listen, and what to let in.
+/// The listener and the limits of requests.
 #[derive(Args, Debug)]
 pub(super) struct ListenArgs {
     /// Where to listen
@@ -45,7 +45,6 @@ pub(super) struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// What may be let in, and at what cost.
     pub(super) fn admission(&self, clock: Clock) -> Result<Admission, Failure> {
         if self.bodies_max < self.body_max {
             let (all, one) = (self.bodies_max, self.body_max);
@@ -58,7 +57,7 @@ impl ListenArgs {
         Ok(Admission::new(clock, bounds))
     }
 
-    /// The keys in these environment variables.
+    /// The keys from environment variables.
     pub(super) fn keys_from(&self, variables: &[String]) -> Result<Keys, Failure> {
         let secrets = variables.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
         self.keys(self.profile, &secrets).map_err(|error| {
@@ -66,20 +65,18 @@ impl ListenArgs {
         })
     }
 
-    /// The keys of a profile, with the tolerance for timestamps.
     pub(super) fn keys(&self, profile: Profile, secrets: &[Secret]) -> Result<Keys, KeyError> {
         let tolerance = u32::try_from(self.tolerance.as_secs()).unwrap_or(u32::MAX);
         Ok(Keys::new(profile, secrets)?.with_tolerance(tolerance))
     }
 
-    /// What connections may do.
     pub(super) fn limits(&self) -> Limits {
         let connections = usize::try_from(self.connections_max).unwrap_or(usize::MAX);
         Limits { connections, head_time: self.read_within, ..Limits::default() }
     }
 }
 
-/// Reads a secret out of an environment variable: on a command line, others would see it.
+/// Reads a secret from an environment variable: a command line would show it to other users.
 pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let unusable = |problem: String| {
         Failure::Usage(format!("the environment variable {variable} {problem}; expected a secret in it"))
@@ -93,7 +90,6 @@ pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     Secret::new(text).map_err(|error| unusable(format!("cannot be used: {error}")))
 }
 
-/// The threads on which requests are answered.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }

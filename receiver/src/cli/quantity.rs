@@ -1,8 +1,8 @@
-//! Lengths of time and sizes as people write them.
+//! Durations and sizes in text form.
 
 use std::time::Duration;
 
-/// Such as `250ms`, `30s`, `5m` (or `5min`, as scenarios have it), `24h` or `7d`.
+/// Such as `250ms`, `30s`, `5m` (or `5min`, as in scenarios), `24h` or `7d`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let units =
         [("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];

@@ -1,4 +1,4 @@
-//! `relay`: verify deliveries and forward them, until told to stop.
+//! `relay`: verifies deliveries and forwards them, until told to stop.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::relay::{self, Options, RouteSettings, Routes, Target};
 use crate::server::{bind, serve};
 
-/// Requests had to be cut off at the end.
+/// The exit code if requests were cut off.
 const EXIT_CUT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]
@@ -61,10 +61,10 @@ pub(super) struct Relay {
     /// Take deliveries at this path alone; others are answered with 404
     #[arg(long, value_name = "PATH", conflicts_with = "routes")]
     path: Option<String>,
-    /// For how long a delivery that was forwarded well is not forwarded again
+    /// How long to remember a forwarded delivery, so that it is not forwarded again
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     window: Duration,
-    /// How long the other side may take
+    /// The time limit of the target
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = time)]
     timeout: Duration,
 }
@@ -75,7 +75,7 @@ impl Relay {
         Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
     }
 
-    /// Answers until told to stop; false if requests had to be cut off.
+    /// Runs until told to stop; false if requests were cut off.
     async fn answer(self: Arc<Self>) -> Result<bool, Failure> {
         let mut signals = Signals::new()?;
         let watch = self.routes.as_deref().map(Watch::new).transpose()?;
@@ -90,7 +90,7 @@ impl Relay {
             tokio::spawn(serve(listener, service, self.door.limits(), stopped, self.door.stop_within));
         tokio::select! {
             () = signals.next() => {}
-            // It ends by itself only if it panicked.
+            // The server ends only if it panics.
             _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
             never = self.follow(watch, &relay) => match never {},
         }
@@ -101,7 +101,7 @@ impl Relay {
         })
     }
 
-    /// The routes with which it begins.
+    /// The initial routes.
     fn first_routes(&self) -> Result<Routes, Failure> {
         if let Some(file) = &self.routes {
             return Ok(self.read(file)?);
@@ -118,7 +118,7 @@ impl Relay {
         Ok(routes)
     }
 
-    /// Reads the file of routes each time that it has changed.
+    /// Reads the file of routes after each change.
     async fn follow(self: &Arc<Self>, watch: Option<Watch>, relay: &relay::Relay) -> Infallible {
         let (Some(mut watch), Some(file)) = (watch, &self.routes) else { return pending().await };
         loop {

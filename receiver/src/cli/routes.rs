@@ -1,4 +1,4 @@
-//! The file with the relay's routes: TOML, read with no trust and within bounds.
+//! The relay's file of routes: TOML within bounds, treated as untrusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,18 +19,15 @@ use super::quantity::time;
 use crate::relay::{RouteSettings, Routes};
 use crate::verify::{Keys, Secret};
 
-/// The longest file, in bytes: a thousand routes of a thousand bytes each.
+/// The longest file: a thousand routes of about a thousand bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The permissions of others than the file's owner and group.
+/// The permission bits of other users.
 const MODE_OTHERS: u32 = 0o007;
-/// The most routes.
 const ROUTES_MAX: usize = 1_024;
-/// The longest name of a subscriber, in bytes.
+/// The longest name of a subscriber in bytes.
 const SUBSCRIBER_BYTES_MAX: usize = 256;
-/// How the secrets of a route are to be written.
 const SECRETS: &str = "expected secrets = [\"whsec_…\"] or secret_env = [\"NAME\"]";
 
-/// The file as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
@@ -45,12 +42,12 @@ struct RouteText {
     profile: Option<String>,
     timeout: Option<String>,
     path: Option<String>,
-    // Any value: the reader's own error would show what stands there.
+    // Any value, because the parser's own error would show it.
     secrets: Option<Value>,
     secret_env: Option<Value>,
 }
 
-/// A file of routes that can't be used, in one line that shows no secret.
+/// The error, in one line without secrets.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RoutesError {
     #[error("can't read the routes in {}: {error}", file.display())]
@@ -65,7 +62,7 @@ impl From<RoutesError> for Failure {
     }
 }
 
-/// Reads the routes; what a route leaves out is as the command line says. Tells how many there are.
+/// Reads the routes, with defaults from the command line. Also returns their number.
 pub(super) fn read(
     file: &Path,
     listen: &ListenArgs,
@@ -82,10 +79,10 @@ pub(super) fn read(
     Ok((Routes::BySubscriber(routes), count))
 }
 
-/// The file's text, and its mode.
+/// The file's text and mode.
 fn text(file: &Path) -> io::Result<(Zeroizing<String>, u32)> {
     let mut text = Zeroizing::new(String::new());
-    // A pipe would hold up whoever opens it.
+    // Opening a pipe would block.
     if !std::fs::metadata(file)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
@@ -130,7 +127,7 @@ fn parse(
     Ok(routes)
 }
 
-/// The mistake with its line. The value is left out, since it may be a secret in the wrong place.
+/// The parser's error with its line. Omits the value, which may be a misplaced secret.
 fn told(error: &toml::de::Error, text: &str) -> String {
     let message = match error.message().split_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid ") => format!("expected {expected}"),
@@ -178,7 +175,7 @@ fn keys(
     listen.keys(profile, &secrets).map_err(|error| format!("{error}; {SECRETS}"))
 }
 
-/// The texts of a list of nothing else.
+/// The elements of a list of strings.
 fn texts(value: Value) -> Option<Vec<String>> {
     let Value::Array(values) = value else { return None };
     values.into_iter().map(|value| if let Value::String(text) = value { Some(text) } else { None }).collect()

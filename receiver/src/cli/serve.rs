@@ -1,4 +1,4 @@
-//! `serve`: take deliveries into a durable inbox, until told to stop.
+//! `serve`: accepts deliveries into a durable inbox, until told to stop.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::inbox::{Counting, Durability, Inbox, Options};
 use crate::server::{EffectsService, Receive, bind, serve};
 
-/// Requests had to be cut off at the end.
+/// The exit code if requests were cut off.
 const EXIT_CUT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]
@@ -39,16 +39,17 @@ pub(super) struct Serve {
     /// The inbox's file, made if there is none
     #[arg(long, value_name = "FILE")]
     db: PathBuf,
-    /// Where to list the ids that were processed, at GET /effects; a loopback address, since anybody may ask
+    /// Where to list processed ids, at GET /effects; only a loopback address, since it needs no token
     #[arg(long, value_name = "ADDRESS")]
     effects_listen: Option<SocketAddr>,
-    /// What an acknowledged delivery survives: a power cut, or the end of the process alone, which is faster
+    /// The failure that an acknowledged delivery survives: a power cut, or only the end of the process, which
+    /// is faster
     #[arg(long, value_enum, value_name = "WHAT", default_value = "power-loss")]
     durability: Survives,
-    /// For how long to remember what was processed, and recognise repeats of it
+    /// How long to remember processed ids, to recognise repeats
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = time)]
     keep: Duration,
-    /// The most deliveries that may wait to be worked on; more are told to come back
+    /// The most unprocessed deliveries; beyond it, senders are told to come back
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
     waiting_max: u64,
 }
@@ -88,7 +89,7 @@ impl Serve {
         Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
     }
 
-    /// Answers until told to stop; false if requests had to be cut off.
+    /// Runs until told to stop; false if requests were cut off.
     async fn answer(&self, service: Receive, inbox: &Inbox) -> Result<bool, Failure> {
         let mut signals = Signals::new()?;
         let (stop, stopped) = watch::channel(());
@@ -105,7 +106,7 @@ impl Serve {
         let mut answering = tokio::spawn(serve(listener, service, limits, stopping(stopped), within));
         tokio::select! {
             () = signals.next() => {}
-            // It ends by itself only if it panicked.
+            // The server ends only if it panics.
             _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
         }
         info!(?within, "stopping: finishing what is under way");

@@ -1,16 +1,15 @@
-//! SIGTERM and SIGINT, and the one that a file's limit sends.
+//! SIGTERM and SIGINT, which stop a process, and SIGXFSZ, which must not.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGXFSZ, which `SignalKind` has no name for: a write went beyond the limit on a file's size.
+/// SIGXFSZ, which `SignalKind` lacks: a file would exceed its size limit.
 const FILE_TOO_LARGE: i32 = 25;
 
-/// What asks a process to end.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// Taken, so that it does not end us: the write fails as on a full disk, and whoever waits for it is told to come
-    /// back.
+    /// Handled, so that the signal does not end the process: the write fails as on a full disk, and senders
+    /// are told to retry.
     _file_too_large: Signal,
 }
 
@@ -23,7 +22,6 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! Tells when a file has changed: on SIGHUP at once, or when it has been the same for two looks.
+//! Detects changes of a file: at once on SIGHUP, or once it was the same in two polls.
 
 use std::fs::Metadata;
 use std::io;
@@ -9,10 +9,9 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often the file is looked at.
+/// The poll interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A file that is looked at again and again.
 pub(super) struct Watch {
     file: PathBuf,
     hangups: Signal,
@@ -21,7 +20,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. The file is read after that, so that no change is missed.
+    /// Starts watching. The caller reads the file afterwards, so that no change is missed.
     pub(super) fn new(file: &Path) -> io::Result<Self> {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -30,14 +29,14 @@ impl Watch {
         Ok(Self { file: file.to_owned(), hangups: signal(SignalKind::hangup())?, ticks, looks })
     }
 
-    /// Waits until the file is to be read again.
+    /// Waits until the file must be read again.
     pub(super) async fn changed(&mut self) {
         loop {
             let asked = tokio::select! {
                 _ = self.hangups.recv() => true,
                 _ = self.ticks.tick() => false,
             };
-            // Why there is none is told when it is read.
+            // Reading it later reports the error.
             let now = tokio::fs::metadata(&self.file).await.ok().map(|metadata| look(&metadata));
             if self.looks.report(now, asked) {
                 return;
@@ -46,21 +45,21 @@ impl Watch {
     }
 }
 
-/// What tells one state of a file from another: inode, length, when it was written. Nothing if there is no file.
+/// Identifies a version of the file: inode, length, time of modification. `None` without a file.
 type Look = Option<(u64, u64, i64, i64)>;
 
 fn look(metadata: &Metadata) -> (u64, u64, i64, i64) {
     (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// How the file was when it was last reported, and when it was last looked at.
+/// The version last reported, and the version at the last poll.
 struct Looks {
     reported: Look,
     last: Look,
 }
 
 impl Looks {
-    /// Whether to report the file as it is now. One that is still being written is not reported, unless somebody asks.
+    /// Whether to report the present version. Waits while the file is being written, unless asked.
     fn report(&mut self, now: Look, asked: bool) -> bool {
         let settled = now == self.last;
         self.last = now;

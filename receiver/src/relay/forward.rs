@@ -1,5 +1,5 @@
-//! One request to the other side, on a connection of its own: no pool means no stale connection, and so no request that
-//! may or may not have been seen.
+//! One request to a target, on a connection of its own: without a pool, no request can meet a stale
+//! connection, which would leave it in doubt.
 
 use std::fmt;
 use std::io;
@@ -25,14 +25,14 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 use url::Url;
 
-/// The longest body of an answer that is passed back; a longer one is left out.
+/// The longest body passed back; a longer one is omitted.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// How long the body may take, once the head is there.
+/// The time limit for the body after the head.
 const ANSWER_BODY_TIME_MAX: Duration = Duration::from_secs(1);
 /// The longest head of an answer.
 const ANSWER_HEAD_BYTES_MAX: usize = 32 << 10;
 
-/// Headers that concern one connection, not the message.
+/// Headers of one connection, not of the message.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -43,12 +43,12 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-/// Headers of ours to write: they say where this request goes, and how long it is.
+/// Headers that the relay writes itself.
 const OUR_OWN: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::EXPECT];
-/// Headers of an answer that the sender gets to see.
+/// Headers of an answer that the sender receives.
 const PASSED_BACK: [HeaderName; 3] = [header::RETRY_AFTER, header::CONTENT_TYPE, header::DATE];
 
-/// The other side.
+/// A target URL.
 #[derive(Clone)]
 pub struct Target {
     host: String,
@@ -65,7 +65,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// A URL that can't be forwarded to.
+/// The URL is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't forward to {given:?}: {problem}; expected a URL such as http://127.0.0.1:9000/hook")]
 pub struct TargetError {
@@ -94,13 +94,13 @@ impl FromStr for Target {
         let path = path.parse::<PathAndQuery>().map_err(|error| wrong(error.to_string()))?;
         let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let authority = HeaderValue::try_from(authority).map_err(|error| wrong(error.to_string()))?;
-        // A literal IPv6 address comes in brackets, which the resolver does not take.
+        // The resolver does not accept the brackets of an IPv6 address.
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         Ok(Self { host, port, path, authority, tls })
     }
 }
 
-/// The roots that are trusted, and the sessions to resume: the same for all targets, of which there may be a thousand.
+/// Trusted roots and session cache, shared by all targets.
 static TLS: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -117,7 +117,7 @@ fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
 }
 
 impl Target {
-    /// Sends a body with its headers, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the answer.
     pub(super) async fn forward(&self, headers: &HeaderMap, body: Bytes) -> Result<Head, ForwardError> {
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(ForwardError::Connect)?;
@@ -147,7 +147,7 @@ impl Target {
     }
 }
 
-/// Further headers that concern the connection alone, as it says itself.
+/// Headers of the connection that its `Connection` header names.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
@@ -170,10 +170,10 @@ where
     Ok(Head { answer, _driving: driving })
 }
 
-/// The head of an answer: the status has been given, and that is what counts.
+/// The head of an answer. Its status decides.
 pub(super) struct Head {
     answer: Response<Incoming>,
-    /// Aborted when this is dropped: nothing goes on once nobody waits for it.
+    /// Aborted on drop, so that the connection ends with its user.
     _driving: JoinSet<()>,
 }
 
@@ -182,7 +182,7 @@ impl Head {
         self.answer.status()
     }
 
-    /// What is to be passed back; without a body if that is too long, or takes long.
+    /// The answer for the sender, without a body if that is too long or too slow.
     pub(super) async fn whole(self) -> Response<Full<Bytes>> {
         let (parts, body) = self.answer.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect();
@@ -201,13 +201,13 @@ impl Head {
     }
 }
 
-/// The other side gave no answer.
+/// The target did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    /// There is no connection.
+    /// No connection.
     #[error("can't connect: {0}")]
     Connect(io::Error),
-    /// It broke, or what came is not HTTP.
+    /// The connection broke, or the answer is not HTTP.
     #[error("no answer: {0}")]
     Exchange(#[from] hyper::Error),
 }

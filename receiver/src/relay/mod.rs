@@ -1,12 +1,12 @@
-//! The edge worker: verifies, lets each delivery through once in a while, forwards it as it came, and passes back what
-//! the other side says, `Retry-After` included.
+//! The relay: verifies deliveries, forwards each once within a window, and passes the target's answer back,
+//! `Retry-After` included.
 //!
-//! Each subscriber has a route of its own: its keys, its target, its timeout. There may be one route for all instead.
+//! Each subscriber has a route with keys, a target and a timeout; or one route serves all.
 //!
-//! It keeps nothing: if the other side fails, the sender hears of it and tries again. What was forwarded well is
-//! remembered for a window, in memory and for each route; a repeat within it gets the same answer and is not forwarded.
-//! A repeat that comes while the first is still under way waits for its answer. The other side should know ids all the
-//! same: after a restart, or when the memory is full, a repeat gets through.
+//! The relay stores nothing: if the target fails, the sender retries. For a window, each route remembers
+//! forwarded ids in memory; a repeat gets the same status and is not forwarded. A repeat during the first
+//! request waits for its result. After a restart, or when the memory is full, a repeat gets through, so the
+//! target should recognise ids as well.
 
 mod forward;
 mod route;
@@ -35,20 +35,20 @@ use table::{Table, Unrouted};
 type Answer = Response<Full<Bytes>>;
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
-/// The relay as a service. Its clones share everything.
+/// The relay as a service. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Relay {
     table: Arc<Table>,
 }
 
 impl Relay {
-    /// Forwards what is genuine along these routes.
+    /// Forwards verified deliveries along these routes.
     #[must_use]
     pub fn new(admission: Admission, options: Options, routes: Routes) -> Self {
         Self { table: Arc::new(Table::new(admission, options, routes)) }
     }
 
-    /// Takes other routes from now on. Deliveries under way end on their old route, and each subscriber's ids stay
+    /// Replaces the routes. Deliveries under way end on their old route, and ids of each subscriber stay
     /// known.
     pub fn replace(&self, routes: Routes) {
         self.table.replace(routes);
@@ -81,7 +81,7 @@ where
     }
 }
 
-/// The answer to a delivery without a route, when the client has written it.
+/// Refuses a delivery without a route, once the client has finished writing.
 async fn refuse<B: Body<Data = Bytes>>(unrouted: Unrouted, request: Request<B>) -> Answer {
     let (parts, body) = request.into_parts();
     linger(&parts.headers, pin!(body)).await;

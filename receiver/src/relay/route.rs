@@ -1,4 +1,4 @@
-//! One route: what it has forwarded lately, what is under way on it, and one delivery's way along it.
+//! One route: its recent ids, its requests under way, and the path of a delivery.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,31 +19,29 @@ use crate::answer::{overloaded, text};
 use crate::clock::Clock;
 use crate::layer::Authentic;
 
-/// When to come back if too much is under way: as soon as some of it is over.
+/// The places become free as requests end.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a route keeps when its settings change.
+/// The state that a route keeps when its settings change.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) window: Window,
-    /// Places for requests of this route alone.
+    /// This route's limit.
     pub(super) under_way: Arc<Semaphore>,
 }
 
-/// A route with its present settings.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// Whose it is, for the log.
+    /// For the log.
     pub(super) subscriber: String,
     pub(super) target: Target,
     pub(super) timeout: Duration,
     pub(super) clock: Clock,
     pub(super) memory: Arc<Memory>,
-    /// Places for requests of all routes.
+    /// The limit of all routes.
     pub(super) under_way_in_all: Arc<Semaphore>,
 }
 
-/// Forwards a verified delivery.
 #[derive(Clone, Debug)]
 pub(super) struct Forward(pub(super) Arc<Route>);
 
@@ -70,7 +68,7 @@ impl Route {
         };
         let Ok(body) = body.collect().await;
         let mut forwarding = false;
-        // One time for all: a repeat that waits for the one before it has waited when that fails.
+        // One deadline for all: a repeat that waits for an earlier request has used its time when that fails.
         let waiting = self.forwarded(&authentic.id, &parts.headers, body.to_bytes(), &mut forwarding);
         let forwarded = tokio::time::timeout(self.timeout, waiting).await;
         match forwarded {
@@ -85,7 +83,8 @@ impl Route {
         }
     }
 
-    /// The head of the other side's answer, or an answer of our own. Notes when it is the other side's turn.
+    /// The head of the target's answer, or an answer of the relay. Sets `forwarding` when the target is
+    /// asked.
     async fn forwarded(
         &self,
         id: &str,
@@ -100,7 +99,7 @@ impl Route {
                     debug!(id, subscriber, "a repeat, not forwarded");
                     return Forwarded::Ours(empty(status));
                 }
-                // The first one's end decides: if it fails, one of those that waited is the next.
+                // If the first request fails, one of the waiting repeats is next.
                 Entry::UnderWay(mut over) => drop(over.changed().await),
                 Entry::Full => return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER)),
                 Entry::First(claim) => {
@@ -125,7 +124,7 @@ impl Route {
         }
     }
 
-    /// A place among what is under way on this route, and one among all; nothing if either is full.
+    /// A place on this route and among all; `None` if either is full.
     fn places(&self) -> Option<[OwnedSemaphorePermit; 2]> {
         let own = Arc::clone(&self.memory.under_way).try_acquire_owned().ok()?;
         let in_all = Arc::clone(&self.under_way_in_all).try_acquire_owned().ok()?;
@@ -133,15 +132,14 @@ impl Route {
     }
 }
 
-/// What came of a delivery in time.
 enum Forwarded {
-    /// The other side's answer, and its places among what is under way.
+    /// The target's answer, with its places.
     Theirs(Head, [OwnedSemaphorePermit; 2]),
-    /// An answer of our own.
+    /// An answer of the relay.
     Ours(Answer),
 }
 
-/// The answer to a repeat: what the first was told, without its body.
+/// The answer to a repeat: the first one's status without its body.
 fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;

@@ -1,4 +1,4 @@
-//! All routes at one moment, and which of them a delivery takes. They can be replaced while deliveries are under way.
+//! All routes, and the choice of one for a delivery. They can be replaced while deliveries are under way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,44 +17,44 @@ use crate::clock::Clock;
 use crate::layer::{Admission, Verify};
 use crate::verify::{Keys, Rejection, verify};
 
-/// The header that says whose delivery it is.
+/// The header that names the subscriber.
 const SUBSCRIBER: &str = "x-vvv-subscriber";
 
-/// Where the deliveries of one subscriber go, and what is asked of them.
+/// The settings of a route.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// What they are signed with.
+    /// The keys that verify deliveries.
     pub keys: Keys,
-    /// Where they go.
+    /// The target.
     pub target: Target,
-    /// How long the other side may take to say its status, waiting for an earlier try of the same delivery included.
+    /// The time limit until the target's status, including the wait for an earlier request with the same id.
     pub timeout: Duration,
-    /// The path at which they come. With one route for all: any if there is none. With a route for each subscriber: a
-    /// delivery there needs no `X-VVV-Subscriber`.
+    /// The path of deliveries. With one route for all, `None` allows any path. With a route for each
+    /// subscriber, deliveries at this path need no `X-VVV-Subscriber`.
     pub path: Option<String>,
 }
 
-/// Which route a delivery takes.
+/// The routes of a relay.
 #[derive(Clone, Debug)]
 pub enum Routes {
-    /// All take this one.
+    /// One route for all deliveries.
     One(Box<RouteSettings>),
-    /// The one of its subscriber.
+    /// A route for each subscriber.
     BySubscriber(BTreeMap<String, RouteSettings>),
 }
 
-/// What a relay may remember and have under way, over all of its routes.
+/// Limits over all routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// For how long a delivery that was forwarded well is remembered.
+    /// How long a forwarded id is remembered.
     pub window: Duration,
-    /// How many ids one route remembers at most; the oldest make room.
+    /// The most ids that one route remembers; the oldest make room.
     pub route_ids_max: usize,
-    /// How many ids all routes remember at most. It is divided evenly.
+    /// The most ids of all routes, divided evenly.
     pub ids_max: usize,
-    /// How many requests are under way at a time to the target of one of several routes.
+    /// The most requests under way on one of several routes.
     pub route_under_way_max: usize,
-    /// How many requests are under way to all targets.
+    /// The most requests under way on all routes.
     pub under_way_max: usize,
 }
 
@@ -70,7 +70,7 @@ impl Default for Options {
     }
 }
 
-/// One route's part of what all may remember and have under way.
+/// One route's share of the limits.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     ids_max: usize,
@@ -88,7 +88,6 @@ impl Options {
     }
 }
 
-/// The routes as they are now.
 #[derive(Debug)]
 pub(super) struct Table {
     admission: Admission,
@@ -97,18 +96,18 @@ pub(super) struct Table {
     now: RwLock<Arc<Moment>>,
 }
 
-/// The routes at one moment.
+/// The routes at one time.
 #[derive(Debug, Default)]
 struct Moment {
-    /// By subscriber; the one for all has no name.
+    /// By subscriber. A route for all has no name.
     services: BTreeMap<String, RouteService>,
     by_path: BTreeMap<String, RouteService>,
     for_all: Option<(RouteService, Option<String>)>,
-    /// The keys of one route for each profile that is in use.
+    /// One route's keys for each profile in use.
     profiles: Vec<Keys>,
 }
 
-/// A route behind the layer that verifies for it.
+/// A route behind its verifying layer.
 #[derive(Clone, Debug)]
 pub(super) struct RouteService {
     pub(super) service: Verify<Forward>,
@@ -123,7 +122,7 @@ impl Table {
         table
     }
 
-    /// Takes other routes from now on. What is under way ends on its old route; each subscriber's ids stay known.
+    /// Replaces the routes. Requests under way end on their old route; ids stay known.
     pub(super) fn replace(&self, routes: Routes) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         let next = match routes {
@@ -181,7 +180,6 @@ impl Table {
         RouteService { service: layer.layer(Forward(Arc::new(route))), memory }
     }
 
-    /// The route of a request.
     pub(super) fn find(&self, headers: &HeaderMap, path: &str) -> Result<RouteService, Unrouted> {
         let now = Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));
         if let Some((service, own)) = &now.for_all {
@@ -197,14 +195,14 @@ impl Table {
 }
 
 impl Moment {
-    /// What is wrong with a delivery without a route: if it lacks what every profile needs, that comes first.
+    /// Why a delivery has no route. A header that all profiles miss is reported first.
     fn unknown(&self, headers: &HeaderMap, clock: &Clock) -> Unrouted {
         let lacks = |keys| verify(clock.seconds(), headers, b"", keys).is_err_and(|it| is_incomplete(&it));
         if self.profiles.iter().all(lacks) { Unrouted::Incomplete } else { Unrouted::Unknown }
     }
 }
 
-/// The subscriber that a request names.
+/// The subscriber named in the headers.
 fn subscriber(headers: &HeaderMap) -> Result<Option<&str>, Unrouted> {
     let mut values = headers.get_all(SUBSCRIBER).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -216,7 +214,7 @@ fn subscriber(headers: &HeaderMap) -> Result<Option<&str>, Unrouted> {
     text.map(Some).ok_or(Unrouted::Malformed)
 }
 
-/// The status of the relay for what is refused: 400 if a header is not there, where [`Rejection::status`] says 401.
+/// The relay's status for a rejection: 400 for a missing header, where [`Rejection::status`] is 401.
 fn status(rejection: &Rejection) -> StatusCode {
     if is_incomplete(rejection) { StatusCode::BAD_REQUEST } else { rejection.status() }
 }
@@ -225,16 +223,15 @@ const fn is_incomplete(rejection: &Rejection) -> bool {
     matches!(rejection, Rejection::Missing { .. } | Rejection::Empty { .. })
 }
 
-/// Why a delivery has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unrouted {
-    /// The subscriber's header is there twice, or is empty, or holds what no subscriber is called.
+    /// The subscriber's header is repeated, empty or invalid.
     Malformed,
-    /// No profile finds the headers that it needs.
+    /// The headers lack a field of every profile.
     Incomplete,
-    /// No route is for this subscriber, or for this path.
+    /// No route for this subscriber or path.
     Unknown,
-    /// There is one route, at another path.
+    /// The one route has another path.
     Elsewhere,
 }
 

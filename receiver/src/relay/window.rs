@@ -1,4 +1,4 @@
-//! Which deliveries were forwarded lately, and which are under way.
+//! Recently forwarded ids, and those under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::clock::Millis;
 
-/// Ids for a while. What failed is forgotten at once.
+/// Remembers ids for a while; failed ones are forgotten at once.
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -18,10 +18,9 @@ pub(super) struct Window {
 
 #[derive(Debug)]
 struct Seen {
-    /// The most ids.
     remembered_max: usize,
     ids: BTreeMap<String, State>,
-    /// Those that are done, the oldest first, with when to forget them.
+    /// Forwarded ids, the oldest first, with their expiry.
     done: VecDeque<(Millis, String)>,
 }
 
@@ -31,15 +30,14 @@ enum State {
     Done(StatusCode),
 }
 
-/// What is known of an id.
 pub(super) enum Entry<'w> {
-    /// Nothing: it is ours to forward.
+    /// Unknown: the caller forwards it.
     First(Claim<'w>),
-    /// Somebody else forwards it; there is a change when that is over.
+    /// Another request forwards it; the channel closes when that ends.
     UnderWay(watch::Receiver<()>),
-    /// It was forwarded well, with this answer.
+    /// It was forwarded with this status.
     Known(StatusCode),
-    /// There is no room, as everything in it is under way.
+    /// No room, because all ids are under way.
     Full,
 }
 
@@ -49,14 +47,14 @@ impl Window {
         Self { length, seen: Mutex::new(seen) }
     }
 
-    /// Sets how many ids are remembered. If there are more, the oldest are forgotten.
+    /// Changes the bound; beyond it, the oldest ids are forgotten.
     pub(super) fn resize(&self, remembered_max: usize) {
         let mut seen = self.lock();
         seen.remembered_max = remembered_max;
         while seen.ids.len() > remembered_max && seen.forget_oldest() {}
     }
 
-    /// Asks for an id, and claims it if nobody has.
+    /// Looks an id up, and claims an unknown one.
     pub(super) fn enter(&self, id: &str, now: Millis) -> Entry<'_> {
         let mut seen = self.lock();
         while seen.done.front().is_some_and(|(until, _)| *until <= now) {
@@ -80,26 +78,26 @@ impl Window {
 }
 
 impl Seen {
-    /// Answers whether there was one.
+    /// Returns whether there was one.
     fn forget_oldest(&mut self) -> bool {
         let oldest = self.done.pop_front();
         oldest.is_some_and(|(_, id)| self.ids.remove(&id).is_some())
     }
 }
 
-/// The right to forward an id. If it is dropped before it is done, the id is free again.
+/// The right to forward an id. Dropping it before `done` frees the id.
 pub(super) struct Claim<'w> {
     window: &'w Window,
     id: String,
 }
 
 impl Claim<'_> {
-    /// It was forwarded well.
+    /// Records a success.
     pub(super) fn done(self, status: StatusCode, now: Millis) {
         let mut seen = self.window.lock();
         let until = now.after(self.window.length);
         seen.done.push_back((until, self.id.clone()));
-        // Those that wait for the one under way are woken as its sender is dropped.
+        // This drops the sender, which wakes the waiting repeats.
         seen.ids.insert(self.id.clone(), State::Done(status));
     }
 }

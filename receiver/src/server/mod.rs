@@ -1,5 +1,4 @@
-//! A server for services like the inbox and the relay: how many connections there are, how long a head may be and take,
-//! and an orderly end.
+//! The server of the inbox and the relay: bounds connections and heads, and stops in order.
 
 mod open;
 mod receive;
@@ -30,35 +29,36 @@ use crate::answer::{closing, method_not_allowed, text};
 use open::{Answer, Open};
 use stall::Stall;
 
-/// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
+/// The pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How long to wait before trying again to listen where somebody else does.
+/// The retry interval while the address is in use.
 const BIND_AGAIN: Duration = Duration::from_millis(20);
 /// The most headers in a request.
 const HEADERS_MAX: usize = 100;
 
-/// What connections may do.
+/// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. For the next one, the oldest without a request under way is closed; if all have one, it waits.
+    /// The most connections. Beyond it, the oldest without a request under way is closed; if all have one,
+    /// the new one waits.
     pub connections: usize,
-    /// The longest head of a request, in bytes; at least 8,192. Beyond it the answer is 431.
+    /// The longest head in bytes; at least 8,192. Beyond it, the answer is 431.
     pub head_bytes: usize,
-    /// How long a head may take, a connection may rest between two requests, and an answer may go unread.
+    /// The time limit for a head, for rest between two requests, and for an unread answer.
     pub head_time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // A header of 32 kB is too long; five hundred signatures of 48 bytes are not.
+        // Refuses a header of 32 kB, and allows five hundred signatures of 48 bytes.
         Self { connections: 1_024, head_bytes: 30 << 10, head_time: Duration::from_secs(10) }
     }
 }
 
-/// Listens; where somebody else does, as soon as they end, if that is soon enough.
+/// Listens. Waits up to `within` for an address in use.
 ///
 /// # Errors
-/// When the address can't be had.
+/// When the address is not available.
 pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, BindError> {
     let mut ticks = interval(BIND_AGAIN);
     let free = async {
@@ -71,12 +71,12 @@ pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, 
         }
     };
     let bound = timeout(within, free).await;
-    // The last word is the system's own.
+    // After the timeout, the system's own error counts.
     let bound = if let Ok(bound) = bound { bound } else { TcpListener::bind(address).await };
     bound.map_err(|error| BindError { address, error })
 }
 
-/// The system refuses to listen there.
+/// The system refuses the address.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address}: {error}; choose another address, or end what listens there")]
 pub struct BindError {
@@ -84,7 +84,8 @@ pub struct BindError {
     error: std::io::Error,
 }
 
-/// Answers until `stop` is done; then finishes what is under way, for `within` at most. False if that was too short.
+/// Serves until `stop` completes, then finishes open requests for `within` at most. Returns false if that was
+/// too short.
 pub async fn serve<S>(
     listener: TcpListener,
     service: S,
@@ -134,7 +135,6 @@ where
     timeout(within, graceful.shutdown()).await.is_ok()
 }
 
-/// The next connection.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
@@ -147,7 +147,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) => {
                 warn!(%error, "can't accept a connection");
                 let mut ticks = interval(ACCEPT_AGAIN);
-                // The first tick is at once.
+                // The first tick fires at once.
                 ticks.tick().await;
                 ticks.tick().await;
             }
@@ -155,8 +155,8 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// The service's answer, unless the head is too long. The connection's buffer has that bound too, but only for what
-/// waits in it: a long head that comes in one piece gets through.
+/// The service's answer, or 431 for a long head. The connection's buffer limit is not enough, because a long
+/// head that arrives in one piece passes it.
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
@@ -165,7 +165,7 @@ async fn answer<S>(
 where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
 {
-    // A colon, a blank and the end of the line come with each.
+    // Four bytes of punctuation for each header.
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     if headers.sum::<usize>() > head_bytes_max {
         let line = format!("the head is too long; expected at most {head_bytes_max} bytes");
@@ -174,17 +174,14 @@ where
     service.oneshot(request).await
 }
 
-/// Whether somebody asks how we are: `GET /healthz`.
 pub(crate) fn asks_for_health<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().path() == "/healthz"
 }
 
-/// How we are.
 pub(crate) fn health(well: bool) -> Response<Full<Bytes>> {
     if well { text(StatusCode::OK, "ok") } else { text(StatusCode::SERVICE_UNAVAILABLE, "closing") }
 }
 
-/// The answer to any other method than POST.
 pub(crate) fn only_post() -> Response<Full<Bytes>> {
     method_not_allowed("POST")
 }

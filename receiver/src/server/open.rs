@@ -1,5 +1,5 @@
-//! The connections that are open. Where there are as many as there may be, the oldest one without a request makes room:
-//! heads that never end must not keep others out.
+//! The open connections. At the bound, the oldest one without a request makes room, so that endless heads do
+//! not lock out other clients.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often to look for a connection that has come to rest, while another one waits for its place.
+/// How often to check for a connection at rest while a new one waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// All of them, in the order in which they came.
+/// All connections, in order of arrival.
 pub(super) struct Open {
     places: Arc<Semaphore>,
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
@@ -23,7 +23,7 @@ pub(super) struct Open {
 
 #[derive(Default)]
 struct State {
-    /// Requests whose head has come, and whose answer is not wholly written.
+    /// Requests from their head to the last byte of their answer.
     under_way: AtomicU32,
     is_told: AtomicBool,
     close: Notify,
@@ -34,7 +34,8 @@ impl Open {
         Arc::new(Self { places: Arc::new(Semaphore::new(connections_max)), connections: Mutex::default() })
     }
 
-    /// A place for one more. If there is none, the oldest that rests is closed; if all have a request under way, this waits.
+    /// A place for one more connection. At the bound, closes the oldest at rest, or waits if all have a
+    /// request under way.
     pub(super) async fn enter(self: &Arc<Self>) -> Entry {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,7 +43,7 @@ impl Open {
         let place = loop {
             tokio::select! {
                 biased;
-                // Never closed, so there is a place in the end.
+                // The semaphore is never closed.
                 place = &mut place => break place.ok(),
                 _ = looks.tick() => self.close_the_oldest_at_rest(),
             }
@@ -54,7 +55,7 @@ impl Open {
         Entry { open: Arc::clone(self), number, state, _place: place }
     }
 
-    /// One at a time: while one that was told to end does so, the others stay.
+    /// One at a time: while one is closing, the others stay.
     fn close_the_oldest_at_rest(&self) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open = connections.1.values();
@@ -68,22 +69,19 @@ impl Open {
     }
 }
 
-/// One connection, for as long as it is.
 pub(super) struct Entry {
     open: Arc<Open>,
     number: u64,
     state: Arc<State>,
-    /// After the others: once it is given back, somebody else may come.
+    /// Declared last, so that the connection is removed before its place is free.
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Entry {
-    /// Its requests.
     pub(super) fn requests(&self) -> Requests {
         Requests(Arc::clone(&self.state))
     }
 
-    /// Waits until it is to make room.
     pub(super) async fn is_told_to_close(&self) {
         self.state.close.notified().await;
     }
@@ -96,19 +94,18 @@ impl Drop for Entry {
     }
 }
 
-/// The requests of one connection.
 #[derive(Clone)]
 pub(super) struct Requests(Arc<State>);
 
 impl Requests {
-    /// The head of one has come.
+    /// Counts a request whose head has arrived.
     pub(super) fn begin(&self) -> UnderWay {
         self.0.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(&self.0))
     }
 }
 
-/// A request, to the end of its answer.
+/// A request, until the end of its answer.
 pub(super) struct UnderWay(Arc<State>);
 
 impl Drop for UnderWay {

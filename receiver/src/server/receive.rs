@@ -1,4 +1,4 @@
-//! The services of a receiver: one takes deliveries into the inbox, the other shows what became of them.
+//! The receiver's services: one stores deliveries in the inbox, the other lists processed ids.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -20,19 +20,19 @@ use crate::answer::{method_not_allowed, overloaded, received, text};
 use crate::inbox::{Arrival, Effects, Inbox, Refused};
 use crate::layer::{Authentic, Verify, VerifyLayer};
 
-/// When to come back if the way to the disk is full: it clears with the next commits.
+/// A full queue empties with the next commits.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// When to come back if the inbox is full, or its disk: that takes work, or somebody.
+/// A full inbox or disk needs processing or an operator.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(30);
-/// The most ids that a listing shows: the newest.
+/// The most ids in a listing: the newest.
 const LISTED_MAX: u32 = 100_000;
-/// Headers in which senders say what happened.
+/// Headers with the event's type.
 const EVENT_HEADERS: [&str; 2] = ["x-github-event", "x-vvv-event"];
 
 type Answer = Response<Full<Bytes>>;
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
-/// Takes verified deliveries, sent by POST to any path; and tells at `GET /healthz` whether it does.
+/// Accepts verified deliveries by POST on any path, and answers `GET /healthz`.
 #[derive(Clone, Debug)]
 pub struct Receive {
     deliveries: Verify<Keep>,
@@ -40,7 +40,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// Puts what the layer lets through into the inbox.
+    /// Stores the requests that the layer passes.
     #[must_use]
     pub fn new(layer: &VerifyLayer, inbox: Inbox) -> Self {
         Self { deliveries: layer.layer(Keep { inbox: inbox.clone() }), inbox }
@@ -68,7 +68,7 @@ where
     }
 }
 
-/// How an inbox is. What it takes is safe also where it can't work on it, but somebody has to know.
+/// The health of the inbox. Deliveries are safe even if it cannot process them, but an operator must know.
 fn how(inbox: &Inbox) -> Answer {
     if inbox.is_open() && !inbox.works() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "can't work on the inbox");
@@ -76,7 +76,6 @@ fn how(inbox: &Inbox) -> Answer {
     health(inbox.is_open())
 }
 
-/// Puts a verified delivery into the inbox.
 #[derive(Clone, Debug)]
 struct Keep {
     inbox: Inbox,
@@ -114,7 +113,7 @@ async fn keep(inbox: &Inbox, request: Request<Full<Bytes>>) -> Answer {
             overloaded(&refused.to_string(), BUSY_RETRY_AFTER)
         }
         Err(Refused::Full) => overloaded("the inbox is full", FULL_RETRY_AFTER),
-        // What is wrong with our disk is none of the sender's business; the log has it.
+        // The log has the details, which do not concern the sender.
         Err(Refused::Disk(_)) => overloaded("the inbox can't be written", FULL_RETRY_AFTER),
     }
 }
@@ -123,15 +122,15 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// Lists the ids that were processed, one on each line, at `GET /effects`. Not for the world: it belongs on a listener
-/// of its own.
+/// Lists the processed ids, one on each line, at `GET /effects`. Not for the public: it needs a listener of
+/// its own.
 #[derive(Clone, Debug)]
 pub struct EffectsService {
     effects: Arc<Mutex<Effects>>,
 }
 
 impl EffectsService {
-    /// Shows this.
+    /// Lists these effects.
     #[must_use]
     pub fn new(effects: Effects) -> Self {
         Self { effects: Arc::new(Mutex::new(effects)) }

@@ -1,4 +1,4 @@
-//! A connection whose other side has to read: answers that nobody takes would hold it, and its place among all of them,
+//! Fails a connection with a client that does not read, because its answer would hold the connection and its place
 //! for ever.
 
 use std::future::Future as _;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream on which writing may make no progress for so long, and then fails.
+/// A stream on which writing fails after `within` without progress.
 pub(super) struct Stall<S> {
     stream: S,
     within: Duration,

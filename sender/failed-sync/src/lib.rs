@@ -1,21 +1,24 @@
-//! A failed sync ends the process.
+//! Ends the process after a failed sync.
 //!
-//! Linux drops the pages that a failed `fsync` covered, and says so once: the next `fsync` succeeds without them. SQLite goes on all the
-//! same, in two ways that lose what was acknowledged:
+//! Linux drops the pages of a failed `fsync` and reports the failure once: the next `fsync` succeeds without
+//! them. SQLite continues, and can then lose acknowledged data in two ways:
 //!
-//! - A checkpoint that a reader or a writer holds up moves part of the log without a sync, and counts that part as moved (`nBackfill`, in
-//!   the index of the log). If the sync of a later checkpoint fails, nobody writes that part again, and the log is overwritten.
-//! - A commit that did not wait for its own sync is in the log before one that did. If that sync fails, the next one
-//!   succeeds, and leaves a hole in the log at which a recovery stops.
+//! - A checkpoint delayed by a reader or a writer moves part of the log without a sync, and counts it as
+//!   moved (`nBackfill` in the log's index). If the sync of a later checkpoint fails, no process moves that
+//!   part again, and the log is overwritten.
+//! - An unsynced commit may precede a synced one in the log. If that sync fails, the next sync succeeds and
+//!   leaves a hole, at which recovery stops.
 //!
-//! So [`ends_the_process`] ends it with 70, without closing anything, since SQLite moves the log as it closes a file. Before, it makes the
-//! index of the log invalid while nobody can write: each process that has the file open, and each that opens it, reads the whole log
-//! again, and counts none of it as moved. It also leaves a file beside the database, which [`repair`] finds when one of ours opens it:
-//! this writes the log over itself and syncs it, so that it has no hole. That file needs no sync, since a power cut
-//! takes what was not synced from memory as well.
+//! So [`ends_the_process`] ends it with exit code 70, without closing the database, since closing would move
+//! the log. Before that, it takes the write lock and invalidates the log's index. Every process then reads
+//! the whole log again, and counts none of it as moved.
 //!
-//! What this does not cover: a process that is killed between the failure and the file, while another one stays on the database; and
-//! other programs on the database that move its log and ignore that their own sync failed.
+//! It also leaves a marker file beside the database. [`repair`] finds the marker when a process opens the
+//! database; it writes the log over itself and syncs it, which closes the hole. The marker needs no sync,
+//! since a power cut also drops the unsynced pages.
+//!
+//! Not covered: a process that is killed between the failure and the marker while another one keeps the
+//! database open; and other programs that move the log and ignore their own failed syncs.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -29,31 +32,31 @@ use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Error, Result};
 
-/// The exit code: the disk failed, and not whoever called.
+/// The disk failed.
 const EXIT: i32 = 70;
 
-/// How long to wait for a commit that is under way, so that none comes after.
+/// How long to wait for a running commit, so that none follows.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Both copies of the head of the log's index. SQLite reads the log anew where they make no sense.
+/// Both copies of the index's head. SQLite reads the log again if they are invalid.
 const INDEX_HEAD: [u8; 96] = [0; 96];
 
-/// So much of a log is written over itself at once.
+/// Bytes of the log rewritten at once.
 const CHUNK: usize = 1 << 20;
 
-/// Whether SQLite says that a sync failed.
 fn is_failed_sync(error: &Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     code.is_some_and(|code| code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC)
 }
 
 thread_local! {
-    /// Whether a sync failed in a commit's hook on this thread. SQLite reports an error of the hook as a plain `SQLITE_ERROR`.
+    /// Whether a sync failed in a commit's hook on this thread. SQLite reports the hook's error as a plain
+    /// `SQLITE_ERROR`.
     static FAILED_IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Moves as much of a log as may be moved, after a commit. If it can't be now, the next commit tries again. A failed sync
-/// fails the commit that asked for it, and [`ends_the_process`] then ends the process.
+/// Checkpoints the log after a commit. If it is busy, the next commit tries again. A failed sync fails that
+/// commit, and [`ends_the_process`] then ends the process.
 ///
 /// # Errors
 ///
@@ -68,11 +71,11 @@ pub fn move_log(log: &mut Wal) -> Result<()> {
     }
 }
 
-/// Hands a result of SQLite's on, unless a sync has failed: then this process ends, and this does not return.
+/// Passes a result of SQLite on. If a sync failed, ends the process instead of returning.
 ///
 /// # Errors
 ///
-/// All others.
+/// All other errors of SQLite.
 pub fn ends_the_process<T>(sql: &Connection, result: Result<T>) -> Result<T> {
     match result {
         Err(error) if is_failed_sync(&error) || FAILED_IN_HOOK.get() => end(sql, &error),
@@ -105,16 +108,16 @@ fn prepare_the_next(sql: &Connection, database: &Path) -> io::Result<()> {
         sql.execute_batch("ROLLBACK").map_err(io::Error::other)?;
     }
     sql.busy_timeout(PATIENCE).map_err(io::Error::other)?;
-    // Held until the process ends: nobody commits or begins the log anew.
+    // Held until the process ends, so that no process commits or restarts the log.
     sql.execute_batch("BEGIN IMMEDIATE").map_err(io::Error::other)?;
     invalidate_index(database)
 }
 
-/// Makes good what a process left that ended for a failed sync. Whoever opens a database calls this before anything else.
+/// Repairs the log after a process ended for a failed sync. Call it first after opening a database.
 ///
 /// # Errors
 ///
-/// When the log can't be written, or another process keeps writing.
+/// When the log cannot be written, or another process keeps writing.
 pub fn repair(sql: &Connection) -> Result<()> {
     let Some(database) = sql.path().filter(|path| !path.is_empty()).map(PathBuf::from) else { return Ok(()) };
     let mark = beside(&database, MARK);
@@ -125,7 +128,7 @@ pub fn repair(sql: &Connection) -> Result<()> {
     let repaired = rewrite_log(&database).and_then(|()| invalidate_index(&database));
     sql.execute_batch("ROLLBACK")?;
     let repaired = repaired.and_then(|()| match std::fs::remove_file(&mark) {
-        // Another process has done the same.
+        // Another process has repaired the log.
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     });
@@ -140,7 +143,7 @@ pub fn repair(sql: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// What the file is called that says of a database that a sync failed.
+/// The suffix of the marker file.
 const MARK: &str = "-unsynced";
 
 fn beside(database: &Path, end: &str) -> PathBuf {
@@ -149,17 +152,18 @@ fn beside(database: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Has each process read the log again. Only while nobody else may write.
+/// Makes each process read the log again. Call it only with the write lock.
 fn invalidate_index(database: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(beside(database, "-shm")) {
-        // Never closed: that would give up the locks that SQLite holds on it for this process.
+        // Never closed: that would release SQLite's locks on the file for this process.
         Ok(index) => ManuallyDrop::new(index).write_all_at(&INDEX_HEAD, 0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Writes the log over itself, so that the system writes all of it to the disk. Only while nobody else may write.
+/// Writes the log over itself, so that the system writes all of it to the disk. Call it only with the write
+/// lock.
 fn rewrite_log(database: &Path) -> io::Result<()> {
     let log = match OpenOptions::new().read(true).write(true).open(beside(database, "-wal")) {
         Ok(log) => log,

@@ -1,58 +1,57 @@
-//! The disks that a power cut could leave at one place of a recording.
+//! The disks that a power cut could leave at one point of a recording.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::{Change, Random, Recording};
 
-/// A disk writes so much at once, or not at all.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// Of each hundred sectors that were not synced, so many are there.
+/// Percentages of unsynced sectors that survive.
 const KEPT: [u64; 5] = [0, 10, 50, 90, 100];
 
-/// The disk after a cut: what each name stands for.
+/// A disk after a cut: the files by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// After how many changes the power was cut.
+    /// The number of changes before the cut.
     pub cut: usize,
-    /// By which seed it came to be.
+    /// The seed that selected the sectors and names.
     pub seed: u64,
     files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Image {
-    /// Writes the files into a folder that has none of these names.
+    /// Writes the files into a folder without these names.
     ///
     /// # Errors
     ///
-    /// When the folder does not take them.
+    /// When the folder cannot be written.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         self.files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes))
     }
 }
 
-/// A file in the making.
 #[derive(Clone, Debug, Default)]
 struct File {
     durable: Vec<u8>,
-    /// Since its last sync, as places in the recording.
+    /// Changes since its last sync, as indices in the recording.
     pending: Vec<usize>,
 }
 
-/// Names, and which of the files they stand for.
+/// The file of each name, as an index.
 type Names = BTreeMap<String, usize>;
 
-/// Goes through a recording once, from cut to cut.
+/// Replays a recording once, from cut to cut.
 #[derive(Debug)]
 pub struct Images<'a> {
     recording: &'a Recording,
     done: usize,
     files: Vec<File>,
-    /// The latest file of each number: the system gives a number again once a file is gone.
+    /// The latest file of each inode number, since the system reuses numbers.
     by_number: BTreeMap<u64, usize>,
     names: Names,
-    /// The names as the folder's last sync found them, and after each change since.
+    /// The names at the folder's last sync, and after each change since.
     since: Vec<Names>,
 }
 
@@ -64,11 +63,11 @@ impl<'a> Images<'a> {
         Self { recording, done: 0, files, by_number, names, since: vec![Names::new()] }
     }
 
-    /// What one cut could leave, after so many changes: not fewer than at the call before.
+    /// One disk that a cut after `cut` changes could leave. `cut` must not decrease between calls.
     ///
     /// # Panics
     ///
-    /// If the recording names a file of which it knows nothing.
+    /// If the recording names an unknown file.
     pub fn after(&mut self, cut: usize, seed: u64) -> Image {
         let recording = self.recording;
         for (place, change) in recording.changes().enumerate().take(cut).skip(self.done) {
@@ -86,7 +85,7 @@ impl<'a> Images<'a> {
         Image { cut, seed, files }
     }
 
-    /// What programs find after the last change, without any cut.
+    /// The disk after the last change, without a cut.
     ///
     /// # Panics
     ///
@@ -112,7 +111,8 @@ impl<'a> Images<'a> {
             Change::Sync { file } => return self.sync(*file),
             Change::FailedSync { file } => {
                 let recording = self.recording;
-                // A length is in the file system's own log, which a failed sync of bytes does not concern.
+                // The file system's journal holds a file's length, so a failed sync of bytes does not lose
+                // it.
                 let stays = |place: &usize| matches!(recording.change(*place), Change::Truncate { .. });
                 return self.file(*file).pending.retain(stays);
             }
@@ -140,7 +140,7 @@ impl<'a> Images<'a> {
 
     fn sync(&mut self, number: u64) {
         let Some(place) = self.by_number.get(&number).copied() else {
-            // What was not created here is the folder itself.
+            // A file that was not created here is the folder itself.
             self.since = vec![self.names.clone()];
             return;
         };
@@ -151,7 +151,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// A file with some of the sectors that were not synced.
+    /// A file with some of its unsynced sectors.
     fn content(&self, file: usize, kept: u64, random: &mut Random) -> Vec<u8> {
         let file = &self.files[file];
         let mut bytes = file.durable.clone();
@@ -162,7 +162,7 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Carries out a change of a file, of whose sectors those are kept of which `keeps` says so.
+/// Applies a change to the sectors that `keeps` selects.
 fn apply(file: &mut Vec<u8>, change: &Change, mut keeps: impl FnMut(usize) -> bool) {
     match change {
         Change::Write { offset, bytes, .. } => {

@@ -1,9 +1,9 @@
-//! Power loss as a test. Programs run with a recorder preloaded (`record.c`, built by the C compiler that SQLite needs anyway), which
-//! notes each change of the files in one folder; and of that record this makes the disks that a power cut could leave.
+//! Tests of power loss. Programs run with a preloaded recorder (`record.c`), which records each change of the
+//! files in one folder. From the recording, this crate derives the disks that a power cut could leave.
 //!
-//! A disk after a cut has all that was synced before it. Of the rest, any sectors of 512 bytes may be there, whatever the order in
-//! which they were written; and names of files as they were after any of the changes since their folder was synced. What a
-//! failed sync covered is gone.
+//! Such a disk has everything that was synced. Of the rest, any sectors of 512 bytes may be present, in
+//! whichever order they were written, with the names after any change since the folder's last sync. Bytes
+//! covered by a failed sync are lost.
 
 mod image;
 mod random;
@@ -21,10 +21,10 @@ pub use image::{Image, Images};
 pub use random::Random;
 pub use recording::{Change, Recording};
 
-/// What all recorded processes share: see `struct state` in `record.c`.
+/// The state shared by all recorded processes: see `struct state` in `record.c`.
 const STATE_BYTES: usize = 8 * 3 * 2;
 
-/// Which file a sync is of.
+/// The kind of file of a failing sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// The database, whose name ends with `.db`.
@@ -40,11 +40,11 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An empty one.
+    /// Creates an empty folder.
     ///
     /// # Errors
     ///
-    /// When the system gives no room for it.
+    /// When the system cannot create it.
     pub fn new() -> std::io::Result<Self> {
         let disk = Self { home: tempfile::tempdir()? };
         std::fs::create_dir(disk.folder())?;
@@ -53,7 +53,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Where programs find it.
+    /// The folder for the recorded programs.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.home.path().join("disk")
@@ -67,52 +67,53 @@ impl Disk {
         self.home.path().join("state")
     }
 
-    /// Has the next sync of a file fail.
+    /// Makes the next sync of a file fail.
     ///
     /// # Errors
     ///
-    /// When that can't be written down.
+    /// When the shared state cannot be written.
     pub fn fail_next_sync(&self, of: Of) -> std::io::Result<()> {
         let state = OpenOptions::new().write(true).open(self.state())?;
         state.write_all_at(&1_u64.to_ne_bytes(), 8 * of as u64)
     }
 
-    /// Has a program recorded.
+    /// Records a program.
     ///
     /// # Panics
     ///
-    /// When the recorder can't be built.
+    /// When the recorder cannot be built.
     pub fn attach(&self, program: &mut Command) {
         program.env("LD_PRELOAD", recorder()).env("POWER_LOSS_FOLDER", self.folder());
         program.env("POWER_LOSS_RECORD", self.record()).env("POWER_LOSS_STATE", self.state());
     }
 
-    /// The same of a program whose syncs do nothing.
+    /// Records a program, and makes its syncs do nothing.
     pub fn attach_lying(&self, program: &mut Command) {
         self.attach(program);
         program.env("POWER_LOSS_LIES", "1");
     }
 
-    /// How long the record is. What a program was told by now rests on what is recorded by now.
+    /// The recording's length in bytes. Results that a program reported so far depend only on changes before
+    /// it.
     ///
     /// # Errors
     ///
-    /// When the system does not say.
+    /// When the system cannot report it.
     pub fn position(&self) -> std::io::Result<u64> {
         Ok(std::fs::metadata(self.record())?.len())
     }
 
-    /// What was recorded.
+    /// The recording so far.
     ///
     /// # Errors
     ///
-    /// When it can't be read.
+    /// When it cannot be read.
     pub fn recording(&self) -> std::io::Result<Recording> {
         Ok(Recording::read(&std::fs::read(self.record())?))
     }
 }
 
-/// The recorder, built once for each program that tests.
+/// The recorder's library, built once for each test program.
 fn recorder() -> &'static Path {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = BUILT.get_or_init(|| {

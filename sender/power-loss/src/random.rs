@@ -1,11 +1,11 @@
-//! Numbers that a seed repeats (SplitMix64).
+//! Reproducible random numbers (SplitMix64).
 
-/// A source of them.
+/// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Starts from a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -19,12 +19,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub const fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// One place of a list that is not empty.
+    /// An index of a list that is not empty.
     pub fn place(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }

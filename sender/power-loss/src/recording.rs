@@ -1,69 +1,69 @@
-//! The record, as changes.
+//! The recorded changes.
 
-/// The head of each: its kind, the file, a place and a length.
+/// The head of each record: kind, file, offset and length.
 const HEAD: usize = 32;
 
 /// One change of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A new file got a name.
+    /// A file was created.
     Create {
-        /// Which file.
+        /// The file's number.
         file: u64,
         /// Its name.
         name: String,
     },
     /// Bytes were written.
     Write {
-        /// Into which file.
+        /// The file's number.
         file: u64,
-        /// From where.
+        /// The position in bytes.
         offset: usize,
-        /// These.
+        /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A file got another length.
+    /// A file's length was set.
     Truncate {
-        /// Which file.
+        /// The file's number.
         file: u64,
-        /// Its length now.
+        /// The new length.
         length: usize,
     },
-    /// All that was written before is on the disk, of a file or of the folder.
+    /// A file or the folder was synced.
     Sync {
-        /// Which file.
+        /// The file's number.
         file: u64,
     },
-    /// All that was written to a file since its last sync is lost, though programs still read it.
+    /// A sync failed: all writes since the file's last sync are lost, though programs still read them.
     FailedSync {
-        /// Which file.
+        /// The file's number.
         file: u64,
     },
-    /// A name is gone.
+    /// A name was removed.
     Unlink {
-        /// Which name.
+        /// The name.
         name: String,
     },
-    /// A file has another name.
+    /// A name was changed.
     Rename {
-        /// Before.
+        /// The old name.
         from: String,
-        /// After.
+        /// The new name.
         to: String,
     },
-    /// A file has one more name.
+    /// A name was added to a file.
     Link {
-        /// A name that it has.
+        /// The existing name.
         from: String,
-        /// The other one.
+        /// The new name.
         to: String,
     },
 }
 
-/// What was recorded, in its order.
+/// The changes in order.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Each change, and how long the record was with it.
+    /// Each change, with the recording's length after it.
     changes: Vec<(u64, Change)>,
 }
 
@@ -71,7 +71,7 @@ impl Recording {
     pub(crate) fn read(record: &[u8]) -> Self {
         let mut changes = Vec::new();
         let (mut rest, mut position) = (record, 0);
-        // The last may be cut short, if its program was killed.
+        // The last record is incomplete if its program was killed.
         while let Some((change, length)) = Change::read(rest) {
             position += length as u64;
             changes.push((position, change));
@@ -80,7 +80,7 @@ impl Recording {
         Self { changes }
     }
 
-    /// How many changes there are.
+    /// The number of changes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.changes.len()
@@ -92,7 +92,7 @@ impl Recording {
         self.changes.is_empty()
     }
 
-    /// The changes.
+    /// The changes in order.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().map(|(_, change)| change)
     }
@@ -101,20 +101,20 @@ impl Recording {
         &self.changes[place].1
     }
 
-    /// How many changes were recorded when the record was so long.
+    /// The number of changes in the first `position` bytes.
     #[must_use]
     pub fn before(&self, position: u64) -> usize {
         self.changes.partition_point(|(end, _)| *end <= position)
     }
 
-    /// The places of changes of which this holds.
+    /// The indices of matching changes.
     #[must_use]
     pub fn places(&self, holds: impl Fn(&Change) -> bool) -> Vec<usize> {
         let holding = self.changes().enumerate().filter(|(_, change)| holds(change));
         holding.map(|(place, _)| place).collect()
     }
 
-    /// The files that ever had a name with that end.
+    /// The numbers of files that ever had a name with this suffix.
     #[must_use]
     pub fn files_named(&self, end: &str) -> Vec<u64> {
         let named = self.changes().filter_map(|change| match change {
@@ -126,7 +126,7 @@ impl Recording {
 }
 
 impl Change {
-    /// One from the front of the record, and how long it is there; nothing, where that is not whole.
+    /// Parses the first record, and returns its length; `None` if it is incomplete.
     fn read(record: &[u8]) -> Option<(Self, usize)> {
         let number = |place: usize| {
             let bytes = record.get(place * 8..place * 8 + 8)?;
@@ -134,7 +134,7 @@ impl Change {
         };
         let size = |place: usize| usize::try_from(number(place)?).ok();
         let (kind, file, offset, length) = (number(0)?, number(1)?, size(2)?, size(3)?);
-        // A length that a file got brings no bytes along.
+        // These kinds carry no bytes; `length` is the new length of a file.
         let bytes = match kind {
             3..=5 => &[],
             _ => record.get(HEAD..HEAD.checked_add(length)?)?,
