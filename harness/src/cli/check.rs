@@ -15,7 +15,6 @@ use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 
-/// What to judge.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Trace files (.jsonl, .jsonl.zst)
@@ -30,7 +29,7 @@ pub(crate) struct Arguments {
     forms: Forms,
 }
 
-/// Judges each trace; the worst of them decides the exit code.
+/// Judges each trace; the worst verdict decides the exit code.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let forms = &arguments.forms;
     if let Err(what) = forms.fit(arguments.traces.len()).and_then(|()| forms.can_be_written(None)) {
@@ -62,11 +61,10 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A trace whose verdict could not be told.
+/// A trace without a verdict, or with one that could not be printed.
 struct Failure {
     what: String,
     code: u8,
-    /// The report, where there is one.
     report: Option<Box<Report>>,
 }
 
@@ -92,7 +90,7 @@ fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8,
     }
 }
 
-/// A trace, and the scenario that it is judged by: that in a file, else its own.
+/// A trace and its scenario: from a file, or from the trace.
 pub(super) fn read(path: &Path, by: Option<&Path>) -> Result<(Scenario, Trace), String> {
     let trace = Trace::open(path).map_err(|error| error.to_string())?;
     let (text, name) = match by {
@@ -108,7 +106,6 @@ pub(super) fn read(path: &Path, by: Option<&Path>) -> Result<(Scenario, Trace), 
     Ok((scenario, trace))
 }
 
-/// The command that judges a trace again.
 pub(super) fn repeat(path: &Path, by: Option<&Path>, gate: &Gate) -> String {
     let shown = |path: &Path| quoted(&path.display().to_string());
     let scenario = by.map_or_else(String::new, |file| format!(" --scenario {}", shown(file)));

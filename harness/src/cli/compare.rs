@@ -1,4 +1,4 @@
-//! `hookproof compare BASE NEW`: reports against older ones.
+//! `hookproof compare BASE NEW`: compares reports with older ones.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,6 @@ use super::out::{one_line, say};
 use hookproof_judge::report::compare::{Allowed, Difference, compare_all, missing};
 use hookproof_judge::report::in_one_line;
 
-/// What to compare.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Figures are compared beyond their noise, which several runs show:
@@ -25,7 +24,6 @@ pub(crate) struct Arguments {
     allowances: Allowances,
 }
 
-/// What may differ.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Allowances {
     /// Differences that are no regression: missing-scenario, missing-check, not-applicable, scenario, driver, seed, figure
@@ -33,7 +31,7 @@ pub(super) struct Allowances {
     pub(super) allow: Vec<Allowed>,
 }
 
-/// Says what differs; exits with 3 where something got worse.
+/// Prints the differences; exits with 3 after a regression.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let read = forms::read(&arguments.base).and_then(|base| Ok((base, forms::read(&arguments.new)?)));
     let (base, new) = match read {

@@ -1,4 +1,4 @@
-//! `hookproof driver check FILE`: tries a driver file before a run trusts it.
+//! `hookproof driver check FILE`: tests a driver file before a run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,14 +13,12 @@ use crate::driver::DriverFile;
 use crate::rehearsal::{Options, Rehearsal, rehearse};
 use hookproof_judge::report::visible;
 
-/// What is done with a driver file.
 #[derive(Debug, Subcommand)]
 pub(super) enum Asked {
     /// Start its sender, subscribe, offer three events, verify what arrives, and take all back: a minute at most
     Check(Check),
 }
 
-/// What to try.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,7 +38,6 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// Does it.
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let Asked::Check(check) = asked;
     let file = match DriverFile::open(&check.file) {
@@ -62,7 +59,7 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     ExitCode::from(rehearsal.code)
 }
 
-/// What came of it; or an exit code, and why nothing did.
+/// The result; or an exit code and the reason why there is none.
 fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
     let text = |error: &dyn std::fmt::Display| (HARNESS, error.to_string());
     let reach = check.reach.reach();

@@ -1,4 +1,4 @@
-//! `hookproof explain ID`: what an id asserts, why, from where, and how to mend what breaks it.
+//! `hookproof explain ID`: an id's requirement, reason, source and remedy.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,20 +8,18 @@ use clap::Args;
 use super::exit::{USAGE, refuse};
 use hookproof_judge::catalogue::{self, Entry};
 
-/// What `hookproof explain` is asked.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
     /// An id of `hookproof list`
     id: String,
 }
 
-/// Does it.
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let Some(entry) = catalogue::find(&asked.id) else {
         let what = format!("there is no {:?}; `hookproof list` shows every id", asked.id);
         return refuse("explain", what, USAGE);
     };
-    // A reader that has seen enough, such as `head`, is no failure.
+    // A closed pipe (`head`) is no failure.
     let _closed = std::io::stdout().lock().write_all(text(entry).as_bytes());
     ExitCode::SUCCESS
 }

@@ -1,4 +1,4 @@
-//! Where a report goes: the terminal, and the files that were asked for.
+//! The outputs of a report: the terminal and files.
 
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::out::{say, written};
 use hookproof_judge::report::{self, Colours, Regressions, Report, Unjudged};
 
-/// The forms that a report is asked for in.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Forms {
     /// Write the report as JSON, of several runs a list; - prints it on stdout, one line a run, instead of the table (not in `sim`)
@@ -31,7 +30,7 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    /// Refuses what can't hold so many runs.
+    /// Refuses forms that can't hold this many runs.
     pub(crate) fn fit(&self, runs: usize) -> Result<(), String> {
         for (option, is_given) in [("html", self.html.is_some()), ("picture", self.picture.is_some())] {
             if is_given && runs > 1 {
@@ -41,8 +40,8 @@ impl Forms {
         Ok(())
     }
 
-    /// Finds out before anything is done whether each file can be written, and changes none. What is in a folder below `made`
-    /// that is not there yet is taken for granted: such folders are made.
+    /// Checks that each file can be written, and changes none. Files in missing folders below `made` pass:
+    /// those folders are created later.
     pub(crate) fn can_be_written(&self, made: Option<&Path>) -> Result<(), String> {
         let made = made.and_then(|made| std::path::absolute(made).ok());
         let is_made_later = |path: &Path| {
@@ -58,7 +57,6 @@ impl Forms {
         Ok(())
     }
 
-    /// The file for each form, if it was asked for.
     fn files(&self) -> [(&'static str, Option<&Path>); 5] {
         [
             ("json", self.json.as_deref().filter(|_| !self.is_printed())),
@@ -69,12 +67,10 @@ impl Forms {
         ]
     }
 
-    /// Whether any form was asked for.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_printed() || self.files().iter().any(|(_, path)| path.is_some())
     }
 
-    /// Prints a report.
     pub(crate) fn show(&self, report: &Report) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.is_printed() {
@@ -86,12 +82,11 @@ impl Forms {
         written(out.write_all(report::terminal(report, colours).as_bytes()))
     }
 
-    /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each. What left
-    /// no report is an error in the JUnit file, where an empty suite would pass; what got worse is a failure there. Markdown
-    /// begins with what could not be judged.
+    /// Writes all reports in every requested form. A subject without a report is an error in the JUnit file,
+    /// where an empty suite would pass; a regression is a failure there. Markdown begins with the unjudged
+    /// subjects.
     ///
-    /// # Errors
-    /// The first one, once every form was tried.
+    /// # Errors The first one, after every form was tried.
     pub(crate) fn write(
         &self,
         reports: &[Report],
@@ -112,7 +107,7 @@ impl Forms {
                 write(path, &junit.map_err(io::Error::other)?)
             }),
             markdown.map_or(Ok(()), |path| write(path, &report::markdown(reports, unjudged, regressions))),
-            // A page of an earlier run must not stand for one that could not be judged.
+            // An older run's page must not stand for a run that could not be judged.
             html.map_or(Ok(()), |path| match (reports.first(), unjudged.first()) {
                 (Some(report), _) => write(path, &report::html(report, baseline)),
                 (None, Some(unjudged)) => write(path, &report::html_unjudged(unjudged)),
@@ -126,13 +121,13 @@ impl Forms {
         folders.into_iter().chain(all).collect()
     }
 
-    /// Whether the JSON is what stdout is for.
+    /// Whether stdout gets the JSON.
     pub(crate) fn is_printed(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 }
 
-/// The reports in a file that `--json` wrote: one, or the list of a command with several runs.
+/// The reports in a file that `--json` wrote: one, or a list.
 pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
     let reports = if text.trim_start().starts_with('[') {
@@ -143,17 +138,15 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
     reports.map_err(|error| format!("{} is no report: {error}", path.display()))
 }
 
-/// Makes the folder that a file is to be in.
 fn make_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| named("writing", path, &error))
 }
 
-/// Writes a file, and names it where that fails.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text).map_err(|error| named("writing", path, &error))
 }
 
-/// Writes a file of JSON piece by piece, as a report may be large.
+/// Streams JSON into a file, as a report may be large.
 pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
     let written = fs::File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -163,28 +156,27 @@ pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::R
     written.map_err(|error| named("writing", path, &error))
 }
 
-/// Opens a file for writing as it is; one that is not there is made for that, and removed again. What is neither a file nor a
-/// folder, such as a device or a pipe, is not touched: whoever reads a pipe would take the end of this for that of the report.
+/// Opens a file for writing without changing it; a missing one is created and removed again. Devices and
+/// pipes are not touched: a pipe's reader would take the close for the end of the report.
 pub(super) fn try_to_open(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(older) if !older.is_file() && !older.is_dir() => Ok(()),
         Ok(_) => fs::OpenOptions::new().write(true).open(path).map(drop),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::File::create(path)?;
-            // A link that led nowhere stays.
+            // A dangling link stays.
             fs::canonicalize(path).and_then(fs::remove_file)
         }
         Err(error) => Err(error),
     }
 }
 
-/// An error with what was tried, and with which file.
 fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
-/// Says that there is no picture, and removes that of an earlier run, which must not stand for this one. What is no file of
-/// its own, such as a device, stays.
+/// Reports that there is no picture, and removes an older run's, which must not stand for this one. Anything
+/// but a regular file stays.
 fn undrawn(path: &Path) -> io::Result<()> {
     say(format_args!("hookproof: no picture in {}: nothing failed that could be drawn", path.display()));
     let removed = match fs::canonicalize(path) {

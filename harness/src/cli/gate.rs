@@ -1,4 +1,4 @@
-//! Which checks decide, and how strictly: the options that `run` and `check` share.
+//! The selection and strictness of checks: options of `run` and `check`.
 
 use clap::Args;
 
@@ -8,7 +8,6 @@ use hookproof_judge::check::{self, Judgement, Strictness};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 
-/// Which checks decide, and how strictly.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Gate {
     /// Checks that decide, no others: ids, or what they begin with, such as rate.envelope, retry, or breaker.*
@@ -25,19 +24,17 @@ pub(crate) struct Gate {
 impl Gate {
     /// The checks that decide.
     ///
-    /// # Errors
-    /// When no check matches what was asked for.
+    /// # Errors When no check matches.
     pub(super) fn selection(&self) -> Result<Selection, SelectError> {
         Selection::new(catalogue::sender(), &self.only, &self.skip)
     }
 
-    /// Judges a trace by the checks that decide.
     pub(super) fn judge(&self, selection: &Selection, scenario: &Scenario, trace: &Trace) -> Judgement {
         let strictness = if self.strict { Strictness::Strict } else { Strictness::Usual };
         check::judge(scenario, trace, strictness).of(selection, trace)
     }
 
-    /// The options as a command line has them, each after a blank.
+    /// The options in command line form, each after a blank.
     pub(super) fn written(&self) -> String {
         let list = |name: &str, ids: &[String]| {
             if ids.is_empty() { String::new() } else { format!(" --{name} {}", quoted(&ids.join(","))) }

@@ -1,4 +1,4 @@
-//! `hookproof init`: a first scenario, the beginning of a driver, and the file for CI, to fill in and to change.
+//! `hookproof init`: writes a first scenario, the beginning of a driver file, and a CI workflow.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -10,7 +10,7 @@ use clap::Args;
 use super::exit::{HARNESS, USAGE, refuse};
 use super::out::{line, quoted};
 
-/// What is written: where below the folder, and the text.
+/// Paths below the folder, and texts.
 const FILES: [(&str, &str); 3] = [
     (SCENARIO, include_str!("init/first.toml")),
     (DRIVER, include_str!("init/driver.toml")),
@@ -19,7 +19,6 @@ const FILES: [(&str, &str); 3] = [
 const SCENARIO: &str = "hookproof/first.toml";
 const DRIVER: &str = "hookproof/driver.toml";
 
-/// Where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The folder of your sender; no file in it is written over
@@ -27,7 +26,7 @@ pub(crate) struct Arguments {
     folder: PathBuf,
 }
 
-/// Writes all of them, or none where one is there already.
+/// Writes all of them, or none if one exists.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let folder = &arguments.folder;
     let paths = FILES.map(|(name, text)| (folder.join(name), text));
@@ -53,7 +52,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes a file that isn't there, and the folders above it.
+/// Creates a new file, and the folders above it.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

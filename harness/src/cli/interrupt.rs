@@ -1,4 +1,4 @@
-//! What is heard of signals while a command plays: the wish to end, the wish to end at once, and what must not end it.
+//! Signals during a run: the request to end, the request to end at once, and signals that must not end it.
 
 use std::io;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use super::out::say;
 use crate::run::Interrupt;
 use crate::sim::remove_folders;
 
-/// SIGXFSZ: a file would grow beyond the limit that the process was given (`ulimit -f`). Unheard, it ends the process
-/// without a word; heard, the write fails, and whoever writes says so.
+/// SIGXFSZ: a file would exceed the limit of the process (`ulimit -f`). Without a handler it kills the
+/// process; with one, the write fails and is reported.
 #[cfg(any(target_arch = "mips", target_arch = "mips64"))]
 const FILE_SIZE: i32 = 31;
 #[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
 const FILE_SIZE: i32 = 25;
 
-/// Somebody's wish to end.
+/// The requests to end.
 pub(super) struct Interrupts {
-    /// Turns true at the first Ctrl-C or SIGTERM, or when the terminal is closed.
+    /// Becomes true at the first Ctrl-C or SIGTERM, or when the terminal closes.
     pub(super) first: Interrupt,
-    /// Comes with the second Ctrl-C or SIGTERM.
+    /// Fires at the second Ctrl-C or SIGTERM.
     pub(super) second: oneshot::Receiver<()>,
 }
 
-/// The signals by which somebody asks us to end: Ctrl-C, the SIGTERM of a job that is cancelled, and the SIGHUP of a terminal
-/// that is closed.
+/// The signals that ask for an end: Ctrl-C, SIGTERM of a cancelled job, SIGHUP of a closed terminal.
 struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where it is not listened for, or counts no more.
+    /// None if it is ignored, or has been received.
     hangup: Option<Signal>,
 }
 
 impl EndSignals {
-    /// Listens from now on, within a tokio runtime. A process that was told to outlive its terminal (`nohup`) does so.
+    /// Listens from now on, within a tokio runtime. A process started with `nohup` ignores the closed
+    /// terminal.
     fn listen() -> io::Result<Self> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let hears = hangups_are_ignored() == Some(false);
@@ -44,8 +44,8 @@ impl EndSignals {
         Ok(Self { interrupt, terminate, hangup })
     }
 
-    /// Waits for the next of them. A closed terminal counts as the first one alone: a shell and the kernel both tell of it,
-    /// and nobody is left who is in a hurry.
+    /// Waits for the next of them. A closed terminal counts only as the first: shell and kernel both signal
+    /// it, and no user is left who is in a hurry.
     async fn next(&mut self) {
         let Self { interrupt, terminate, hangup } = self;
         tokio::select! {
@@ -57,28 +57,28 @@ impl EndSignals {
     }
 }
 
-/// The next of a signal; none of one that is not listened for.
 async fn received(signal: &mut Option<Signal>) -> Option<()> {
     signal.as_mut()?.recv().await
 }
 
-/// Whether the process ignored SIGHUP when it was started; none where the system doesn't say.
+/// Whether the process ignored SIGHUP when it started; none if the system does not say.
 fn hangups_are_ignored() -> Option<bool> {
     ignores_hangups(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// The same by the `status` of a process: its ignored signals are a hexadecimal mask, whose lowest bit is signal 1, SIGHUP.
+/// The same, from a process's `status`: the mask of ignored signals is hexadecimal, and its lowest bit is
+/// SIGHUP (1).
 fn ignores_hangups(status: &str) -> Option<bool> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
     let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
     Some(mask & 1 == 1)
 }
 
-/// Done when somebody asks us to end.
+/// Waits for a request to end.
 pub(super) async fn asked_to_end() {
     let Ok(mut signals) = EndSignals::listen() else {
         if tokio::signal::ctrl_c().await.is_err() {
-            // Without a handler the signal ends the process by itself.
+            // Without a handler the signal ends the process itself.
             std::future::pending::<()>().await;
         }
         return;
@@ -89,7 +89,7 @@ pub(super) async fn asked_to_end() {
 /// Listens from now on, within a tokio runtime.
 pub(super) fn interrupts() -> io::Result<Interrupts> {
     let mut signals = EndSignals::listen()?;
-    // That somebody has listened once is enough.
+    // One registration replaces the default action for good.
     drop(signal(SignalKind::from_raw(FILE_SIZE))?);
     let ((tell, first), (tell_again, second)) = (watch::channel(false), oneshot::channel());
     tokio::spawn(async move {
@@ -97,17 +97,17 @@ pub(super) fn interrupts() -> io::Result<Interrupts> {
         tell.send_replace(true);
         say("ending the run; once more to end it at once");
         signals.next().await;
-        // Without anybody who waits, it has ended already.
+        // Without a receiver the run has ended already.
         let _ = tell_again.send(());
-        // The first wish stands for as long as anybody asks.
+        // Keeps the first request visible to late readers.
         std::future::pending::<()>().await;
         drop(tell);
     });
     Ok(Interrupts { first, second })
 }
 
-/// Turns true at the first Ctrl-C or SIGTERM, or when the terminal is closed, so that what is being simulated cleans up after
-/// itself. The second Ctrl-C or SIGTERM ends the program at once.
+/// Becomes true at the first Ctrl-C or SIGTERM, or when the terminal closes, so that a simulation cleans up.
+/// The second Ctrl-C or SIGTERM ends the program at once.
 pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
     let interrupt = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&interrupt);
@@ -116,12 +116,12 @@ pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async move {
             let Ok(mut signals) = EndSignals::listen() else { return };
-            // Whoever waits for it may have gone; that it listens is what counts.
+            // The receiver may be gone; the handler is installed all the same.
             let _ = ready.send(());
             loop {
                 signals.next().await;
                 if told.swap(true, Ordering::Relaxed) {
-                    // Nothing is dropped by this, and what is in memory would stay there for good.
+                    // An abort drops nothing, so the folders in memory would remain.
                     remove_folders();
                     std::process::abort();
                 }
@@ -129,7 +129,7 @@ pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
             }
         });
     });
-    // Nothing begins that could not be interrupted. Where nobody can listen, a signal ends the program as ever.
+    // The command begins only once signals are handled. Without a handler the default action applies.
     let _ = listens.recv();
     interrupt
 }

@@ -1,14 +1,14 @@
-//! How long scenarios take in real time, and which of them nobody plays by mistake.
+//! The real time of scenarios, and the guard against long ones.
 
 use std::path::Path;
 
 use crate::traffic::Schedule;
 use hookproof_judge::scenario::{Duration, Scenario};
 
-/// The longest traffic that is played without a word.
+/// The longest traffic without confirmation.
 const UNASKED_MAX: Duration = Duration::from_secs(3_600);
 
-/// Refuses a scenario whose traffic takes longer than an hour, and longer than somebody said they know.
+/// Refuses a scenario whose traffic takes more than an hour, or than the confirmed time.
 pub(super) fn allow(path: &Path, scenario: &Scenario, known: Option<Duration>) -> Result<(), String> {
     let lasts = lasts(path, scenario)?;
     if lasts <= known.unwrap_or(UNASKED_MAX).max(UNASKED_MAX) {
@@ -21,7 +21,7 @@ pub(super) fn allow(path: &Path, scenario: &Scenario, known: Option<Duration>) -
     ))
 }
 
-/// How long the traffic of a scenario is. A recording that says no length has that of its events.
+/// The length of a scenario's traffic. A recording without a length has that of its events.
 fn lasts(path: &Path, scenario: &Scenario) -> Result<Duration, String> {
     let known: Option<u64> = scenario
         .traffic

@@ -1,4 +1,4 @@
-//! `hookproof list`: what is asserted.
+//! `hookproof list`: the catalogue of checks and cases.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::exit::{HARNESS, refuse};
 use hookproof_judge::catalogue::{self, Entry};
 
-/// What `hookproof list` is asked.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
     /// For machines
@@ -17,7 +16,7 @@ pub(super) struct Asked {
     json: bool,
 }
 
-/// An entry with the side that it judges.
+/// An entry, with the side that it judges.
 #[derive(Serialize)]
 struct Listed<'a> {
     judges: &'a str,
@@ -26,7 +25,6 @@ struct Listed<'a> {
     entry: &'a Entry,
 }
 
-/// Does it.
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let sides = [("sender", catalogue::sender()), ("receiver", catalogue::receiver())];
     let text = if asked.json {
@@ -45,7 +43,7 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
         let parts = sides.iter().map(|(side, entries)| format!("{}\n{}", title(side), table(entries)));
         parts.collect::<Vec<_>>().join("\n")
     };
-    // A reader that has seen enough, such as `head`, is no failure.
+    // A closed pipe (`head`) is no failure.
     let _closed = std::io::stdout().lock().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

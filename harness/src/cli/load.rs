@@ -1,4 +1,5 @@
-//! `hookproof load`: open-loop load on a receiver, and the highest rate at which an objective holds.
+//! `hookproof load`: open-loop load on a receiver, and the search for the highest rate that meets an
+//! objective.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,8 @@ use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::scenario::quantity::Rate;
 
-/// What is said of a load that somebody ended.
 const CUT_SHORT: &str = "interrupted: this is what was seen until then";
 
-/// What `hookproof load` is asked.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
     #[command(flatten)]
@@ -48,7 +47,6 @@ pub(super) struct Asked {
     out: Option<PathBuf>,
 }
 
-/// Does it.
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let load = match settings(asked) {
         Ok(load) => load,
@@ -76,7 +74,6 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     }
 }
 
-/// Why it ended early.
 enum Ended {
     Unreachable(std::io::Error),
     Ours(String),
@@ -114,14 +111,14 @@ fn settings(asked: &Asked) -> Result<Load, Unusable> {
         )));
     }
     if let Some(dir) = &asked.out {
-        // Found out before a load is sent for nothing.
+        // Checked before a load is sent in vain.
         std::fs::create_dir_all(dir)
             .map_err(|error| Unusable(format!("can't make {}: {error}", dir.display())))?;
     }
     Ok(load)
 }
 
-/// Done when somebody interrupts us, and after that remembers it.
+/// Waits for an interruption, and records it.
 async fn interrupted(flag: &AtomicBool) {
     asked_to_end().await;
     flag.store(true, Ordering::Relaxed);
@@ -212,7 +209,7 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
     Ok(if interrupted { INTERRUPTED } else { code(status) })
 }
 
-/// What a search found, for people.
+/// The result of a search, for people.
 fn said(slo: &Slo, found: &Found) -> String {
     let Bracket { holds, breaks, generator_limited, confirmed } = found.bracket;
     let upper = match breaks {
@@ -232,7 +229,6 @@ fn said(slo: &Slo, found: &Found) -> String {
     }
 }
 
-/// Writes the log and the page.
 fn keep(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Result<(), Ended> {
     let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
@@ -242,7 +238,7 @@ fn keep(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Res
     Ok(())
 }
 
-/// Writes a page that says why there are no figures, and leaves no log of an earlier load beside it.
+/// Writes a page with the reason why there are no figures, and removes an older load's log.
 fn keep_nothing(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
     let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
     std::fs::write(dir.join("load.html"), load::page_unjudged(target, why)).map_err(failed)?;
@@ -253,7 +249,7 @@ fn keep_nothing(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
 }
 
 fn print(text: &str) {
-    // A reader that has seen enough, such as `head`, is no failure.
+    // A closed pipe (`head`) is no failure.
     let _closed = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
@@ -266,7 +262,7 @@ mod tests {
     use super::*;
     use crate::cli::exit::{FAILED, INCONCLUSIVE};
 
-    /// A receiver that answers all that it gets after half a second.
+    /// A receiver that answers every request after half a second.
     fn trial(status: u16, answered: u64, missed: u64) -> Trial {
         let mut latency = Histogram::new_with_bounds(1, 60_000_000, 3).unwrap();
         latency.record_n(500_000, answered).unwrap();

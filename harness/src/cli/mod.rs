@@ -96,12 +96,12 @@ enum Command {
     },
 }
 
-/// Does what the command line asks, and says how it went.
+/// Runs the command line, and returns its exit code.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(problem) => {
-            // Help and version are answers; there is nobody left to tell if they can't be printed.
+            // Help and version are answers; if they can't be printed, no channel is left.
             let _closed = problem.print();
             return if problem.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }

@@ -13,12 +13,11 @@ use super::gate::Gate;
 use super::out::{line, say};
 use hookproof_judge::report::{self, Report, Unjudged};
 
-/// Where `run` leaves what it plays.
+/// The folder of `run`'s output.
 const RUNS: &str = "reports/runs";
-/// What a run's folder may hold.
+/// The traces of a run's folder.
 const TRACES: [&str; 2] = ["trace.jsonl", "trace.jsonl.zst"];
 
-/// What to show.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +36,7 @@ pub(super) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// Writes the page, says where it is, and opens it where somebody can look at it.
+/// Writes the page, prints its path, and opens it on a desktop.
 pub(super) fn main(arguments: &Arguments) -> ExitCode {
     let (page, code) = match found(&arguments.trace).and_then(|trace| judged(&trace)) {
         Ok(report) => (report::html(&report, &[]), 0),
@@ -58,7 +57,6 @@ pub(super) fn main(arguments: &Arguments) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The trace that is meant.
 fn found(asked: &Path) -> Result<PathBuf, String> {
     if asked.is_file() {
         return Ok(asked.to_owned());
@@ -79,7 +77,7 @@ fn judged(path: &Path) -> Result<Report, String> {
     Ok(Report::new(&scenario, &trace, judgement, repeat(path, None, &gate)))
 }
 
-/// Writes the page where it was asked for, else to a file of its own that outlives this program.
+/// Writes the page to the requested file, or to a temporary file that stays.
 fn kept(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
     if let Some(path) = asked {
         forms::write(path, page)?;
@@ -91,7 +89,7 @@ fn kept(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Hands the page to the desktop, where there is one.
+/// Opens the page in the desktop's browser, if there is a desktop.
 fn show(path: &Path) {
     let is_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };

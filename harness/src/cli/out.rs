@@ -1,18 +1,18 @@
-//! What a command has to say: its answer on stdout, and whatever else on stderr.
+//! The output of commands: answers on stdout, messages on stderr.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
 use hookproof_judge::report::{in_one_line, visible};
 
-/// Says something on stderr. Where nobody reads it any more, nobody is told so: what a command found out is in its exit code
-/// and in its files, and neither may be lost over it.
+/// Prints a message to stderr. Errors are ignored: the result is also in the exit code and the files, and
+/// must not be lost over a closed stderr.
 pub(super) fn say(text: impl Display) {
     let _unread = writeln!(io::stderr().lock(), "{}", unobeyed(&visible(&text.to_string())));
 }
 
-/// A text with a mark before each line that a CI runner would obey as a command, since it begins with `::`: part of what is
-/// told was written by others.
+/// Marks each line that begins with `::`, which a CI runner would obey as a command: others write part of the
+/// text.
 fn unobeyed(text: &str) -> String {
     let marked = |line: &str| {
         let mark = if line.trim_start().starts_with("::") { "| " } else { "" };
@@ -21,25 +21,25 @@ fn unobeyed(text: &str) -> String {
     text.split('\n').map(marked).collect::<Vec<_>>().join("\n")
 }
 
-/// What came of writing to stdout. A reader that has seen enough, such as `head`, is no failure.
+/// Ignores a closed pipe (`head`).
 pub(super) fn written(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// Writes a line. A reader that has seen enough, such as `head`, is no failure, and ends nothing: what a command found out
-/// is in its exit code too. Whatever else keeps a line from being written is said.
+/// Prints a line. A closed pipe (`head`) is no failure and ends nothing, since the exit code has the result
+/// too. Other errors are reported.
 pub(super) fn line(text: impl Display) {
     if let Err(error) = written(writeln!(io::stdout().lock(), "{text}")) {
         say(format_args!("hookproof: writing to stdout: {error}"));
     }
 }
 
-/// Writes a text that others wrote in part: as one line, in which nothing steers the terminal, and which no CI runner obeys.
+/// Prints text from outside as one line, without control characters or CI commands.
 pub(super) fn one_line(text: impl Display) {
     line(unobeyed(&in_one_line(&text.to_string())));
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for the shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! `hookproof packaging FOLDER`: completions and manual pages of all its commands, for an archive of a release.
+//! `hookproof packaging FOLDER`: completions and manual pages of all commands, for a release archive.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,12 @@ use clap_complete::Shell;
 
 use super::exit::{HARNESS, refuse};
 
-/// Where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The folder that gets `completions` and `man`
     folder: PathBuf,
 }
 
-/// Writes them all.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let folder = &arguments.folder;
     if let Err(error) = write(program(), folder) {
@@ -26,7 +24,8 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The whole command line, those of the sender and the receiver included, which are read by themselves when they run.
+/// The whole command line, with the commands of sender and receiver, which parse their arguments themselves
+/// at run time.
 fn program() -> Command {
     super::Arguments::command()
         .name("hookproof")
@@ -38,7 +37,8 @@ fn write(mut program: Command, folder: &Path) -> io::Result<()> {
     let (completions, man) = (folder.join("completions"), folder.join("man"));
     fs::create_dir_all(&completions)?;
     fs::create_dir_all(&man)?;
-    // Each command has a page of its own, named as `man hookproof-run` asks for it. First, as completions add `help` to each.
+    // A page for each command (`man hookproof-run`). The pages come first: completions add `help` to each
+    // command.
     clap_mangen::generate_to(program.clone(), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut program, "hookproof", &completions)?;

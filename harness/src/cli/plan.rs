@@ -1,4 +1,4 @@
-//! `plan`: how far a launch stretches.
+//! `plan`: computes the headroom of a launch.
 
 mod machine;
 
@@ -85,7 +85,6 @@ pub(super) struct Asks {
     json: bool,
 }
 
-/// What is to be otherwise than the scenario says.
 #[derive(Args, Debug)]
 struct Instead {
     /// Take subscribers and their measured latencies from a sender's SQLite file, not from a server
@@ -146,7 +145,7 @@ impl Asks {
         })
     }
 
-    /// The scenario with all that is to be different, and what that is.
+    /// The scenario with all requested changes, and the conditions.
     fn scenario(&self) -> Result<(Scenario, Vec<Condition>), String> {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
@@ -181,7 +180,6 @@ impl Asks {
         Ok((scaled(&scenario, self.times.0 / AS_IT_STANDS), conditions))
     }
 
-    /// Asks the launch questions of it.
     fn what_if(&self, scenario: &mut Scenario) -> Result<Vec<Condition>, String> {
         if self.instead.with.is_empty() {
             return Ok(Vec::new());
@@ -193,7 +191,7 @@ impl Asks {
         self.instead.with.iter().map(|with| with.apply(scenario, &schedule)).collect()
     }
 
-    /// Whether what else was asked can be asked of it.
+    /// Checks the other options against the scenario.
     fn fits(&self, scenario: &Scenario) -> Result<(), String> {
         let times = self.times.0 / AS_IT_STANDS;
         if times == 0 {
@@ -218,7 +216,7 @@ impl Asks {
         Ok(())
     }
 
-    /// Writes the plan's files; answers what they are.
+    /// Writes the plan's files; returns their description.
     fn write(&self, scenario: &Scenario, plan: &Plan) -> std::io::Result<String> {
         let folder = self.out.join(&plan.scenario);
         let partners = folder.join("partners");
@@ -230,7 +228,7 @@ impl Asks {
             written += 1;
         }
         let trial = plan.headroom.as_ref().and_then(|headroom| headroom.advice.trial.as_ref());
-        // What an earlier plan left there is not this one's advice.
+        // An older plan's patch must not remain.
         std::fs::write(folder.join("patch.toml"), trial.map_or("", |trial| &trial.patch))?;
         std::fs::write(folder.join("plan.json"), json(plan))?;
         let path = folder.join("plan.html");
@@ -246,7 +244,7 @@ impl Asks {
     }
 }
 
-/// Removes the sheets of an earlier plan: partners whom this one does not have would be handed theirs.
+/// Removes the sheets of an older plan, so that partners who are no longer in the plan get none.
 fn remove_sheets(scenario: &Scenario, partners: &Path) -> std::io::Result<()> {
     for entry in partners.read_dir()? {
         let path = entry?.path();
@@ -263,7 +261,7 @@ fn names(scenario: &Scenario) -> String {
     names.join(", ")
 }
 
-/// The answer, and what it rests on.
+/// The plan with its answer.
 fn json(plan: &Plan) -> String {
     let mut value = serde_json::json!(plan);
     value["answer"] = answer(plan).into();

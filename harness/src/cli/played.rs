@@ -1,4 +1,4 @@
-//! What a simulation amounts to, in the lines that `sim` prints.
+//! The lines that `sim` prints about a simulation.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use crate::sim::{Simulated, skipped, swarm};
 use hookproof_judge::check::{Judgement, Status};
 use hookproof_judge::scenario::Scenario;
 
-/// What a run amounts to.
 pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
     let figures = &simulated.figures;
     let owed: u64 = figures.lanes.iter().map(|lane| lane.owed).sum();
@@ -31,7 +30,7 @@ pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration
     )
 }
 
-/// Says what became of the checks; answers the exit code.
+/// Prints the verdicts; returns the exit code.
 pub(super) fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {

@@ -1,5 +1,5 @@
-//! `hookproof query TRACE SQL`: asks a trace anything. Each kind of record is a table with its fields as columns, in a
-//! database in memory that can only be read.
+//! `hookproof query TRACE SQL`: queries a trace. Each kind of record is a table with its fields as columns,
+//! in a read-only database in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::out::{say, written};
 use hookproof_judge::report::visible;
 use hookproof_judge::trace::Trace;
 
-/// The tables, and the columns that each has whatever the trace holds.
+/// The tables and their columns, which exist even if the trace has no such record.
 const TABLES: [(&str, &str); 24] = [
     (
         "header",
@@ -57,7 +57,6 @@ const TABLES: [(&str, &str); 24] = [
     ("trailer", "t, ended, lines, offers, arrivals, dead_listed, late, dropped"),
 ];
 
-/// What to ask, and of which trace.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The trace (.jsonl, .jsonl.zst)
@@ -74,7 +73,6 @@ pub(crate) struct Arguments {
     rows: usize,
 }
 
-/// Prints the rows.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     match answer(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,7 +81,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn answer(arguments: &Arguments) -> Result<(), String> {
-    // A trace that would be refused answers no questions either.
+    // A refused trace can't be queried either.
     Trace::open(&arguments.trace).map_err(|error| error.to_string())?;
     let database = load(&arguments.trace)?;
     let mut statement = database.prepare(&arguments.sql).map_err(|error| error.to_string())?;
@@ -99,7 +97,6 @@ fn answer(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// What kept rows from being printed.
 #[derive(Debug, thiserror::Error)]
 enum Unprinted {
     #[error(transparent)]
@@ -131,7 +128,7 @@ fn load(path: &Path) -> Result<Connection, String> {
     }
     filled.commit().map_err(told)?;
     database.pragma_update(None, "query_only", true).map_err(told)?;
-    // Attaching makes the file that it names.
+    // Attaching would create the named file.
     let no_file = |asked: AuthContext<'_>| match asked.action {
         AuthAction::Attach { .. } => Authorization::Deny,
         _ => Authorization::Allow,
@@ -155,7 +152,7 @@ fn sql(value: Option<&Value>) -> Sql {
         Some(Value::Bool(flag)) => Sql::Integer(i64::from(*flag)),
         Some(Value::Number(number)) => match number.as_i64() {
             Some(number) => Sql::Integer(number),
-            // Tokens and seeds may be larger than SQLite's integers: as text they are still exact.
+            // Tokens and seeds may exceed SQLite's integers; text keeps them exact.
             None => Sql::Text(number.to_string()),
         },
         Some(Value::String(text)) => Sql::Text(text.clone()),
@@ -213,7 +210,7 @@ mod tests {
         Verified,
     };
 
-    /// One record of each kind that tells of events and requests, with everything that it can have.
+    /// A full record of each kind about events and requests.
     fn of_exchanges() -> Vec<Record> {
         let text = || Some("x".to_owned());
         let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
@@ -270,7 +267,7 @@ mod tests {
         ]
     }
 
-    /// And of each that tells of the sender and of the run.
+    /// A full record of each kind about the sender and the run.
     fn of_the_run() -> Vec<Record> {
         let text = || Some("x".to_owned());
         let (t, endpoint) = (1, "x".to_owned());
@@ -317,7 +314,7 @@ mod tests {
         ]
     }
 
-    /// A record of each kind that is about the harness.
+    /// A record of each kind about the harness.
     fn of_the_harness() -> Vec<Record> {
         let (t, token, endpoint) = (1, 1, "a".to_owned());
         vec![
@@ -360,7 +357,7 @@ mod tests {
     fn each_kind_of_record_is_a_table_with_all_of_its_fields() {
         let records = [of_exchanges(), of_the_run(), of_the_harness()].concat();
         for record in &records {
-            // A kind that is new needs a record above, and a table.
+            // A new kind needs a record above, and a table.
             match record {
                 Record::Header(_) | Record::Offer(_) | Record::Accepted(_) | Record::Refused(_) => {}
                 Record::Arrival(_) | Record::Answer(_) | Record::Cut(_) | Record::Fault(_) => {}

@@ -1,4 +1,4 @@
-//! How the world reaches the endpoints, as commands are told.
+//! The options for the way to the endpoints.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,6 @@ pub(super) struct ReachArgs {
 }
 
 impl ReachArgs {
-    /// What they come to.
     pub(super) fn reach(&self) -> Reach {
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -43,7 +42,7 @@ impl ReachArgs {
         Reach { bind: self.bind, public: self.public_url.clone(), tls }
     }
 
-    /// The same, as it is written behind a command.
+    /// The options in command line form, each after a blank.
     pub(super) fn written(&self) -> String {
         let bind = self.bind.map(|bind| bind.to_string());
         let file = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());

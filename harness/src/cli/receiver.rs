@@ -1,4 +1,4 @@
-//! `hookproof receiver`: certifies a receiver.
+//! `hookproof receiver`: tests a receiver.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::IpAddr;
@@ -21,7 +21,6 @@ use hookproof_judge::report::Colours;
 use hookproof_judge::scenario::quantity;
 use hookproof_judge::signature::{Profile, Secret};
 
-/// What `hookproof receiver` is asked.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
     #[command(flatten)]
@@ -34,7 +33,6 @@ pub(super) struct Asked {
     output: Output,
 }
 
-/// The receiver, and what it shares with us.
 #[derive(Debug, Args)]
 pub(super) struct Whom {
     /// Where it takes webhooks
@@ -108,7 +106,7 @@ struct Output {
 }
 
 impl Output {
-    /// Finds out before anything is sent whether the report can be written where it was asked for.
+    /// Checks that the report can be written, before anything is sent.
     fn prepare(&self) -> Result<(), String> {
         if let Some(dir) = &self.out {
             std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
@@ -120,17 +118,15 @@ impl Output {
         Ok(())
     }
 
-    /// Where the page goes.
     fn page(&self) -> Option<PathBuf> {
         self.out.as_ref().map(|dir| dir.join("receiver.html"))
     }
 
-    /// Whether the JSON takes the table's place.
+    /// Whether JSON replaces the table.
     fn json_shown(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
-    /// Writes the files for machines.
     fn keep(&self, junit: &str, json: &str) -> Result<(), String> {
         let junit = self.junit.as_deref().map_or(Ok(()), |path| write(path, junit));
         let json_file = self.json.as_deref().filter(|_| !self.json_shown());
@@ -139,7 +135,7 @@ impl Output {
     }
 }
 
-/// Why a command can't begin, in one line, with the hint in it.
+/// The reason why a command can't begin, in one line with its remedy.
 pub(super) struct Unusable(pub(super) String);
 
 impl<E: std::error::Error> From<E> for Unusable {
@@ -148,7 +144,6 @@ impl<E: std::error::Error> From<E> for Unusable {
     }
 }
 
-/// Does it.
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let settings = match settings(asked) {
         Ok(settings) => settings,
@@ -217,7 +212,7 @@ fn settings(asked: &Asked) -> Result<Settings, Unusable> {
 }
 
 impl Whom {
-    /// The receiver, if it may be attacked: one of this machine, or one that somebody vouched for.
+    /// The receiver, if it may be attacked: on this machine, or with the user's confirmation.
     pub(super) fn target(&self) -> Result<Target, Unusable> {
         let target = Target::parse(&self.url)?;
         let here = target.host == "localhost"
@@ -232,7 +227,7 @@ impl Whom {
     }
 }
 
-/// A secret out of the environment, so that it stands in no shell history and no list of processes.
+/// A secret from the environment, which keeps it out of shell history and process lists.
 pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
     let text = std::env::var(name).map_err(|error| {
         let what = match error {
@@ -251,12 +246,12 @@ fn known(path: &Path) -> Result<Known, Unusable> {
     Known::parse(&text, &suite::date(unix_seconds() / 86_400)).map_err(|error| failed(&error))
 }
 
-/// A length of time with its unit.
+/// A duration with its unit.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
     text.parse::<quantity::Duration>().map(|length| Duration::from_nanos(length.nanos()))
 }
 
-/// Runs the suite with its progress on a terminal, until it is over or somebody interrupts it.
+/// Runs the suite with a progress bar, until its end or an interruption.
 async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
@@ -273,7 +268,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
         }
     };
     let report = tokio::select! {
-        // Heard first, so that it is heard from the first request on.
+        // Polled first, so that the handler exists before the first request.
         biased;
         () = asked_to_end() => Ok(Report { interrupted: true, ..seen.replace(Report::new(settings)) }),
         report = suite::run(settings, step) => report,
@@ -282,14 +277,14 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     report
 }
 
-/// Shows the report, and writes it wherever it was asked for: all that can be written, whatever else can't.
+/// Prints the report, and writes all requested files even if one fails.
 fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let told = Told { report, counts: report.counts(), exit_code: report.exit_code() };
     let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;
     let stdout = std::io::stdout();
     let colours = Colours::of(stdout.is_terminal());
     let text = if output.json_shown() { json.clone() + "\n" } else { report.table(colours) };
-    // A reader that has seen enough, such as `head`, is no failure.
+    // A closed pipe (`head`) is no failure.
     let _closed = stdout.lock().write_all(text.as_bytes());
     let paged = output.page().as_ref().map_or(Ok(()), |page| {
         write(page, &report.page())?;
@@ -303,7 +298,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
 }
 
-/// The report, with what it came to.
+/// The report with its totals.
 #[derive(serde::Serialize)]
 struct Told<'a> {
     #[serde(flatten)]

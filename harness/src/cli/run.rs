@@ -1,4 +1,4 @@
-//! `run`: replay scenarios against a sender.
+//! `run`: plays scenarios against a sender.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ use hookproof_judge::report::{self, Regressions, Report, Unjudged};
 use hookproof_judge::scenario::{Duration, Scenario};
 use hookproof_judge::trace::{Ended, Trace};
 
-/// A run's page in its folder.
+/// The name of a run's page.
 const PAGE: &str = "report.html";
-/// How long what plays has to end its processes, when it is to end at once.
+/// How long a run may take to end its processes after a second interrupt.
 const AT_ONCE_NS: u64 = 2_000_000_000;
 
 #[derive(Args, Debug)]
@@ -81,7 +81,7 @@ pub(super) struct Run {
     forms: Forms,
 }
 
-/// What a command with several runs has found out so far.
+/// The results of all runs so far.
 #[derive(Debug, Default)]
 struct Found {
     reports: Vec<Report>,
@@ -89,15 +89,13 @@ struct Found {
     regressions: Regressions,
 }
 
-/// What all runs of a command share.
 struct Shared {
     selection: Selection,
     interrupt: Interrupt,
-    /// Where they are shown while they go on.
     server: Option<PageServer>,
 }
 
-/// A run without a verdict: why, and the exit code that says so.
+/// A run without a verdict.
 struct Failure {
     code: u8,
     why: String,
@@ -112,12 +110,12 @@ impl Run {
             }
         };
         let code = runtime.block_on(self.until_ended());
-        // What still waits for a lock or a lookup has nothing more to say.
+        // Tasks that block on a lock or a lookup are abandoned.
         runtime.shutdown_background();
         ExitCode::from(code)
     }
 
-    /// Plays until all is played, or somebody wants it to end at once.
+    /// Plays until the end, or until the second interrupt.
     async fn until_ended(self) -> u8 {
         let Interrupts { first, second } = match interrupts() {
             Ok(interrupts) => interrupts,
@@ -128,10 +126,10 @@ impl Run {
         };
         let mut playing = tokio::spawn(self.all(first));
         tokio::select! {
-            // One that panicked has said why.
+            // A panic was reported.
             code = &mut playing => code.unwrap_or(HARNESS),
             _ = second => {
-                // The sender's processes are killed as what plays is dropped. If it judges, there are none any more.
+                // Dropping the task kills the sender's processes. While it judges there are none.
                 playing.abort();
                 let clock = Clock::begun();
                 tokio::select! {
@@ -143,7 +141,7 @@ impl Run {
         }
     }
 
-    /// Plays all scenarios, one after another; answers the worst exit code.
+    /// Plays all scenarios in turn; returns the worst exit code.
     async fn all(self, interrupt: Interrupt) -> u8 {
         let (baseline, shared) = match self.begin(interrupt) {
             Ok(begun) => begun,
@@ -166,7 +164,7 @@ impl Run {
                 worst = INTERRUPTED;
                 break;
             }
-            // What the next round would write over is what shows the trouble.
+            // The next round would overwrite the evidence.
             if code != 0 && self.times > 1 {
                 break;
             }
@@ -184,7 +182,7 @@ impl Run {
         worst
     }
 
-    /// Finds out before anything is played what would make that in vain; answers the baseline, and what all runs share.
+    /// Checks everything that could make the runs useless; returns the baseline and the shared state.
     fn begin(&self, interrupt: Interrupt) -> Result<(Option<Vec<Report>>, Shared), String> {
         let fit = self.forms.fit(self.scenarios.len() * self.times as usize);
         fit.map_err(|what| format!("{what}; each run leaves its page in its folder"))?;
@@ -198,7 +196,7 @@ impl Run {
         Ok((baseline, Shared { selection, interrupt, server }))
     }
 
-    /// Plays and judges one scenario. What keeps it from a verdict is said, and kept for the reports.
+    /// Plays and judges one scenario. A run without a verdict is reported and recorded.
     async fn one(&self, path: &Path, shared: &Shared, found: &mut Found) -> u8 {
         let (mut subject, shown) = (path.display().to_string(), found.reports.len());
         let result = match read(path, &self.set) {
@@ -246,23 +244,22 @@ impl Run {
         let code = exit::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
         let kept = self.keep(&report, &played, shared);
-        // Whatever failed, what was found out is in the command's own reports.
+        // Even after an error the command's own reports have the result.
         reports.push(report);
         kept.map_err(|error| ours("the report could not be written", error))?;
         if let Some(error) = played.failure {
             return Err(Failure { code: HARNESS, why: format!("the run broke off: {error}") });
         }
         Ok(match played.ended {
-            // Somebody ended it just now.
+            // The run was interrupted just now.
             Ended::Interrupted => INTERRUPTED,
             ended => exit::of_run(code, Some(ended)),
         })
     }
 
-    /// Writes a run's report: first what stays in its folder, then what somebody may read.
+    /// Writes a run's report: first its folder, then the terminal.
     ///
-    /// # Errors
-    /// The first one, once all was tried.
+    /// # Errors The first one, after all was tried.
     fn keep(&self, report: &Report, played: &Played, shared: &Shared) -> io::Result<()> {
         let page = played.trace.with_file_name(PAGE);
         if let Some(server) = &shared.server {
@@ -277,7 +274,7 @@ impl Run {
         all.into_iter().collect()
     }
 
-    /// How a run is shown while it goes on: judged as it is in the end.
+    /// The settings of the live page, which judges as the final report does.
     fn live(&self, server: PageServer, shared: &Shared, out: &Path, repeat: &str) -> Live {
         let (gate, selection, repeat) = (self.gate.clone(), shared.selection.clone(), repeat.to_owned());
         let judging: Judging = Arc::new(move |scenario, trace| {
@@ -287,7 +284,7 @@ impl Run {
         Live { server, judging, kept: out.join(PAGE) }
     }
 
-    /// Refuses to begin what takes longer than anybody asked for. What can't be read is told when its turn comes.
+    /// Refuses traffic that is longer than confirmed. Unreadable scenarios are reported when they are due.
     fn allow_lengths(&self) -> Result<(), String> {
         for path in &self.scenarios {
             if let Ok(scenario) = read(path, &self.set) {
@@ -297,11 +294,11 @@ impl Run {
         Ok(())
     }
 
-    /// Says what got worse since the baseline, and keeps it for the reports; answers the exit code that says so.
+    /// Reports and records the regressions since the baseline; returns the exit code.
     fn against(&self, baseline: &[Report], found: &mut Found) -> u8 {
         let comparison = compare_all(baseline, &found.reports, &self.allowances.allow);
         let mut code = comparison.code();
-        // What a run was worth is on its page since it ended; now beside what others were.
+        // Rewrites each page with the baseline's figures.
         for report in &found.reports {
             let page = self.out.join(&report.scenario).join(PAGE);
             if let Err(error) = forms::write(&page, &report::html(report, baseline)) {
@@ -342,7 +339,7 @@ impl Run {
     }
 }
 
-/// An address of this machine that no other reaches.
+/// Parses a loopback address.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
         text.parse().map_err(|error| format!("{error}; expected one such as 127.0.0.1:7000"))?;

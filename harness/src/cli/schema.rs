@@ -1,4 +1,4 @@
-//! `hookproof schema`: the forms of the scenario file and of the report, as JSON Schema.
+//! `hookproof schema`: the JSON Schema of the scenario file or the report.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use super::exit::{HARNESS, refuse};
 use hookproof_judge::{report, scenario};
 
-/// Which form.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Whose form
@@ -24,14 +23,13 @@ enum Form {
     Report,
 }
 
-/// Prints it.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let schema = match arguments.of {
         Form::Scenario => scenario::schema::schema(),
         Form::Report => report::schema(),
     };
     match writeln!(io::stdout(), "{schema:#}") {
-        // Whoever reads may have had enough.
+        // A closed pipe is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => refuse("schema", error, HARNESS),
         _ => ExitCode::SUCCESS,
     }

@@ -1,4 +1,4 @@
-//! `sim`: play scenarios in virtual time.
+//! `sim`: plays scenarios in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 
-/// Runs with more events than this keep no trace, unless one is asked for.
+/// Runs with more events keep no trace, unless one is requested.
 const TRACED_EVENTS_MAX: u64 = 400_000;
 
 #[derive(Args, Debug)]
@@ -74,7 +74,7 @@ pub(super) struct Sim {
     forms: Forms,
 }
 
-/// What a command with several scenarios has found out so far.
+/// The results of all scenarios so far.
 #[derive(Debug, Default)]
 struct Found {
     reports: Vec<Report>,
@@ -108,7 +108,8 @@ impl Sim {
         }
     }
 
-    /// What is to be played, none for a folder with nothing to play in it; unless the reports that are asked for can't hold it.
+    /// The scenario files, with none for a folder without any; an error if the requested reports can't hold
+    /// them.
     fn files(&self) -> Result<Vec<Option<PathBuf>>, String> {
         if self.forms.is_asked() && (self.figures || self.seeds.is_some()) {
             return Err(
@@ -176,14 +177,14 @@ impl Sim {
         }
     }
 
-    /// A trace that somebody wants, or that the sweep judged, is kept however long it is.
+    /// A trace that is requested, or that the sweep judged, is kept at any length.
     fn keep(&self, scenario: &Scenario) -> Keep {
         let wanted = self.out.is_some() || self.swarm || self.forms.is_asked();
         let bare = self.figures || (!wanted && scenario.expected_events() > TRACED_EVENTS_MAX);
         if bare { Keep::Figures } else { Keep::Trace }
     }
 
-    /// Says what a run amounts to, judges it, and keeps its trace if asked to.
+    /// Reports a run, judges it, and saves its trace if requested.
     fn tell(
         &self,
         path: &Path,
@@ -217,8 +218,7 @@ impl Sim {
         }
     }
 
-    /// A run without a trace is judged by its figures alone: by the store's own counts nothing was lost, and not more came
-    /// of it than went in.
+    /// Judges a run without a trace by its figures: the store's counts must balance.
     fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
         if let Some(missing) = figures.ledger.missing() {
             line(format_args!("{}: not conserved: {missing}", scenario.name));
@@ -239,7 +239,7 @@ impl Sim {
         0
     }
 
-    /// Keeps a trace if asked to; whether that went well.
+    /// Saves a trace if requested; returns whether that worked.
     fn save(&self, scenario: &Scenario, trace: &[u8]) -> bool {
         let Some(out) = &self.out else { return true };
         let folder = out.join(&scenario.name);
@@ -252,7 +252,7 @@ impl Sim {
         }
     }
 
-    /// A seed of the swarm is judged as the sweep judged it.
+    /// A seed of the swarm is judged as in the sweep.
     fn judged(&self, scenario: &Scenario, trace: &Trace) -> Judgement {
         if self.swarm {
             judged_disturbed(scenario, trace)
@@ -336,7 +336,7 @@ fn failed(scenario: &Scenario, error: &SimError) -> u8 {
     exit_code(error)
 }
 
-/// What a simulation that failed says to a script.
+/// The exit code of a failed simulation.
 pub(super) const fn exit_code(error: &SimError) -> u8 {
     match error {
         SimError::Schedule(_)
@@ -353,7 +353,7 @@ fn save(folder: &Path, trace: &[u8]) -> std::io::Result<()> {
     std::fs::write(folder.join("trace.jsonl"), trace)
 }
 
-/// The scenario files at a path: of a folder, all of its own.
+/// The scenario file at a path, or all files of a folder.
 fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,4 +1,4 @@
-//! What the machine can do: as it is given, by an older report, or measured with the sender itself.
+//! The machine's capacity: given, from an older report, or measured with the sender itself.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ use hookproof_judge::report::Report;
 use hookproof_judge::scenario::{Duration, Range, Rate, SECOND, Scenario, Size, Store};
 use hookproof_judge::trace::{self, ClockKind, Ended, FORMAT, Header, OURS, Trace};
 
-/// Where `hookproof run scenarios/throughput.toml` leaves its report.
+/// The report of `hookproof run scenarios/throughput.toml`.
 const THROUGHPUT: &str = "reports/runs/throughput/report.json";
-/// How long the sender is measured, in seconds.
+/// The length of the measurement, in seconds.
 const LASTS: u64 = 2;
 
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// What it can do for this scenario, whose database is at a place.
+    /// The machine's capacity for this scenario, whose database is at this path.
     pub(super) fn machine(&self, scenario: &Scenario, database: &Path) -> Result<Machine, (u8, String)> {
         if self.nodes > 1 && scenario.sender.store == Store::Sqlite {
             return Err((
@@ -99,8 +99,8 @@ impl MachineArgs {
         Ok(())
     }
 
-    /// How much of the ceiling a sender reached in a run, in millionths, and in which. What was given has to count; of the
-    /// last run it is said why it does not.
+    /// The sender's share of the ceiling in a report, in millionths, and the report. A given report must be
+    /// valid; the last run's is skipped with a message if it is not.
     fn efficiency(&self, scenario: &Scenario) -> Result<Option<(u64, PathBuf)>, (u8, String)> {
         let expected = "expected the report.json of a run of throughput.toml with the sender itself";
         if let Some(path) = &self.throughput {
@@ -121,7 +121,7 @@ impl MachineArgs {
     }
 }
 
-/// How much of the ceiling our own sender reached by a report, in millionths; or why it says nothing of that.
+/// Our own sender's share of the ceiling in a report, in millionths; or the reason why it has none.
 fn reached(path: &Path) -> Result<u64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let report: Report = serde_json::from_str(&text).map_err(|error| error.to_string())?;
@@ -148,15 +148,15 @@ fn unmeasured(why: &str) -> (u8, String) {
     (HARNESS, format!("this machine can't be measured: {why}; try --machine RATE, or --no-measure"))
 }
 
-/// What is free where a file is, or will be.
+/// The free space at a file's place, which need not exist.
 fn free_bytes(path: &Path) -> Option<u64> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let stat = rustix::fs::statvfs(folder).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// What a bare client reaches on this machine, in two seconds, with bodies of the scenario's largest size and endpoints
-/// that answer at once.
+/// A bare client's rate on this machine, in two seconds, with bodies of the scenario's largest size and
+/// endpoints without latency.
 async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     let subscriber = scenario.subscribers.first().ok_or_else(|| unmeasured("nobody is subscribed"))?;
     let profile: hookproof_judge::signature::Profile = subscriber
@@ -188,8 +188,8 @@ async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     ceiling(vec![spec], &vec![b'x'; size], header).await.map_err(|error| unmeasured(&error.to_string()))
 }
 
-/// What the sender delivers a second to one subscriber without a narrow limit, and whether that is all that it was offered:
-/// half of the ceiling, and the whole where that was not enough.
+/// The sender's deliveries per second to one subscriber with a wide limit, and whether it kept up. It is
+/// offered half of the ceiling, then all of it if it kept up.
 async fn sender(scenario: &Scenario, ceiling: u64) -> Result<(u64, bool), (u8, String)> {
     let (carries, keeps_up) = delivers(scenario, (ceiling / 2).max(1)).await?;
     if !keeps_up {
@@ -199,7 +199,7 @@ async fn sender(scenario: &Scenario, ceiling: u64) -> Result<(u64, bool), (u8, S
     Ok((carries.max(more), keeps_up))
 }
 
-/// What the sender delivers a second of so many events, and whether that is all of them.
+/// The sender's deliveries per second at an offered rate, and whether it kept up.
 async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8, String)> {
     let bytes = scenario.events.data_bytes;
     let store = match scenario.sender.store {
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::sim::{self, Keep, simulate};
 
-    /// Whether the sender keeps up with 200 events a second where one subscriber takes so many.
+    /// Whether the sender keeps up with 200 events a second to a subscriber with this limit.
     fn keeps_up_at(rate: u64) -> bool {
         let text = format!(
             "name = \"machine\"\n[[traffic]]\nshape = \"steady\"\nrate = \"200/s\"\nlasts = \"2s\"\n[[subscriber]]\n\
