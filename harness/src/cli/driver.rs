@@ -15,7 +15,8 @@ use hookproof_judge::report::visible;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Asked {
-    /// Start its sender, subscribe, offer three events, verify what arrives, and take all back: a minute at most
+    /// Start its sender, subscribe, offer three events, verify the deliveries, and take all back: a minute at
+    /// most
     Check(Check),
 }
 

@@ -12,8 +12,8 @@ pub(super) fn refuse(command: &str, what: impl std::fmt::Display, code: u8) -> E
     ExitCode::from(code)
 }
 
-/// The exit code of a judged run. An interrupted run proves nothing, whatever its checks saw; a sender that
-/// was gone outweighs a pass. The verdict of a trace without an end accounts for that itself.
+/// The exit code of a judged run. An interrupted run proves nothing, even with a pass; a sender that was gone
+/// outweighs a pass. The verdict of a trace without an end accounts for that itself.
 pub(super) fn of_run(verdict: u8, ended: Option<Ended>) -> u8 {
     match ended {
         Some(Ended::Interrupted) => worse(verdict, INCONCLUSIVE),

@@ -24,7 +24,7 @@ pub(crate) struct Forms {
     /// Write the report of one run as one page of HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what shows the first failure as a picture, SVG; without one the file is removed
+    /// Write a picture of the first failure, SVG; without one the file is removed
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }

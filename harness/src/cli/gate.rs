@@ -10,13 +10,13 @@ use hookproof_judge::trace::Trace;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Gate {
-    /// Checks that decide, no others: ids, or what they begin with, such as rate.envelope, retry, or breaker.*
+    /// Checks that decide, no others: ids or their beginnings, such as rate.envelope, retry, or breaker.*
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
     /// Checks to leave out, likewise
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     skip: Vec<String>,
-    /// What should hold must
+    /// Treat `should` as `must`
     #[arg(long)]
     strict: bool,
 }

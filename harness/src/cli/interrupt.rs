@@ -45,7 +45,7 @@ impl EndSignals {
     }
 
     /// Waits for the next of them. A closed terminal counts only as the first: shell and kernel both signal
-    /// it, and no user is left who is in a hurry.
+    /// it, and no user is left to be in a hurry.
     async fn next(&mut self) {
         let Self { interrupt, terminate, hangup } = self;
         tokio::select! {

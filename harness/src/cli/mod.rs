@@ -43,9 +43,9 @@ enum Command {
     Run(Box<run::Run>),
     /// Play scenarios in virtual time, by one seed or many
     Sim(sim::Sim),
-    /// How far a launch stretches, what breaks first, and what would carry more
+    /// Compute how much a launch stretches, its first breach, and the changes that carry more
     Plan(plan::Asks),
-    /// Become another program that dies with the one that asked (what `run` starts senders through)
+    /// Become another program that dies with its parent (`run` starts senders through it)
     #[command(hide = true)]
     Hold {
         /// The process to die with
@@ -58,9 +58,9 @@ enum Command {
     Check(check::Arguments),
     /// Show a recorded run: its report as a page
     Open(open::Arguments),
-    /// Ask a trace anything, in SQL
+    /// Query a trace in SQL
     Query(query::Arguments),
-    /// Compare a report with an older one; exits with 3 where something got worse
+    /// Compare a report with an older one; exits with 3 after a regression
     Compare(compare::Arguments),
     /// Try a driver file before a run trusts it: `hookproof driver check FILE`
     #[command(subcommand)]
@@ -70,15 +70,15 @@ enum Command {
     /// Write the completions and manual pages that an archive of a release has
     #[command(hide = true)]
     Packaging(packaging::Arguments),
-    /// The forms of the scenario file and of the report, as JSON Schema
+    /// The JSON Schema of the scenario file and of the report
     Schema(schema::Arguments),
-    /// Send a receiver every awkward request, and judge what it answers
+    /// Send a receiver every awkward request, and judge its answers
     Receiver(Box<receiver::Asked>),
     /// Send a receiver signed events at a steady rate, or find the highest rate that it carries
     Load(Box<load::Asked>),
-    /// Every check and case, with what must hold
+    /// Every check and case, with its requirement
     List(list::Asked),
-    /// What a check or case asserts, why, and how to mend what breaks it
+    /// The requirement, reason and remedy of a check or case
     Explain(explain::Asked),
     /// The sender's own command line: `hookproof sender --help`
     #[command(disable_help_flag = true)]

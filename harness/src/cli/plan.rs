@@ -54,16 +54,16 @@ pub(super) struct Asks {
     slo: Vec<Slo>,
     #[command(flatten)]
     instead: Instead,
-    /// Plan for so many times the traffic
+    /// Plan for this many times the traffic
     #[arg(long, value_name = "N", default_value = "1")]
     times: Millionths,
-    /// Look for what would carry so many times the traffic; the next whole multiple without it
+    /// Search the changes that carry this many times the traffic; by default the next whole multiple
     #[arg(long, value_name = "N")]
     carry: Option<Millionths>,
-    /// In the place of the scenario's seed
+    /// The seed, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// With how many seeds the headroom is looked for; one tells no interval
+    /// The number of seeds for the headroom; one gives no interval
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: u64,
     /// Change a value of the scenario: drain=10s; may be given again
@@ -71,16 +71,16 @@ pub(super) struct Asks {
     set: Vec<String>,
     #[command(flatten)]
     machine: MachineArgs,
-    /// Don't look for the headroom: one simulation, and its bounds
+    /// Skip the headroom: one simulation, and its bounds
     #[arg(long)]
     no_headroom: bool,
-    /// Where the page and the JSON go; reports/plan without it
+    /// The folder of the page and the JSON
     #[arg(long, value_name = "DIR", default_value = "reports/plan")]
     out: PathBuf,
-    /// Write sheets for so many partners at most, the first of the scenario
+    /// Write sheets for at most this many partners, the first of the scenario
     #[arg(long, value_name = "N", default_value_t = 200)]
     sheets: usize,
-    /// The plan as JSON on stdout, in the place of the table
+    /// The plan as JSON on stdout, in place of the table
     #[arg(long)]
     json: bool,
 }
@@ -93,10 +93,10 @@ struct Instead {
     /// Play real traffic: CSV or JSON Lines with time,type,key,bytes
     #[arg(long, value_name = "FILE")]
     recorded: Option<PathBuf>,
-    /// What if: kill@peak, 'partner-b down 10min', 'partner-a answers 2s'; may be given again
+    /// A launch question: kill@peak, 'partner-b down 10min', 'partner-a answers 2s'; may be given again
     #[arg(long, value_name = "QUESTION")]
     with: Vec<With>,
-    /// Settings of subscribers to lay over the scenario, as an earlier plan wrote them
+    /// Settings of subscribers over the scenario's, as an earlier plan wrote them
     #[arg(long, value_name = "FILE")]
     patch: Option<PathBuf>,
 }

@@ -14,15 +14,16 @@ pub(super) struct ReachArgs {
     /// Where endpoints listen, in place of loopback: an address of this machine, and with --public-url the port of all of them
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     bind: Option<Bind>,
-    /// What subscribers are told: https://hooks.example.org/{endpoint} or https://{endpoint}.hooks.example.org/. A tunnel or an
-    /// ingress brings what comes there to --bind, with its path and host as they are
+    /// The URLs of subscribers: https://hooks.example.org/{endpoint} or
+    /// https://{endpoint}.hooks.example.org/. A tunnel or an ingress forwards its requests to --bind, with
+    /// path and host unchanged
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
-    /// Endpoints speak TLS, HTTP/2 too, with certificates by an authority made for the run: ca.pem in the run's folder,
-    /// {{ ca }} in a driver file
+    /// Endpoints speak TLS, HTTP/2 too, with certificates by an authority made for the run: ca.pem in the
+    /// run's folder, {{ ca }} in a driver file
     #[arg(long)]
     tls: bool,
-    /// They speak TLS with this certificate, in PEM, and those that vouch for it
+    /// Endpoints speak TLS with this PEM certificate and its issuers
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Its key, in PEM

@@ -35,7 +35,7 @@ pub(super) struct Asked {
 
 #[derive(Debug, Args)]
 pub(super) struct Whom {
-    /// Where it takes webhooks
+    /// The URL that takes webhooks
     pub(super) url: String,
     /// How it verifies them: standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github
     #[arg(long, default_value = "standard-webhooks")]
@@ -78,16 +78,16 @@ struct Weighing {
     /// Expected failures with their reasons; one that no longer happens fails the run
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
-    /// What should hold must hold
+    /// Treat `should` as `must`
     #[arg(long)]
     strict: bool,
-    /// How far a timestamp may be from now
+    /// The largest accepted distance of a timestamp from now
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = length)]
     tolerance: Duration,
     /// The longest wait for an answer, and for an effect
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = length)]
     timeout: Duration,
-    /// The longest that a connection may live which sends a byte a second
+    /// The longest time of a connection that sends a byte a second
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = length)]
     slow_timeout: Duration,
 }

@@ -46,31 +46,31 @@ pub(super) struct Run {
     /// Scenario files
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// Another sender than ours
+    /// The driver file of another sender than ours
     #[arg(long, value_name = "FILE")]
     driver: Option<PathBuf>,
-    /// In the place of the scenario's seed
+    /// The seed, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Play all of them so many times, and stop at the first that doesn't pass
+    /// Play all of them this many times, and stop at the first that doesn't pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     times: u32,
-    /// Where traces and reports go, each scenario's into a folder of its name
+    /// The folder of traces and reports; each scenario has a folder of its name in it
     #[arg(long, value_name = "DIR", default_value = "reports/runs")]
     out: PathBuf,
     /// Change a value of the scenario: drain=10s, subscriber.ingest.limit.rate=50/s; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Reports of before, as --json wrote them: what got worse since is a regression
+    /// Older reports, as --json wrote them: a result that got worse is a regression
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     #[command(flatten)]
     allowances: Allowances,
-    /// Serve the report's page while a run goes on, to this machine alone: on a port that is printed, or at this address
+    /// Serve the report's page during a run, on loopback only: on a port that is printed, or at this address
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0",
         value_parser = loopback)]
     live: Option<SocketAddr>,
-    /// I know that it takes so long: needed for traffic of more than an hour
+    /// I know that it takes this long: needed for traffic of more than an hour
     #[arg(long, value_name = "TIME")]
     yes_it_takes: Option<Duration>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use hookproof_judge::{report, scenario};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Whose form
+    /// The format
     #[arg(value_enum, default_value = "scenario")]
     of: Form,
 }

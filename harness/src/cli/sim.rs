@@ -43,19 +43,20 @@ pub(super) struct Sim {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// In the place of the scenario's seed
+    /// The seed, in place of the scenario's
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Play so many seeds, from the scenario's on, each with its own troubles
+    /// Play this many seeds, from the scenario's on, each with its own troubles
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// Give the one seed its own troubles, as --seeds does
     #[arg(long, requires = "seed")]
     swarm: bool,
-    /// Of the swarm's scenario, only what happens before
+    /// Only the swarm's events before this moment
     #[arg(long, value_name = "DURATION", requires = "swarm")]
     until: Option<hookproof_judge::scenario::Duration>,
-    /// In a swarm, let every second endpoint stop reading for up to so long, and then read everything at once
+    /// In a swarm, let every second endpoint stop reading for up to this long, and then read everything at
+    /// once
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     stalls: hookproof_judge::scenario::Duration,
     /// Where traces go, each into a folder of its scenario's name; with --seeds, the trace of the failure

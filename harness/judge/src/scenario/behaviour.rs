@@ -1,4 +1,4 @@
-//! How an endpoint misbehaves: while which times, for which requests, and what it does instead of answering 204.
+//! The behaviours of an endpoint: when, for which requests, and their effect in place of a 204.
 
 use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole};
@@ -48,33 +48,33 @@ pub(super) const BEHAVIOUR: Section = Section {
     ],
 };
 
-/// What an endpoint does for a while.
+/// A behaviour of an endpoint for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// From when.
+    /// Its beginning.
     pub at: Duration,
-    /// For how long; none to the end.
+    /// Its length; none to the end.
     pub lasts: Option<Duration>,
-    /// What it does.
+    /// Its effect.
     pub answer: Answer,
-    /// To which share of the requests.
+    /// The share of requests that meet it.
     pub share: Millionths,
-    /// To which attempts of a delivery, from 1; none for all.
+    /// The attempts of a delivery that meet it, from 1; none for all.
     pub attempts: Option<Range<Whole>>,
-    /// How long it takes to answer; none for as long as the subscriber's `answers`.
+    /// The latency; none for the subscriber's `answers`.
     pub latency: Option<Range<Duration>>,
-    /// How long it works on each request, one after another; none if it works on all of them at once.
+    /// The work on each request, one after another; none if all are served at once.
     pub serves: Option<Duration>,
 }
 
-/// What an endpoint answers, or does instead.
+/// An endpoint's answer, or its misbehaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A whole answer.
     Status(Reply),
     /// The port is closed.
     Refuse,
-    /// The port is open and nobody accepts: an attempt waits to be connected until the behaviour is over.
+    /// The port is open without accepting: a connection waits until the behaviour is over.
     NoAccept,
     /// The connection is reset before the request is read.
     Reset,
@@ -84,39 +84,38 @@ pub enum Answer {
     Close,
     /// Half an answer, then closed.
     HalfAnswer,
-    /// Nothing is read until the behaviour is over; then everything at once. What was read already, since a behaviour before
-    /// this one is for some attempts alone, is not answered until then.
+    /// Nothing is read until the behaviour is over, then everything at once. A request that was already read,
+    /// because an earlier behaviour is limited to some attempts, is answered after that.
     Stall,
-    /// Read, and never answered.
+    /// The request is read, and never answered.
     Blackhole,
-    /// The answer one byte at a time.
+    /// The answer is sent one byte at a time.
     Drip {
-        /// Between two bytes.
+        /// The pause between two bytes.
         pace: Duration,
     },
-    /// An answer whose body is far too large.
+    /// An answer with a huge body.
     HugeAnswer {
         /// The body's size.
         body: Size,
     },
-    /// 429 with `Retry-After` past a limit of its own, else as ever.
+    /// 429 with `Retry-After` beyond its own limit; otherwise a normal answer.
     Enforce {
         /// The limit.
         limit: Rate,
-        /// How many at once.
+        /// The capacity of its bucket.
         burst: u32,
     },
 }
 
 impl Answer {
-    /// Whether a sender may make attempts that the endpoint cannot tell: it never reads them, or reads them late.
+    /// Whether the endpoint may miss attempts: it never reads them, or reads them late.
     #[must_use]
     pub const fn hides_attempts(&self) -> bool {
         matches!(self, Self::Refuse | Self::NoAccept | Self::Reset | Self::Stall)
     }
 
-    /// Whether its body is so long that it is written in several pieces. A sender may have read what it needs before the
-    /// last of them.
+    /// Whether its body is written in several pieces. A sender may have read enough before the last.
     #[must_use]
     pub const fn is_lengthy(&self) -> bool {
         match self {
@@ -127,7 +126,7 @@ impl Answer {
     }
 }
 
-/// What an endpoint writes of an answer's body at once, in bytes.
+/// The piece size of an answer's body, in bytes.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
 /// A whole answer.
@@ -148,14 +147,14 @@ pub struct Reply {
 pub enum RetryAfter {
     /// In seconds.
     Seconds(u64),
-    /// As a date so far ahead of the answer.
+    /// An HTTP date, this long after the answer.
     Date(Duration),
     /// Word for word.
     Text(String),
 }
 
 impl RetryAfter {
-    /// Whether it is one of the two forms that every sender must read, and asks for a wait.
+    /// Whether it has a standard form and asks for a wait.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         matches!(self, Self::Seconds(1..) | Self::Date(_))
@@ -163,7 +162,7 @@ impl RetryAfter {
 }
 
 impl Behaviour {
-    /// The behaviours of an endpoint, each with its reader, in their order.
+    /// The behaviours of an endpoint, each with its reader, in order.
     pub(super) fn read_all(readers: &[Reader<'_>]) -> Vec<Self> {
         let read = |reader| Some((reader, Self::read(reader)?));
         let all: Vec<(&Reader<'_>, Self)> = readers.iter().filter_map(read).collect();
@@ -213,13 +212,13 @@ impl Behaviour {
         Some(behaviour)
     }
 
-    /// Whether it holds at a moment, in nanoseconds since the run began.
+    /// Whether it is active at a moment, in nanoseconds since the run began.
     #[must_use]
     pub fn covers(&self, t: u64) -> bool {
         t >= self.at.0 && self.until().is_none_or(|until| t < until)
     }
 
-    /// Whether nobody is let in by the port while it holds, whatever other behaviours there are.
+    /// Whether it shuts the port to every request, regardless of other behaviours.
     #[must_use]
     pub fn shuts_the_port(&self) -> bool {
         match self.answer {
@@ -229,13 +228,13 @@ impl Behaviour {
         }
     }
 
-    /// Whether there is a moment at which both hold.
+    /// Whether both are active at some moment.
     pub fn overlaps(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|one| one.until().unwrap_or(u64::MAX));
         self.at.max(other.at).0 < own.min(others)
     }
 
-    /// When it is over, in nanoseconds since the run began; none for never.
+    /// Its end, in nanoseconds since the run began; none for never.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
         self.lasts.map(|lasts| self.at.0.saturating_add(lasts.0))
@@ -309,7 +308,7 @@ fn enforce(reader: &Reader<'_>) -> Option<Answer> {
     Some(Answer::Enforce { limit, burst })
 }
 
-/// A key that an answer does not go by would be a silent mistake.
+/// A key that an answer ignores would be a silent mistake.
 fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
     let used: &[&str] = match answer {
         Answer::Status(_) => &[

@@ -1,4 +1,4 @@
-//! What a subscriber may be sent, and how much may wait for it.
+//! A subscriber's contract and queue bounds.
 
 use super::form::{Form, Section, may};
 use super::quantity::{Duration, Rate, Size, Window};
@@ -35,31 +35,31 @@ pub(super) const LIMIT: Section = Section {
     ],
 };
 
-/// What a subscriber may be sent: in every window of every length w at most `burst + rate·w`, and every cap at once.
+/// A contract: in every window of every length w at most `burst + rate·w`, and all caps at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Rate and burst; none for no such limit.
     pub bucket: Option<Bucket>,
     /// Caps on sliding windows.
     pub windows: Vec<Window>,
-    /// How many requests may be open at once; none for no limit.
+    /// The most open requests; none for no limit.
     pub in_flight: Option<u32>,
-    /// Whether our sender is to start its attempts at an even pace; no verdict asks for it.
+    /// Whether our sender paces its attempts evenly; no verdict depends on it.
     pub pace: bool,
-    /// For how long after an answer to a later one a request without an answer may still arrive.
+    /// How long a request without an answer may still arrive after a later one was answered.
     pub quarantine: Duration,
-    /// For how long it may arrive at all, once it was given up.
+    /// How long it may arrive at all, after it was given up.
     pub doubt: Duration,
-    /// What verdicts forgive a sender that isn't ours; it is told nothing of it.
+    /// The excess that verdicts excuse for a sender that isn't ours; the sender does not know of it.
     pub slack: Slack,
 }
 
-/// How many requests beyond a contract a sender is forgiven, at once and in a window.
+/// The excused number of requests beyond a contract, at once and in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slack {
-    /// More than the burst.
+    /// Beyond the burst.
     pub burst: u32,
-    /// More than the cap of each window.
+    /// Beyond the cap of each window.
     pub window: u64,
 }
 
@@ -87,7 +87,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// Whether nothing is limited.
+    /// Whether there is no limit.
     #[must_use]
     pub fn is_boundless(&self) -> bool {
         self.bucket.is_none() && self.windows.is_empty() && self.in_flight.is_none()
@@ -134,23 +134,23 @@ pub(super) const QUEUE: Section = Section {
     ],
 };
 
-/// How much may wait for a subscriber.
+/// The bounds of a subscriber's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// How many deliveries; none where the scenario doesn't bound them.
+    /// Deliveries; none if the scenario doesn't bound them.
     pub rows: Option<u64>,
-    /// How many bytes of bodies.
+    /// Bytes of bodies.
     pub bytes: Option<Size>,
-    /// What happens to one more.
+    /// The policy of a full queue.
     pub when_full: WhenFull,
 }
 
-/// What a full queue does with one delivery more.
+/// The policy of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// The oldest becomes a dead letter.
     ShedOldest,
-    /// The emitter is told to come back later.
+    /// The emitter must come back later.
     Refuse,
 }
 

@@ -1,18 +1,18 @@
-//! TOML as a tree in which every value knows its line, and `--set` on top of it.
+//! A TOML document as a tree of values with their lines, and `--set`.
 
 use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
 
-/// A value and where it stands.
+/// A value with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// From 1; none for what `--set` put there.
+    /// From 1; none for a value of `--set`.
     pub(super) line: Option<usize>,
     pub(super) value: Value,
 }
 
-/// What a value is. Numbers stay as they were written, so that nothing is rounded by reading it.
+/// A value. Numbers keep their notation, so that reading rounds nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Text(String),
@@ -24,17 +24,15 @@ pub(super) enum Value {
     Table(Vec<Entry>),
 }
 
-/// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) key: String,
-    /// The key's line.
     pub(super) line: Option<usize>,
     pub(super) node: Node,
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -48,7 +46,6 @@ impl Value {
     }
 }
 
-/// Reads a document.
 pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
     let lines = Lines::of(text);
     match DeTable::parse(text) {
@@ -62,10 +59,10 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
     }
 }
 
-/// Puts a value at a path such as `drain`, `traffic.0.rate` or `subscriber.ingest.limit.rate`, where a list is entered by
-/// a number or by the `name` of its element.
+/// Puts a value at a path such as `drain`, `traffic.0.rate` or `subscriber.ingest.limit.rate`; a list is
+/// entered by index or by the `name` of its element.
 pub(super) fn set(root: &mut Node, assignment: &str) -> Result<(), String> {
-    /// Deeper than any form goes; what reads a tree back goes down with it.
+    /// Deeper than any form; readers recurse into the tree.
     const PARTS_MAX: usize = 32;
     let (path, value) = assignment
         .split_once('=')
@@ -104,7 +101,7 @@ fn step<'a>(node: &'a mut Node, part: &str) -> Result<&'a mut Node, String> {
     }
 }
 
-/// A value as TOML writes it; anything else is text, so that `drain=10s` needs no quotes.
+/// A value in TOML notation; anything else is text, so that `drain=10s` needs no quotes.
 fn literal(text: &str) -> Value {
     let document = format!("v = {text}");
     match parse(&document, "") {
@@ -115,7 +112,7 @@ fn literal(text: &str) -> Value {
     }
 }
 
-/// The value without the lines of a text that nobody sees.
+/// The value without lines, since they belong to a hidden document.
 fn strip(value: Value) -> Value {
     let bare = |node: Node| Node { line: None, value: strip(node.value) };
     match value {
@@ -129,13 +126,12 @@ fn strip(value: Value) -> Value {
 }
 
 impl Node {
-    /// The value under a key of a table.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         let Value::Table(entries) = &self.value else { return None };
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node.value)
     }
 
-    /// The document as TOML again, for the trace's header.
+    /// The document as TOML, for the trace's header.
     pub(super) fn to_toml(&self) -> String {
         toml::to_string(&plain(&self.value)).unwrap_or_default()
     }
@@ -160,7 +156,7 @@ fn plain(value: &Value) -> toml::Value {
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets of a text's lines.
 struct Lines(Vec<usize>);
 
 impl Lines {

@@ -1,13 +1,13 @@
-//! When a run is over, real or simulated.
+//! The end of a run, real or simulated.
 
 use super::Scenario;
 
-/// How a run stands once everything was offered and every fault is over.
+/// The state of a run after all events and faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Since when that is so, in nanoseconds since the run began.
+    /// When that state began, in nanoseconds since the run began.
     pub since: u64,
-    /// Whether nothing is owed any more.
+    /// Whether nothing is outstanding.
     pub settled: bool,
     /// Whether an exchange is open at an endpoint.
     pub open: bool,
@@ -16,8 +16,8 @@ pub struct Standing {
 }
 
 impl Scenario {
-    /// Whether the run is over: once nothing is owed, and for `linger` nothing came and no exchange is open; when `drain` is
-    /// over and something is still owed; and when both are over, whatever comes.
+    /// Whether the run is over: nothing is outstanding and `linger` has passed without an arrival or an open
+    /// exchange; or `drain` has passed with deliveries outstanding; or both have passed.
     #[must_use]
     pub fn is_over(&self, standing: &Standing, now: u64) -> bool {
         let Standing { since, settled, open, came } = *standing;

@@ -1,4 +1,4 @@
-//! What must hold: the figures that checks go by, and the failures that are known.
+//! Expectations: the figures of checks, and expected failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,108 +129,108 @@ const KNOWN: Section = Section {
     ],
 };
 
-/// What must hold.
+/// The expectations of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expect {
-    /// How many deliveries may be lost.
+    /// The most lost deliveries.
     pub lost: u64,
-    /// How many duplicates there may be.
+    /// The allowed duplicates.
     pub duplicates: Duplicates,
-    /// How many deliveries may wait in all, and must.
+    /// The bounds of the total queue.
     pub queue_rows: QueueRows,
-    /// How much later than asked for, and allowed by the contract.
+    /// The most that a retry may be later than `Retry-After` asks and the contract allows.
     pub retry_after_late: Duration,
     /// The share of its rate that a backlog must use.
     pub utilisation_min: Millionths,
-    /// The share of the offered events that the sender must accept; none for 0.99, unless a bound explains less.
+    /// The share of offered events that the sender must accept; none for 0.99, unless a bound explains less.
     pub accepted_min: Option<Millionths>,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
-    /// What the sender may hold on to.
+    /// The bounds of the sender's resources.
     pub holds: Holds,
-    /// How fast what has to be.
+    /// The bounds of speed.
     pub speeds: Speeds,
-    /// How late the generator may be at its 99th percentile.
+    /// The generator's largest lag at its 99th percentile.
     pub schedule_late: Duration,
-    /// How much later healthy subscribers may be served beside slow ones.
+    /// The largest additional latency of healthy subscribers beside slow ones.
     pub slower_beside_slow: Duration,
-    /// The longest pause that a healthy subscriber with deliveries due may see.
+    /// The longest gap of a healthy subscriber with due deliveries.
     pub gap_max: Duration,
-    /// How long a lane with work due may be left alone after a restart, beyond what its contract asks.
+    /// The longest idle time of a lane with due work after a restart, beyond its contract.
     pub recovery_gap_max: Duration,
     /// How long after its recovery an endpoint is watched for a storm.
     pub no_storm: Duration,
-    /// Failures that are expected, by the check's id.
+    /// Expected failures, by the check's id.
     pub known: BTreeMap<String, Known>,
-    /// The keys that the file has, so that a figure somebody wrote is told from one that holds without it.
+    /// The keys in the file, which distinguish an explicit figure from a default.
     pub written: BTreeSet<&'static str>,
 }
 
-/// How many deliveries wait for all subscribers together.
+/// The bounds of the deliveries that wait for all subscribers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueRows {
-    /// How many may wait.
+    /// The most.
     pub max: Option<u64>,
-    /// How many must have waited at some moment, so that the run is about what it is meant to be.
+    /// The least at some moment; below it the run misses its purpose.
     pub min: Option<u64>,
 }
 
-/// How fast what has to be, by subscriber or group.
+/// Bounds of speed, by subscriber or group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Speeds {
-    /// By time, too: from emit to first arrival.
+    /// Bounds of the latency from emit to first arrival, perhaps for parts of the run.
     pub latency: Vec<LatencyBound>,
-    /// Where the sender has to keep its rate.
+    /// Bounds for slow endpoints at which the sender must keep its rate.
     pub pressure: Vec<PressureBound>,
 }
 
 impl Speeds {
-    /// The subscribers and groups that they are of.
+    /// Their subscribers and groups.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let latency = self.latency.iter().map(|bound| bound.name.as_str());
         latency.chain(self.pressure.iter().map(|bound| bound.name.as_str()))
     }
 }
 
-/// What the sender may hold on to.
+/// Bounds of the sender's resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
-    /// How much resident memory may grow.
+    /// The largest growth of resident memory.
     pub rss_growth_max: Option<Size>,
-    /// How much may be kept of deliveries once they are made.
+    /// The bounds of retained deliveries.
     pub kept: KeptBound,
 }
 
-/// How much may be kept of deliveries once they are made.
+/// The bounds of deliveries retained after success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptBound {
-    /// For how long.
+    /// The longest retention.
     pub age: Option<Duration>,
-    /// How large the sender's database may be, beside what waits.
+    /// The largest size of the sender's database, beside the backlog.
     pub bytes: Option<Size>,
 }
 
-/// How many duplicates there may be.
+/// The allowed duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Those that were open, or just answered, when a process was killed.
+    /// Those of attempts that were open, or just answered, when a process was killed.
     InFlightAtKill,
-    /// So many, wherever.
+    /// At most this many.
     AtMost(u64),
 }
 
-/// At which rate an endpoint that slows down under its load is to be sent to.
+/// The rate towards an endpoint that slows down under load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PressureBound {
     /// A subscriber, or a group.
     pub name: String,
-    /// How long an answer may take.
+    /// The longest answer.
     pub target: Duration,
-    /// From which moment, since the run began.
+    /// When it begins, since the run began.
     pub at: Duration,
     /// The share of answers that must be within the target.
     pub within: Millionths,
-    /// The share of what the endpoint can answer that must be sent.
+    /// The share of the endpoint's capacity that must be used.
     pub used: Millionths,
 }
 
@@ -249,21 +249,21 @@ impl PressureBound {
     }
 }
 
-/// The latencies that a subscriber may see for a while.
+/// The bounds of a subscriber's latencies for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyBound {
     /// A subscriber, or a group.
     pub name: String,
-    /// From which moment events count, since the run began.
+    /// The first moment of events that count, since the run began.
     pub at: Duration,
-    /// For how long; none to the end.
+    /// The length of that; none to the end.
     pub lasts: Option<Duration>,
-    /// The most that each percentile may be.
+    /// The upper bound of each percentile.
     pub most: Percentiles,
 }
 
 impl LatencyBound {
-    /// Whether an event counts that was to be offered at a moment, in nanoseconds since the run began.
+    /// Whether an event with this intended moment counts, in nanoseconds since the run began.
     #[must_use]
     pub fn covers(&self, t: u64) -> bool {
         t >= self.at.0 && self.lasts.is_none_or(|lasts| t - self.at.0 < lasts.0)
@@ -279,7 +279,7 @@ impl LatencyBound {
     }
 }
 
-/// The most that each percentile may be.
+/// The upper bound of each percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles {
     /// The median.
@@ -292,12 +292,12 @@ pub struct Percentiles {
     pub max: Option<Duration>,
 }
 
-/// A failure that is expected.
+/// An expected failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The reason.
     pub why: String,
-    /// The day from which it counts again.
+    /// The day on which the excuse ends.
     pub until: Option<Day>,
 }
 
@@ -375,7 +375,7 @@ fn duplicates(reader: &Reader<'_>) -> Duplicates {
     }
 }
 
-/// In the order of their names, and of one name as they are written, so that a file that is written again means the same.
+/// Sorted by name, and stable within a name, so that a rewritten file means the same.
 fn latency(reader: &Reader<'_>) -> Vec<LatencyBound> {
     let tables = reader.map("latency").into_iter();
     let mut bounds: Vec<_> = tables.map(|(name, one)| LatencyBound::read(name, &one)).collect();

@@ -1,4 +1,4 @@
-//! What is done to the sender under test while it works.
+//! Faults of the sender under test.
 
 use std::fmt;
 
@@ -56,20 +56,20 @@ pub(super) const FAULT: Section = Section {
     ],
 };
 
-/// Something that is done to the sender under test while it works.
+/// A planned fault of the sender under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// When, since the run began.
+    /// Its beginning, since the run began.
     pub at: Duration,
-    /// For how long.
+    /// Its length.
     pub lasts: Duration,
-    /// To which of several processes; none for all.
+    /// Its process; none for all.
     pub worker: Option<FaultTarget>,
-    /// What.
+    /// Its action.
     pub action: FaultAction,
 }
 
-/// What is done to the sender under test.
+/// The action of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultAction {
     /// SIGKILL; started again after `lasts`.
@@ -78,54 +78,54 @@ pub enum FaultAction {
     Stop,
     /// SIGTERM; started again once it is gone, and `lasts` later.
     Restart,
-    /// A process that is not there before is started, and shares the work of the others from then on.
+    /// Another process starts, and shares the work from then on.
     Start,
-    /// Its wall clock jumps, for `lasts` if that is given.
+    /// Its wall clock jumps, for `lasts` if given.
     ClockStep {
-        /// How far.
+        /// The size of the jump.
         by: Duration,
         /// Whether backwards.
         back: bool,
     },
-    /// The wall clock of one process is wrong, and nothing else is: for `lasts` if that is given, else to the end.
+    /// The wall clock of one process is wrong: for `lasts` if given, otherwise to the end.
     ClockSkew {
-        /// By how much.
+        /// The size of the error.
         by: Duration,
         /// Whether it is behind.
         back: bool,
     },
     /// It can't write for `lasts`.
     DiskFull,
-    /// Somebody else holds its database for `lasts`.
+    /// Another process locks its database for `lasts`.
     LockDatabase,
-    /// The database server is stopped as by a crash, and started again after `lasts`.
+    /// The database server stops as after a crash, and starts again after `lasts`.
     DatabaseRestart,
-    /// A process and its database server can't reach each other for `lasts`.
+    /// A process and its database server are separated for `lasts`.
     Partition(Partition),
     /// Its operator changes a contract.
     Limit {
-        /// Whose: a group's name.
+        /// A group's name; none for all.
         subscriber: Option<String>,
-        /// To what.
+        /// The new contract.
         limit: Limit,
         /// The delay after which it must hold.
         within: Duration,
-        /// How long an attempt may take from then on; none for as the subscriber has it.
+        /// The new timeout; none for the subscriber's own.
         timeout: Option<Duration>,
     },
-    /// Its operator adds a secret, and retires the older one `lasts` later.
+    /// Its operator adds a secret, and retires the older one after `lasts`.
     Rotate {
-        /// Whose: a group's name.
+        /// A group's name; none for all.
         subscriber: Option<String>,
     },
-    /// Its operator sends the dead letters again.
+    /// Its operator redrives the dead letters.
     Redrive {
-        /// Whose: a group's name.
+        /// A group's name; none for all.
         subscriber: Option<String>,
     },
 }
 
-/// The kinds of faults, without their settings: in a scenario, in a trace, and for checks.
+/// The kinds of faults, without their settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -184,7 +184,7 @@ impl FaultKind {
         words
     };
 
-    /// The word for it in scenarios and traces.
+    /// Its word in scenarios and traces.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -232,7 +232,7 @@ impl FaultAction {
         }
     }
 
-    /// How far it sets a wall clock ahead, in nanoseconds; less than 0 where that is back. None for what sets no clock.
+    /// The offset of a wall clock in nanoseconds, negative for back; none for other actions.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
         let (Self::ClockStep { by, back } | Self::ClockSkew { by, back }) = self else { return None };
@@ -240,7 +240,7 @@ impl FaultAction {
         Some(if *back { -by } else { by })
     }
 
-    /// By how much later, each way, whatever a process and its store say to each other comes. None for what delays nothing.
+    /// The delay of each message between a process and its store, each way; none for other actions.
     #[must_use]
     pub const fn delay(&self) -> Option<Duration> {
         match self {
@@ -249,13 +249,13 @@ impl FaultAction {
         }
     }
 
-    /// Whether it is something an operator does through the sender's API, rather than something that befalls it.
+    /// Whether it is an operator's action through the sender's API.
     #[must_use]
     pub const fn is_operation(&self) -> bool {
         matches!(self, Self::Limit { .. } | Self::Rotate { .. } | Self::Redrive { .. })
     }
 
-    /// Whose contract or secrets it concerns, by the name in the file; none for all, or for what concerns none.
+    /// The subscriber of an operator's action, by its name in the file; none for all, or for other actions.
     #[must_use]
     pub fn subscriber(&self) -> Option<&str> {
         match self {
@@ -268,7 +268,7 @@ impl FaultAction {
 }
 
 impl FaultAction {
-    /// Whether what an operator does concerns this subscriber: named itself, or by its group, or all are meant.
+    /// Whether an operator's action concerns this subscriber: by its name, its group, or all.
     #[must_use]
     pub fn concerns(&self, group: &str, name: &str) -> bool {
         self.is_operation() && self.subscriber().is_none_or(|whom| whom == group || whom == name)
@@ -276,12 +276,12 @@ impl FaultAction {
 }
 
 impl FaultPlan {
-    /// The most times that one fault may be done.
+    /// The most repetitions of a fault.
     const TIMES_MAX: u64 = 10_000;
-    /// A clock that is wrong by no more than this might as well be right, by the timestamps of its process.
+    /// The least skew that the timestamps of a process reveal.
     const SKEW_MIN: Duration = Duration::from_secs(15);
 
-    /// One `[[fault]]`, as often as it is done.
+    /// Reads a `[[fault]]` with its repetitions.
     pub(super) fn read(reader: &Reader<'_>) -> Vec<Self> {
         let (Some(at), Some(action)) = (reader.get::<Duration>("at"), action(reader)) else {
             return Vec::new();
@@ -371,7 +371,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
     Some(action)
 }
 
-/// How far a clock is set, and whether back.
+/// The offset of a clock, and whether it is back.
 fn offset(reader: &Reader<'_>) -> Option<(Duration, bool)> {
     let Some(text) = reader.get::<String>("by") else {
         reader.wrong("by", "missing; a clock that is set needs how far, such as \"1h\" or \"-1h\"");

@@ -1,14 +1,12 @@
-//! Which keys a scenario may have, what each of them holds, and what it means: the one place that the reader, its
-//! messages and the published schema go by.
+//! The keys of a scenario, with their types and meanings: the single source for the reader, its messages and
+//! the published schema.
 
-/// A table of the scenario.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) about: &'static str,
     pub(super) fields: &'static [Field],
 }
 
-/// A key.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) key: &'static str,
@@ -17,14 +15,12 @@ pub(super) struct Field {
     pub(super) about: &'static str,
 }
 
-/// Whether a key may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Must,
     May,
 }
 
-/// What a key holds.
 #[derive(Debug)]
 pub(super) enum Form {
     Text,
@@ -43,7 +39,7 @@ pub(super) enum Form {
     /// One of these words.
     Word(&'static [&'static str]),
     List(&'static Form),
-    /// A table whose keys are the user's own.
+    /// A table with arbitrary keys.
     Map(&'static Form),
     Table(&'static Section),
     /// `[[…]]`
@@ -51,18 +47,16 @@ pub(super) enum Form {
     Either(&'static Form, &'static Form),
 }
 
-/// A key that may be left out.
 pub(super) const fn may(key: &'static str, form: Form, about: &'static str) -> Field {
     Field { key, form, need: Need::May, about }
 }
 
-/// A key that must be there.
 pub(super) const fn must(key: &'static str, form: Form, about: &'static str) -> Field {
     Field { key, form, need: Need::Must, about }
 }
 
 impl Form {
-    /// What is expected, for messages.
+    /// The expected form, for messages.
     pub(super) fn expected(&self) -> String {
         match self {
             Self::Text => "text".to_owned(),

@@ -1,18 +1,17 @@
-//! The scenario file: what a run plays, and what must hold.
+//! The scenario file: a run's traffic, endpoints and faults, and its expectations.
 //!
 //! ```text
-//!  TOML ──► document (a tree that knows its lines) ──► --set ──► reader, by the forms of sections ──► Scenario
+//!  TOML ──► document (a tree with lines) ──► --set ──► reader, by the forms of sections ──► Scenario
 //! ```
 //!
-//! A `Scenario` is valid by construction: every unit is read, every count expanded, every key known. What is wrong
-//! with a file is said all at once, each `Problem` with its line. Nothing here touches a disk, a clock or a network.
+//! A `Scenario` is valid by construction: units parsed, counts expanded, keys known. All problems of a file are
+//! reported at once, each with its line. Nothing here touches a disk, a clock or a network.
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
 //! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `fault`, `expect`: the sections.
-//! - `partition`: how a process and its database server can't reach each other.
-//! - `ending`: when a run of it is over. `target`: to which process a fault is done.
-//! - `form`, `reader`, `document`: how any section is read.
-//! - `schema`: the same forms as JSON Schema, for editors.
+//! - `partition`: separations of a process and its database server; `target`: a fault's process; `ending`: the end
+//!   of a run.
+//! - `form`, `reader`, `document`: the parser; `schema`: the JSON Schema for editors.
 
 pub mod behaviour;
 pub mod contract;
@@ -79,48 +78,46 @@ const ROOT: Section = Section {
     ],
 };
 
-/// What a run plays, and what must hold.
+/// A run's traffic, endpoints and faults, with its expectations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub about: String,
-    /// What everything random is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// After the last event, at most this long until all is settled.
+    /// The longest time from the last event until all is settled.
     pub drain: Duration,
-    /// How long nothing may have arrived, with nothing open or owed, before a run is over.
+    /// The time without arrivals, open exchanges and outstanding deliveries that ends a run.
     pub linger: Duration,
-    /// How the sender under test is set up.
+    /// The setup of the sender under test.
     pub sender: Setup,
     /// Phases of traffic, in order; at least one.
     pub traffic: Vec<Phase>,
-    /// The events that the traffic consists of.
+    /// The events of the traffic.
     pub events: Events,
     /// The endpoints and their contracts, `count` expanded; at least one.
     pub subscribers: Vec<Subscriber>,
-    /// What is done to the sender under test, in the order of time.
+    /// The faults of the sender under test, in the order of time.
     pub faults: Vec<FaultPlan>,
-    /// What must hold.
+    /// The expectations.
     pub expect: Expect,
-    /// The file's text; after `--set`, the whole written again.
+    /// The file's text; after `--set`, the rewritten document.
     pub text: String,
 }
 
 impl Scenario {
     /// Reads a scenario; `file` is its name in messages.
     ///
-    /// # Errors
-    /// Everything that is wrong with it.
+    /// # Errors All of its problems.
     pub fn from_text(text: &str, file: &str) -> Result<Self, Vec<Problem>> {
         Self::from_text_with(text, file, &[])
     }
 
-    /// Reads a scenario after changing some of its values, each given as `key=value`.
+    /// Reads a scenario after changes, each given as `key=value`.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, or with what is to be changed.
+    /// # Errors All of its problems, and those of the changes.
     pub fn from_text_with(text: &str, file: &str, changes: &[String]) -> Result<Self, Vec<Problem>> {
         let mut document = document::parse(text, file).map_err(|problem| vec![problem])?;
         for change in changes {
@@ -138,20 +135,20 @@ impl Scenario {
         }
     }
 
-    /// The subscriber of that name.
+    /// The subscriber with that name.
     #[must_use]
     pub fn subscriber(&self, name: &str) -> Option<&Subscriber> {
         self.subscribers.iter().find(|subscriber| subscriber.name == name)
     }
 
-    /// The processes that are not there before a fault starts them, by their numbers.
+    /// The processes that a fault starts, by number.
     #[must_use]
     pub fn joining(&self) -> BTreeSet<usize> {
         let started = self.faults.iter().filter(|fault| fault.action == FaultAction::Start);
         started.filter_map(|fault| fault.worker.as_ref()?.worker()).collect()
     }
 
-    /// About how many events it offers.
+    /// The approximate number of its events.
     #[must_use]
     pub fn expected_events(&self) -> u64 {
         u64::try_from(self.traffic.iter().map(Phase::expected_events).sum::<u128>()).unwrap_or(u64::MAX)
@@ -188,10 +185,10 @@ impl Scenario {
         all
     }
 
-    /// What no section can see alone.
+    /// Checks across sections.
     fn fits_together(&self, root: &Reader<'_>) {
         let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        // Dots alone would be no new folder, but the one above.
+        // Dots alone would name the folder itself or its parent.
         let none = self.name.chars().all(|letter| letter == '.');
         if root.has("name") && (none || !self.name.chars().all(fine)) {
             root.wrong(
@@ -245,8 +242,8 @@ impl Scenario {
     }
 }
 
-/// A sender that took an answer for none tries again after its timeout and its first delay: a run that is to see that
-/// lasts longer. The upper bound keeps a scenario with long delays from waiting for each of them.
+/// A sender that missed an answer retries after its timeout and its first delay, and the run must see that.
+/// The upper bound limits the wait for scenarios with long delays.
 fn default_linger(subscribers: &[Subscriber]) -> Duration {
     let again = |one: &Subscriber| one.timeout.0.saturating_add(one.retry.bounds(1).1);
     let longest = subscribers.iter().map(again).max().unwrap_or(0);

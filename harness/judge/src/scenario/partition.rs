@@ -1,29 +1,29 @@
-//! How a process and its database server can't reach each other.
+//! The kinds of separation between a process and its database server.
 
 use super::quantity::Duration;
 use super::reader::Reader;
 
-/// The words for it.
+/// Their words.
 pub(super) const HOW: [&str; 4] = ["silence", "cut", "delay", "half-open"];
 
-/// How a process and its database server can't reach each other.
+/// A kind of separation between a process and its database server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partition {
-    /// Nothing passes, and neither side hears of it; what was said passes once it is over.
+    /// Messages wait, and neither side notices; they pass once it is over.
     #[default]
     Silence,
-    /// Nothing passes: connections are closed, and none can be made.
+    /// Connections are closed, and new ones fail.
     Cut,
-    /// Everything passes, later by as much each way; what is under way at the end passes at once then.
+    /// Messages are delayed in each direction; those under way at the end pass at once.
     Delay(Duration),
-    /// What the process says passes; what the server says does not, and passes once it is over. So what the process wants
-    /// is done, and it doesn't know.
+    /// The process's messages pass; the server's wait until it is over. So the server acts, and the process
+    /// does not know.
     HalfOpen,
 }
 
 impl Partition {
     const DELAY_MIN: Duration = Duration::from_millis(1);
-    /// More is silence.
+    /// A longer delay is silence.
     const DELAY_MAX: Duration = Duration::from_secs(60);
 
     pub(super) fn read(reader: &Reader<'_>) -> Option<Self> {
@@ -31,7 +31,7 @@ impl Partition {
             return Some(Self::default());
         }
         let [silence, cut, delay, half_open] = HOW;
-        // How much is read once it is known that it is one.
+        // The delay itself is read later.
         let words = [
             (silence, Self::Silence),
             (cut, Self::Cut),

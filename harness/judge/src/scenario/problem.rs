@@ -1,17 +1,17 @@
-//! What is wrong with a scenario, said so that a person can mend it.
+//! The problems of a scenario.
 
 use std::fmt;
 
-/// One mistake in a scenario: where, what, and what would be right.
+/// A problem: its place, the error and the expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file's name as it was given.
+    /// The file's name as given.
     pub file: String,
-    /// The line, from 1; none where something is missing from the whole, or came from `--set`.
+    /// The line, from 1; none for a missing key, or a value of `--set`.
     pub line: Option<usize>,
     /// The key, from the root: `subscriber[0].limit.rate`. Empty for the file as a whole.
     pub key: String,
-    /// What is wrong, and what was expected.
+    /// The error, and the expectation.
     pub what: String,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The known name that was probably meant: the one with the fewest letters to change, if those are few.
+/// The nearest known name, if few letters differ.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let few = (given.chars().count() / 3).max(2);
@@ -38,7 +38,7 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     distances.min_by_key(|(letters, _)| *letters).filter(|(letters, _)| *letters <= few).map(|(_, name)| name)
 }
 
-/// How many letters must be put in, left out or changed, counted row by row.
+/// The Levenshtein distance.
 #[must_use]
 pub fn distance(given: &str, known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();

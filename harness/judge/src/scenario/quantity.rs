@@ -1,7 +1,7 @@
-//! Durations, rates, window caps, sizes and ranges as scenarios write them: text with units, read into integers.
+//! Durations, rates, window caps, sizes and ranges of scenarios: text with units, read into integers.
 //!
-//! The judge has its own reader for these, as it shares no code with the sender. Nothing here is rounded: a fraction is
-//! kept in millionths, a length of time in nanoseconds, a rate as so many per so long.
+//! The harness has its own parser, as it shares no code with the sender. Nothing is rounded: fractions are
+//! millionths, durations nanoseconds, rates a count per duration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,18 +29,18 @@ const SIZES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// A length of time in nanoseconds: `250ms`, `5s`, `24h`.
+/// A duration in nanoseconds: `250ms`, `5s`, `24h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub u64);
 
 impl Duration {
-    /// So many seconds.
+    /// From seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * SECOND)
     }
 
-    /// So many milliseconds.
+    /// From milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
@@ -62,18 +62,18 @@ impl FromStr for Duration {
 }
 
 impl fmt::Display for Duration {
-    /// In the largest unit that needs no fraction.
+    /// In the largest unit without a fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(f, self.0, &LENGTHS, "s")
     }
 }
 
-/// So many in each stretch of time: `20/s`, `14000/min`, `100/10s`.
+/// A count per duration: `20/s`, `14000/min`, `100/10s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// How many.
+    /// The count.
     pub count: u64,
-    /// In each stretch of this length, which is never nothing.
+    /// The duration; never 0.
     pub per: Duration,
 }
 
@@ -104,12 +104,12 @@ impl fmt::Display for Rate {
     }
 }
 
-/// At most so many in any window of that length, wherever it begins: `60 per 1s`.
+/// A cap in every window of this length: `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// How many it may hold; never 0.
+    /// The cap; never 0.
     pub count: u64,
-    /// Its length; never nothing.
+    /// The length; never 0.
     pub length: Duration,
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for Window {
     }
 }
 
-/// A size in bytes: `2KB` is 2,000 of them, `64MiB` is 67,108,864.
+/// A size in bytes: `2KB` is 2,000, `64MiB` is 67,108,864.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
@@ -150,7 +150,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// From the least to the most, both included: `20ms..80ms`. One value alone is both.
+/// A closed range: `20ms..80ms`. A single value is both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range<T> {
     /// The least.
@@ -160,7 +160,7 @@ pub struct Range<T> {
 }
 
 impl<T: Copy> Range<T> {
-    /// Nothing but this.
+    /// A single value.
     #[must_use]
     pub const fn just(value: T) -> Self {
         Self { least: value, most: value }
@@ -191,7 +191,7 @@ impl<T: fmt::Display + PartialEq> fmt::Display for Range<T> {
     }
 }
 
-/// A plain whole number, for ranges of numbers that have no unit.
+/// A whole number, for ranges without a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Whole(pub u64);
 
@@ -209,15 +209,15 @@ impl fmt::Display for Whole {
     }
 }
 
-/// A number with up to six decimals, kept in millionths, so that a share of 0.98 is exactly that.
+/// A number with up to six decimals, in millionths, so that 0.98 is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millionths(pub u64);
 
 impl Millionths {
-    /// The whole of something.
+    /// One.
     pub const ONE: Self = Self(1_000_000);
 
-    /// For arithmetic that is not exact anyway, such as a distribution's exponent.
+    /// For inexact arithmetic, such as a distribution's exponent.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -253,7 +253,7 @@ impl fmt::Display for Millionths {
     }
 }
 
-/// A day of the calendar, as days since 1970-01-01: `2027-01-01`.
+/// A calendar day, as days since 1970-01-01: `2027-01-01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub u64);
 

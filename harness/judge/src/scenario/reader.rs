@@ -1,4 +1,4 @@
-//! Reads the tree of a document by the forms of its sections, and collects every problem rather than the first.
+//! Reads a document's tree by the forms of its sections, and collects every problem.
 
 use std::cell::RefCell;
 use std::str::FromStr;
@@ -9,7 +9,6 @@ use super::problem::{Problem, nearest};
 use super::quantity::{Day, Duration, Millionths, Range, Rate, Size, Whole, Window};
 use super::target::FaultTarget;
 
-/// The problems of a document, in the order in which they were met.
 pub(super) struct Problems {
     file: String,
     found: RefCell<Vec<Problem>>,
@@ -30,7 +29,6 @@ impl Problems {
     }
 }
 
-/// One table of the document, read by its section.
 #[derive(Clone)]
 pub(super) struct Reader<'a> {
     section: &'static Section,
@@ -40,7 +38,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a table. Unknown keys and missing ones are problems at once.
+    /// Reads a table. Unknown and missing keys are problems.
     pub(super) fn new(
         section: &'static Section,
         node: &'a Node,
@@ -76,7 +74,7 @@ impl<'a> Reader<'a> {
         self.problems.add(entry.line, &self.key(&entry.key), format!("unknown key; {hint}"));
     }
 
-    /// Where it stands, from the root: `subscriber[0].behaviour[1]`.
+    /// Its path from the root: `subscriber[0].behaviour[1]`.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -91,30 +89,28 @@ impl<'a> Reader<'a> {
         entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Whether the key is there at all.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entry(key).is_some()
     }
 
-    /// Says that something is wrong with a key, or with the table if the key isn't there.
+    /// Reports a problem of a key, or of the table if the key is missing.
     pub(super) fn wrong(&self, key: &str, what: impl Into<String>) {
         let line = self.entry(key).map_or(self.node.line, |entry| entry.line);
         self.problems.add(line, &self.key(key), what.into());
     }
 
-    /// The value of a key, if it is there and right.
+    /// The value of a key, if it is present and valid.
     pub(super) fn get<T: Readable>(&self, key: &str) -> Option<T> {
         let entry = self.entry(key)?;
         let read = T::read(&entry.node.value);
         read.map_err(|what| self.problems.add(entry.line, &self.key(key), what)).ok()
     }
 
-    /// The value of a key, or what holds without it.
     pub(super) fn or<T: Readable>(&self, key: &str, default: T) -> T {
         self.get(key).unwrap_or(default)
     }
 
-    /// A word of a fixed set.
+    /// The value of a word from a fixed set.
     pub(super) fn word<T: Copy>(&self, key: &str, words: &[(&'static str, T)]) -> Option<T> {
         let given: String = self.get(key)?;
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
@@ -128,13 +124,11 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// The table under a key.
     pub(super) fn table(&self, key: &str) -> Option<Self> {
         let entry = self.entry(key)?;
         Self::new(self.section_of(key)?, &entry.node, self.key(key), self.problems)
     }
 
-    /// The tables under a key.
     pub(super) fn tables(&self, key: &str) -> Vec<Self> {
         let (Some(entry), Some(section)) = (self.entry(key), self.section_of(key)) else { return Vec::new() };
         let Value::List(items) = &entry.node.value else {
@@ -146,7 +140,7 @@ impl<'a> Reader<'a> {
         items.iter().enumerate().filter_map(at).collect()
     }
 
-    /// The keys that the user chose, each with its table, or with each of its tables where it may have several.
+    /// The tables under user-chosen keys; a key may have several.
     pub(super) fn map(&self, key: &str) -> Vec<(String, Self)> {
         let (Some(entry), Some(section)) = (self.entry(key), self.section_of(key)) else { return Vec::new() };
         let Value::Table(entries) = &entry.node.value else {
@@ -170,7 +164,7 @@ impl<'a> Reader<'a> {
         all
     }
 
-    /// Whether each key that the user chose under this one may have several tables.
+    /// Whether each user-chosen key may have several tables.
     fn may_be_several(&self, key: &str) -> bool {
         let field = self.section.fields.iter().find(|field| field.key == key);
         field.is_some_and(|field| matches!(field.form, Form::Map(Form::Either(_, Form::Tables(_)))))
@@ -186,7 +180,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a value can be read as.
 pub(super) trait Readable: Sized {
     fn read(value: &Value) -> Result<Self, String>;
 }
@@ -202,7 +195,7 @@ fn expected<T>(form: &Form, value: &Value) -> Result<T, String> {
     Err(format!("expected {}, got {}{hint}", form.expected(), value.kind()))
 }
 
-/// Text with units.
+/// Quantities are text with units.
 macro_rules! quantity {
     ($($type:ty => $form:expr;)*) => {$(
         impl Readable for $type {
@@ -300,7 +293,6 @@ impl Readable for FaultTarget {
     }
 }
 
-/// A word or a number, for what may be either.
 pub(super) enum WordOrCount {
     Word(String),
     Count(u64),

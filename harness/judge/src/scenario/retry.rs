@@ -1,4 +1,4 @@
-//! What follows a failed attempt: the declared backoff, and the declared breaker.
+//! Retries: the declared backoff and breaker.
 
 use super::form::{Form, Section, may};
 use super::quantity::Duration;
@@ -33,44 +33,44 @@ pub(super) const RETRY: Section = Section {
     ],
 };
 
-/// Which failed attempts have a successor, and when.
+/// The retry policy of failed attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How delays are drawn.
+    /// The kind of backoff.
     pub backoff: Backoff,
-    /// What they grow from.
+    /// The first delay, which doubles.
     pub base: Duration,
-    /// What they grow to.
+    /// The longest delay.
     pub cap: Duration,
-    /// What [`Backoff::Additive`] adds at most.
+    /// The largest addition of [`Backoff::Additive`].
     pub jitter: Duration,
     /// The delays of [`Backoff::Fixed`].
     pub schedule: Vec<Duration>,
-    /// By which share, in millionths, each of them may be shorter or longer; no scenario says so, a driver file may.
+    /// The jitter of each of them, in millionths; only a driver file sets it.
     pub spread: u64,
-    /// Attempts in all.
+    /// Attempts in total.
     pub attempts: u32,
-    /// How old a delivery may grow.
+    /// The largest age of a delivery.
     pub ttl: Duration,
-    /// The most that a `Retry-After` counts for.
+    /// The longest `Retry-After` that is obeyed.
     pub retry_after_cap: Duration,
 }
 
-/// How delays are drawn. `step(n)` is the smaller of the cap and `base·2^(n−1)` after the nth failure.
+/// The distribution of delays. `step(n)` is the smaller of the cap and `base·2^(n−1)` after the nth failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backoff {
     /// From 0 to `step(n)`.
     FullJitter,
     /// From `step(n)/2` to `step(n)`.
     EqualJitter,
-    /// `step(n)` and from 0 to `jitter`, no more than the cap.
+    /// `step(n)` plus 0 to `jitter`, at most the cap.
     Additive,
-    /// The nth of a schedule.
+    /// The nth delay of a schedule.
     Fixed,
 }
 
 impl Backoff {
-    /// Its name in scenarios.
+    /// Its word in scenarios.
     #[must_use]
     pub fn name(self) -> &'static str {
         BACKOFFS.iter().find(|(_, backoff)| *backoff == self).map_or("", |(name, _)| name)
@@ -94,7 +94,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The least and the most that the delay after the nth failure can be, in nanoseconds; `n` counts from 1.
+    /// The least and the longest delay after the nth failure, in nanoseconds; `n` counts from 1.
     #[must_use]
     pub fn bounds(&self, n: u32) -> (u64, u64) {
         let doubled = 1_u64.checked_shl(n.saturating_sub(1)).and_then(|times| self.base.0.checked_mul(times));
@@ -152,14 +152,14 @@ pub(super) const BREAKER: Section = Section {
     ],
 };
 
-/// When an endpoint that fails is left alone, and for how long.
+/// When a failing endpoint is paused, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breaker {
-    /// After so many failures in a row.
+    /// The consecutive failures that open it.
     pub failures: u32,
-    /// For how long at first.
+    /// The first cooldown.
     pub cooldown: Duration,
-    /// The longest.
+    /// The longest cooldown.
     pub cooldown_max: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The scenario file as JSON Schema, from the forms that the reader itself goes by, so that the two can't disagree.
+//! The JSON Schema of the scenario file, from the reader's own forms, so that both agree.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::form::{Form, Need, Section};
 
 const LENGTH: &str = "[0-9]+(ns|us|ms|s|min|h|d)";
 
-/// The schema, for editors that complete and check TOML by it.
+/// The schema, for completion and checks in editors.
 #[must_use]
 pub fn schema() -> Value {
     let mut schema = of_section(&ROOT);

@@ -1,4 +1,4 @@
-//! How the sender under test is set up.
+//! The setup of the sender under test.
 
 use super::form::{Form, Section, may};
 use super::quantity::Duration;
@@ -38,26 +38,26 @@ pub(super) const SENDER: Section = Section {
     ],
 };
 
-/// How the sender under test is set up.
+/// The setup of the sender under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// How many of its processes share one store.
+    /// The number of processes on one store.
     pub workers: u32,
-    /// What it keeps its deliveries in.
+    /// The kind of store.
     pub store: Store,
-    /// What an acknowledgement survives.
+    /// The failure that an acknowledgement survives.
     pub durability: Durability,
-    /// More arguments for its command line.
+    /// Further arguments.
     pub arguments: Vec<String>,
-    /// Its lease, and what it needs beyond that: a killed process's work goes on after this at the latest.
+    /// How long after a process was killed its work continues at the latest: its lease and the takeover.
     pub takeover_within: Duration,
-    /// Its promise on how soon it notes what was delivered: what was answered longer before a kill does not come again.
+    /// How soon an answer is committed: a delivery answered earlier than this before a kill is not repeated.
     pub confirm_within: Duration,
-    /// A process that is asked to stop is gone after this.
+    /// How long a process takes to stop at most.
     pub stop_within: Duration,
 }
 
-/// What the sender keeps its deliveries in.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// A file.
@@ -66,7 +66,7 @@ pub enum Store {
     Postgres,
 }
 
-/// What an acknowledgement survives.
+/// The failure that an acknowledgement survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut.
@@ -76,7 +76,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Its name in scenarios.
+    /// Its word in scenarios.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

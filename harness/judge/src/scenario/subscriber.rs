@@ -1,4 +1,4 @@
-//! A partner's endpoint: what it may be sent, how it is retried and signed, and how it behaves.
+//! A partner's endpoint: its contract, retries, signature and behaviours.
 
 use super::behaviour::{BEHAVIOUR, Behaviour};
 use super::contract::{LIMIT, Limit, QUEUE, Queue};
@@ -70,60 +70,60 @@ const COALESCE: Section = Section {
 /// One endpoint and its contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// Its name, unique in the scenario: `ingest`, or `ingest-3` where it is one of several.
+    /// Its name, unique in the scenario: `ingest`, or `ingest-3` for one of several.
     pub name: String,
-    /// The name that the file gives it: `ingest`.
+    /// Its name in the file: `ingest`.
     pub group: String,
     /// The events that it is owed.
     pub events: Vec<Pattern>,
-    /// What it may be sent.
+    /// Its contract.
     pub limit: Limit,
-    /// How much may wait for it.
+    /// The bounds of its queue.
     pub queue: Queue,
-    /// How its deliveries are signed.
+    /// The signing profile.
     pub sign: Profile,
-    /// How long an attempt may take in all.
+    /// The timeout of an attempt.
     pub timeout: Duration,
-    /// Which failed attempts have a successor, and when.
+    /// The retry policy.
     pub retry: Retry,
-    /// When an endpoint that fails is left alone; none where the scenario doesn't say.
+    /// The breaker; none if the scenario has none.
     pub breaker: Option<Breaker>,
-    /// What else the sender is asked to do with its events.
+    /// Further processing of its events by the sender.
     pub handling: Handling,
-    /// How long the endpoint takes when it behaves.
+    /// The endpoint's latency when it behaves.
     pub answers: Range<Duration>,
-    /// What it does instead of answering 204; the first that matches wins.
+    /// The endpoint's behaviours; the first match wins.
     pub behaviours: Vec<Behaviour>,
 }
 
-/// What the sender is asked to do with a subscriber's events before they go out.
+/// The sender's processing of a subscriber's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handling {
-    /// Of which events it gets the newest alone.
+    /// The coalesced event types.
     pub coalesce: Vec<Coalesce>,
-    /// The same event id inside this while is the same event.
+    /// How long an equal event id counts as the same event.
     pub dedupe: Duration,
-    /// Whether the first attempts of one key must arrive in order.
+    /// Whether the first attempts of a key must arrive in order.
     pub ordered: bool,
 }
 
-/// Of several events of a type with one key inside a window, the newest alone is delivered.
+/// Within a window, only the newest event of a type and key is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coalesce {
     /// The event type.
     pub kind: String,
-    /// How long the first of them waits for newer ones.
+    /// The window, from the first event.
     pub window: Duration,
 }
 
-/// A way to sign.
+/// A signing profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Standard Webhooks 1.0.
     StandardWebhooks,
     /// Hex over `timestamp.body`.
     VvvTimestamped,
-    /// Hex over the body, made once.
+    /// Hex over the body, computed once.
     VvvFrozen,
     /// As Stripe.
     Stripe,
@@ -132,19 +132,19 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its name in scenarios and drivers.
+    /// Its word in scenarios and drivers.
     #[must_use]
     pub fn name(self) -> &'static str {
         PROFILES.iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
     }
 
-    /// The one of this name.
+    /// The profile with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
     }
 
-    /// Whether each attempt carries a timestamp of its own.
+    /// Whether each attempt has its own timestamp.
     #[must_use]
     pub const fn is_fresh(self) -> bool {
         matches!(self, Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe)
@@ -157,18 +157,18 @@ impl Profile {
     }
 }
 
-/// Which event types are meant: `*`, `video.trending`, `video.*`.
+/// A pattern of event types: `*`, `video.trending`, `video.*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// As it was written.
+    /// The pattern's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a type is meant. `video.*` means all below `video`, however deep, and not `video` itself.
+    /// Whether it matches a type. `video.*` matches everything below `video`, at any depth, but not `video`.
     #[must_use]
     pub fn matches(&self, kind: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -185,28 +185,28 @@ impl Pattern {
 }
 
 impl Subscriber {
-    /// Whether it is owed an event of that type.
+    /// Whether it is owed events of that type.
     #[must_use]
     pub fn is_owed(&self, kind: &str) -> bool {
         self.events.iter().any(|pattern| pattern.matches(kind))
     }
 
-    /// Whether its endpoint hides attempts at some time, so that their numbers are not known.
+    /// Whether its endpoint hides attempts at some time, so that their numbers are unknown.
     #[must_use]
     pub fn hides_attempts(&self) -> bool {
         self.behaviours.iter().any(|behaviour| behaviour.answer.hides_attempts())
     }
 
-    /// The path of its endpoint's URL, of its own: a request for another one has not come to it.
+    /// The path of its endpoint's URL, unique to it, so that a misdirected request is noticed.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/hooks/{}", self.name)
     }
 
-    /// The most that a declared scenario may have, all groups together.
+    /// The most subscribers of a scenario, all groups together.
     pub const COUNT_MAX: u64 = 100_000;
 
-    /// The subscribers of one `[[subscriber]]`, where there is room for so many more.
+    /// The subscribers of one `[[subscriber]]`; more than `room` are a problem.
     pub(super) fn read(reader: &Reader<'_>, room: u64) -> Vec<Self> {
         let Some(one) = Self::read_one(reader) else { return Vec::new() };
         match reader.or("count", 1_u64) {

@@ -1,4 +1,4 @@
-//! To which of several processes a fault is done.
+//! The target of a fault among several processes.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use std::fmt;
 pub enum FaultTarget {
     /// By its number, from 0.
     Worker(u32),
-    /// Whichever serves this subscriber when the fault is due.
+    /// The process that serves this subscriber when the fault is due.
     OwnerOf(String),
 }
 
-/// How the word for the latter begins.
+/// The prefix of its text form.
 const OWNER_OF: &str = "owner of ";
 
 impl FaultTarget {
-    /// Reads `owner of NAME`.
+    /// Parses `owner of NAME`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_prefix(OWNER_OF).map(str::trim).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| format!("expected a number or \"{OWNER_OF}NAME\", got {text:?}"))?;
         Ok(Self::OwnerOf(name.to_owned()))
     }
 
-    /// Whose owner it is, if it goes by that.
+    /// The subscriber whose owner it is.
     #[must_use]
     pub fn owner_of(&self) -> Option<&str> {
         match self {
@@ -31,7 +31,7 @@ impl FaultTarget {
         }
     }
 
-    /// Its number, if that is known beforehand.
+    /// Its number, if fixed.
     #[must_use]
     pub fn worker(&self) -> Option<usize> {
         match self {
@@ -40,7 +40,7 @@ impl FaultTarget {
         }
     }
 
-    /// What the trace says of a fault that was done to this process.
+    /// Its text in the trace, with the process that was struck.
     #[must_use]
     pub fn told(&self, struck: Option<usize>) -> String {
         match (self, struck) {

@@ -1,4 +1,4 @@
-//! Whole scenarios: what is read, and what is said of mistakes.
+//! Whole scenarios: valid ones, and the problems of invalid ones.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn several_of_a_kind_are_numbered_from_one() {
     assert!(scenario.subscribers.iter().all(|one| one.group == "a"));
 }
 
-/// A scenario with a partition, on a server.
+/// A scenario with a partition from a server.
 fn parted(more: &str) -> String {
     let fault = format!("[[fault]]\nat = \"1s\"\ndo = \"partition\"\nlasts = \"1s\"\n{more}");
     with(&format!("[sender]\nstore = \"postgres\"\n{fault}"))
@@ -133,7 +133,7 @@ fn a_key_that_its_answer_does_not_go_by_is_refused() {
     refused(&with(twice), "one Retry-After");
 }
 
-/// A scenario whose endpoint has these behaviours, one a line.
+/// A scenario with these behaviours of its endpoint, one per line.
 fn behaving(behaviours: &[&str]) -> String {
     with(&format!("behaviour = [{}]", behaviours.join(", ")))
 }

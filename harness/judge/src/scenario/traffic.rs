@@ -1,4 +1,4 @@
-//! What is offered to the sender, and when: the phases of traffic, and the events that fill them.
+//! Traffic: its phases, and the events in them.
 
 use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Millionths, Range, Rate, Whole};
@@ -26,61 +26,61 @@ pub(super) const PHASE: Section = Section {
 /// A phase of traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// How the rate goes.
+    /// The rate over time.
     pub shape: Shape,
-    /// How long it is; none for a recording that is played to its end.
+    /// The length; none for a recording that is played to its end.
     pub lasts: Option<Duration>,
-    /// The one key that all of its events have; none for those of [`Events`], or of its recording.
+    /// The key of all its events; none for those of [`Events`] or of its recording.
     pub key: Option<String>,
 }
 
-/// How the rate of a phase goes.
+/// The rate of a phase over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Evenly spaced.
     Steady {
-        /// At this rate.
+        /// The rate.
         rate: Rate,
     },
-    /// From one rate to another, in a straight line.
+    /// A linear ramp.
     Ramp {
-        /// At first.
+        /// The rate at the beginning.
         rate: Rate,
-        /// At the end.
+        /// The rate at the end.
         to: Rate,
     },
-    /// Rises in a straight line until half its time, and falls back.
+    /// Rises linearly for half of its time, and falls back.
     Spike {
-        /// At both ends.
+        /// The rate at both ends.
         rate: Rate,
-        /// At its height.
+        /// The rate at the peak.
         to: Rate,
     },
     /// Independent arrivals, exponentially spaced.
     Poisson {
-        /// On average.
+        /// The average rate.
         rate: Rate,
     },
-    /// Real traffic, played again.
+    /// A recording.
     Recorded {
         /// CSV or JSON Lines, relative to the scenario's file.
         file: String,
-        /// How much faster.
+        /// The factor of its speed.
         speed: Millionths,
-        /// How many of each event.
+        /// How often each event is offered.
         times: u32,
     },
-    /// All at once, at its first instant.
+    /// All events at the first instant.
     Burst {
-        /// How many.
+        /// The number of events.
         events: u64,
     },
-    /// Nothing.
+    /// No events.
     Pause,
 }
 
 impl Phase {
-    /// About how many events it offers; a recording's are not counted.
+    /// The approximate number of its events, without those of a recording.
     pub(super) fn expected_events(&self) -> u128 {
         let lasts = self.lasts.map_or(0, |lasts| lasts.0);
         let per = |rate: Rate| u128::from(rate.count) * u128::from(lasts) / u128::from(rate.per.0);
@@ -151,7 +151,7 @@ fn positive(reader: &Reader<'_>, key: &str) -> Option<Millionths> {
     Some(value)
 }
 
-/// A key that a shape does not go by would be a silent mistake.
+/// A key that a shape ignores would be a silent mistake.
 fn idle_keys(reader: &Reader<'_>, shape: &Shape) {
     let used: &[&str] = match shape {
         Shape::Steady { .. } | Shape::Poisson { .. } => &["rate", "key"],
@@ -182,19 +182,18 @@ pub(super) const EVENTS: Section = Section {
     ],
 };
 
-/// The events that the traffic consists of.
+/// The events of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
-    /// Types and their weights, in the order of their names, so that a file that is written again means the same; never
-    /// empty.
+    /// Types and their weights, sorted by name, so that a rewritten file means the same; never empty.
     pub types: Vec<(String, u32)>,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: u32,
-    /// Zipf's exponent; 0 is even.
+    /// Zipf's exponent; 0 is uniform.
     pub key_skew: Millionths,
-    /// How large the data is, in bytes.
+    /// The size of the data, in bytes.
     pub data_bytes: Range<Whole>,
-    /// The share of events that is offered a second time with the same id.
+    /// The share of events that are offered twice with the same id.
     pub repeated: Millionths,
 }
 
@@ -211,7 +210,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// The most keys: each has a weight of its own, in memory.
+    /// The most keys: each has a weight in memory.
     pub const KEYS_MAX: u32 = 1_000_000;
 
     pub(super) fn read(reader: &Reader<'_>) -> Self {

@@ -22,24 +22,25 @@ const LASTS: u64 = 2;
 
 #[derive(Args, Debug)]
 pub(super) struct MachineArgs {
-    /// What a sender carries on one machine, in requests or events a second: 20000/s. Without it, the ceiling that is
-    /// measured here times the efficiency of --throughput; or else the sender itself, measured for some seconds
+    /// The rate that a sender carries on one machine, in requests or events a second: 20000/s. By default,
+    /// the ceiling measured here times the efficiency of --throughput; or else the sender itself, measured
+    /// for some seconds
     #[arg(long, value_name = "RATE")]
     machine: Option<Rate>,
-    /// The report of a run that says how much of the ceiling a sender reaches; that of the last `hookproof run
+    /// The report of a run with the sender's share of the ceiling; by default that of the last `hookproof run
     /// scenarios/throughput.toml`, if there is one, and the store is a file
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["machine", "no_measure"])]
     throughput: Option<PathBuf>,
     /// Machines that share the store, each as fast as this one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     nodes: u64,
-    /// Room for the database; what is free where the database is without it
+    /// Space for the database; by default the free space at its place
     #[arg(long, value_name = "SIZE")]
     disk: Option<Size>,
-    /// Memory of the machine; this one's without it
+    /// Memory of the machine; by default this one's
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Measure nothing: the machine is no limit, but for what is given
+    /// Measure nothing: the machine is no limit, except for the given values
     #[arg(long)]
     no_measure: bool,
 }
