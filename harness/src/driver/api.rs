@@ -114,6 +114,7 @@ impl Api {
         })))
     }
 
+    /// The driver file.
     #[must_use]
     pub fn file(&self) -> &DriverFile {
         &self.0.file

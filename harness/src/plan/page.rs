@@ -12,6 +12,7 @@ use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape
 /// The most subscribers with charts; those with the longest backlog come first.
 const CHARTS_MAX: usize = 24;
 
+/// The page.
 #[must_use]
 pub fn page(plan: &Plan) -> String {
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));

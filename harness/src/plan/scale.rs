@@ -79,6 +79,7 @@ pub enum Knob {
 }
 
 impl Knob {
+    /// All of them.
     pub const ALL: [Self; 5] = [Self::Rate, Self::Burst, Self::Windows, Self::InFlight, Self::Queue];
 
     /// Raises it to this many thousandths, rounded up; false if the subscriber has no such limit.

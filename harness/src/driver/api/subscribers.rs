@@ -100,6 +100,7 @@ impl Api {
         Ok(saved.remove("secret"))
     }
 
+    /// Redrives a subscriber's dead letters.
     pub async fn redrive(&self, name: &str) -> Result<(), ApiError> {
         self.about("redrive", self.0.file.redrive.as_ref(), name, Variables::new()).await.map(drop)
     }
@@ -170,6 +171,7 @@ impl Api {
         }
     }
 
+    /// Ends a subscription.
     pub async fn unsubscribe(&self, name: &str) -> Result<(), String> {
         for request in &self.0.file.unsubscribe {
             let made = self.about("unsubscribe", Some(request), name, Variables::new()).await;
