@@ -1,4 +1,4 @@
-//! The scenarios that are shipped: every one of them is valid, has its reason, and is what its file is called.
+//! The shipped scenarios: each is valid, has a reason, and the name of its file.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a run tells of a sender that can't express its contract, and what it takes back however it ends.
+//! A run reports contract terms that a sender cannot express, and reverts its changes however it ends.
 
 use std::process::{Command, Stdio};
 

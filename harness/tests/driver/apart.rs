@@ -1,5 +1,5 @@
-//! Senders that the harness cannot start as processes of its own: a stand-in for a daemon or a container runtime, which is told
-//! to start, to stop and to kill, and a client whose death leaves the daemon alone.
+//! Senders outside the harness's processes: a stand-in for a container runtime with commands to start, stop and kill
+//! the sender, and a client whose death leaves the sender running.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use hookproof_judge::trace::{ProcessEvent, Trace};
 
 use super::{hookproof, ours};
 
-/// What a container runtime is to a harness: `start` returns once the sender runs in a session of its own, `run` stays like a
-/// client, and `kill` and `stop` reach the sender.
+/// A minimal container runtime: `start` returns once the sender runs in its own session, `run` stays as a client, and
+/// `kill` and `stop` reach the sender.
 const RUNTIME: &str = r#"#!/bin/sh
 set -eu
 did=$1 dir=$2
@@ -40,7 +40,7 @@ do = "kill"
 lasts = "300ms"
 "#;
 
-/// Our own sender behind the runtime; `start` is its word for starting, and `more` further sections.
+/// Our own sender behind the runtime; `start` is the command that starts it, and `more` adds sections.
 fn driver(start: &str, more: &str) -> String {
     let runtime = |word: &str| format!("\"sh\", \"{{{{ here }}}}/runtime\", \"{word}\", \"{{{{ dir }}}}\"");
     let text = ours().replacen("command = [", &format!("command = [\n  {},", runtime(start)), 1);
@@ -49,7 +49,7 @@ fn driver(start: &str, more: &str) -> String {
     text + &more.replace("KILL", &runtime("kill"))
 }
 
-/// Plays the scenario, and waits until the sender is gone; the exit code, and what was said.
+/// Runs the scenario, and waits for the sender's end. Returns the exit code and the output.
 fn run(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String) {
     let file = |name: &str| folder.join(name).display().to_string();
     std::fs::write(file("runtime"), RUNTIME).unwrap();
@@ -60,7 +60,7 @@ fn run(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String) {
     let pid = std::fs::read_to_string(folder.join("out/struck/sender/pid")).unwrap();
     let sender = Path::new("/proc").join(pid.trim()).join("exe");
     let clock = Clock::begun();
-    // It answers nobody from when it was told to end, and takes its time to be gone.
+    // After its stop the sender answers no request, and takes some time to end.
     while sender.exists() {
         assert!(clock.now() < 30_000_000_000, "the sender was left behind: {said}");
         std::thread::yield_now();
@@ -68,7 +68,6 @@ fn run(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String) {
     (code, said)
 }
 
-/// The same, and the trace.
 fn play(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String, Trace) {
     let (code, said) = run(folder, scenario, driver);
     let trace = folder.join("out/struck/trace.jsonl");
@@ -86,7 +85,7 @@ fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
     let (_, said, trace) = play(folder.path(), SCENARIO, &driver("start", "\n[kill]\ncommand = [KILL]\n"));
     assert!(trace.undone.is_empty(), "{said}");
     assert_eq!((trace.faults.len(), count(&trace, ProcessEvent::Killed)), (1, 1), "{said}");
-    // Before the run, after the kill; ended by the kill, and at the end.
+    // Ready before the run and after the kill; ended by the kill and at the end.
     let lives = (count(&trace, ProcessEvent::Ready), count(&trace, ProcessEvent::Exited));
     assert_eq!(lives, (2, 2), "{:?}", trace.processes);
     let passed = hookproof_judge::check::judge(

@@ -1,4 +1,4 @@
-//! `hookproof driver check`, as the author of a driver file meets it.
+//! `hookproof driver check`, from the view of a driver file's author.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{hookproof, ours};
 
-/// Checks a driver file with this text.
 #[track_caller]
 fn check(text: &str, code: i32, said: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -143,8 +142,8 @@ fn the_answer_is_for_machines_too() {
     assert_eq!(steps, expected);
 }
 
-/// Starts to check a driver whose sender never gets ready, in a folder, and waits until that sender was started. `traps` are
-/// commands for a shell, before it becomes that sender.
+/// Starts to check a driver with a sender that never gets ready, and waits until that sender was started. The shell
+/// runs `traps` before it becomes the sender.
 fn waiting(folder: &std::path::Path, traps: &str) -> Child {
     let (file, started) = (folder.join("driver.toml"), folder.join("started"));
     let script = format!("{traps} touch '{}'; exec sleep 60", started.display());
@@ -181,7 +180,7 @@ fn somebody_who_ends_it_is_told_so_by_its_exit_code() {
 #[test]
 fn somebody_who_ends_it_at_once_is_told_so_too() {
     let folder = tempfile::tempdir().unwrap();
-    // It is waited for in vain, so that there is time for a second wish.
+    // It ignores SIGTERM, which leaves time for a second signal.
     let mut child = waiting(folder.path(), "trap '' TERM;");
     interrupt(&child);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());

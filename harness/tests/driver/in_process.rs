@@ -1,4 +1,4 @@
-//! Senders inside of a test: a naive one is failed with a witness, and one that keeps to its contract is not.
+//! Senders inside a test: a naive one fails with a witness, and one that keeps its contract passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-/// Posts an event to a subscriber, without a signature; what comes of it, nobody looks at.
+/// Posts an unsigned event; the caller ignores the result.
 async fn post(url: &str, event: &NewEvent) -> std::io::Result<()> {
     let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).unwrap();
     let mut stream = TcpStream::connect(host).await?;
@@ -21,7 +21,7 @@ async fn post(url: &str, event: &NewEvent) -> std::io::Result<()> {
     stream.read_to_end(&mut Vec::new()).await.map(drop)
 }
 
-/// Sends every event at once, to everybody.
+/// Sends every event at once to every subscriber.
 #[derive(Default)]
 struct Naive {
     subscribers: Mutex<Vec<NewSubscriber>>,
@@ -41,7 +41,7 @@ impl Sender for Naive {
     }
 }
 
-/// Sends one after another, each so long after the end of the one before that the rate holds.
+/// Sends one event after another, with a pause that keeps the rate.
 #[derive(Default)]
 struct Patient {
     naive: Arc<Naive>,

@@ -1,5 +1,5 @@
-//! Drivers of other senders: tried by `hookproof driver check`, over HTTPS and through a proxy, and a sender in Python that
-//! is certified right and caught with each of its bugs; and senders inside of a test.
+//! Drivers of other senders: `hookproof driver check`, HTTPS, a proxy, a sender in Python with and without bugs, and
+//! senders inside a test.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,19 +15,17 @@ mod secure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The exit code of the program, and what it said.
+/// Returns the exit code and the output.
 fn hookproof(arguments: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     let output = command.args(arguments).envs(env.iter().copied()).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// A file of the repository.
 fn shipped(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Our own sender's driver file.
 fn ours() -> String {
     std::fs::read_to_string(shipped("scenarios/drivers/hookproof.toml")).unwrap()
 }

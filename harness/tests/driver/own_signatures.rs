@@ -1,5 +1,5 @@
-//! Signatures of a sender's own, as a driver file describes them: against signatures that another program made, and with
-//! each part of a request changed.
+//! A sender's own signatures, as a driver file describes them: against signatures of another program, and with each
+//! part of a request changed.
 
 use hookproof::driver::DriverFile;
 use hookproof_judge::signature::{Key, Scheme, Seen, Wrong};

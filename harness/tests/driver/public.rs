@@ -1,5 +1,5 @@
-//! Endpoints that the world can reach: over TLS with an authority of the run's own, by a public URL, through a tunnel, with
-//! control calls over HTTPS; and what is wrong there, found.
+//! Publicly reachable endpoints: TLS with the run's own authority, a public URL, a tunnel, control calls over HTTPS;
+//! and the faults that `check` finds there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::secure::{CONNECT, Front, driver, environment};
 use super::{hookproof, ours, shipped};
 
-/// A tunnel: what connects to its port is carried to another, byte by byte.
+/// Forwards connections from one port to another, byte by byte.
 struct Tunnel {
-    /// Where the world comes in.
+    /// The tunnel's public port.
     outside: u16,
-    /// Where the harness is to listen.
+    /// The harness's port.
     inside: u16,
     carried: Arc<AtomicUsize>,
     _runtime: tokio::runtime::Runtime,
@@ -33,7 +33,7 @@ impl Tunnel {
             while let Ok((mut from, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(async move {
-                    // What fails in it, both ends see.
+                    // Both ends see a failure.
                     let Ok(mut to) = TcpStream::connect(("127.0.0.1", inside)).await else { return };
                     from.set_nodelay(true).unwrap();
                     to.set_nodelay(true).unwrap();
@@ -44,7 +44,7 @@ impl Tunnel {
         Self { outside, inside, carried, _runtime: runtime }
     }
 
-    /// The options of a run whose endpoints are behind it, over TLS.
+    /// The options of a run with endpoints behind the tunnel, over TLS.
     fn options(&self, url: &str) -> Vec<String> {
         let url = url.replace("PORT", &self.outside.to_string());
         let bind = format!("127.0.0.1:{}", self.inside);
@@ -55,10 +55,10 @@ impl Tunnel {
 const BY_PATH: &str = "https://hooks.localhost:PORT/in/{endpoint}";
 const BY_HOST: &str = "https://{endpoint}.hooks.localhost:PORT/";
 
-/// The line by which our sender trusts the run's authority.
+/// Makes our sender trust the run's authority.
 const TRUST: &str = "trust    = [\"--extra-roots\", \"{{ ca }}\"]\n";
 
-/// Two seconds of little traffic; what fails twice is given up.
+/// Two seconds of light traffic, with two attempts for each delivery.
 const QUIET: &str = r#"
 name = "quiet"
 drain = "10s"
@@ -74,7 +74,6 @@ limit = { rate = "200/s", burst = 100, in_flight = 20 }
 retry = { base = "50ms", cap = "100ms", attempts = 2, ttl = "10min" }
 "#;
 
-/// Runs a scenario with a driver file of this text.
 fn run(
     folder: &Path,
     scenario: &str,
@@ -100,7 +99,7 @@ fn quiet(driver: &str, url: &str) -> (Option<i32>, String) {
 
 #[test]
 fn our_sender_is_judged_over_https_alone_through_a_tunnel() {
-    /// How often a machine that was too busy to tell may try again.
+    /// Tries on a machine that may be too busy for a verdict.
     const TIMES: usize = 3;
     let folder = tempfile::tempdir().unwrap();
     let (front, tunnel) = (Front::open(folder.path()), Tunnel::open());

@@ -1,5 +1,5 @@
-//! A sender in plain Python, driven by a file alone: right in a scenario of its own size, and caught with each of its bugs.
-//! Skipped with one line where there is no `python3`, unless `HOOKPROOF_DEMANDS` names it.
+//! A sender in plain Python, driven by a file: correct in its scenario, and caught with each of its bugs. Without
+//! `python3` a line is printed, unless `HOOKPROOF_DEMANDS` names it.
 
 use std::process::Command;
 
@@ -7,7 +7,6 @@ use super::{hookproof, shipped};
 
 const FOLDER: &str = "scenarios/drivers/python";
 
-/// Whether there is a Python to try it with.
 pub(crate) fn python(test: &str) -> bool {
     let found = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -18,7 +17,7 @@ pub(crate) fn python(test: &str) -> bool {
     found
 }
 
-/// Runs its scenario with more arguments for the sender; answers the exit code and what was said.
+/// Runs its scenario with more arguments for the sender. Returns the exit code and the output.
 fn run(arguments: &str) -> (Option<i32>, String) {
     let out = tempfile::tempdir().unwrap();
     let [scenario, driver] = ["scenario.toml", "driver.toml"].map(|name| shipped(FOLDER).join(name));

@@ -1,5 +1,5 @@
-//! Control calls over HTTPS: by a private authority, with a certificate of the harness's own, through the proxy of the
-//! environment, with a token that is nowhere in what a run leaves behind.
+//! Control calls over HTTPS: a private authority, a client certificate, the environment's proxy, and a token that
+//! appears in no output of a run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::{hookproof, ours};
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
 
-/// A proxy, and behind it a partner's front that asks for certificates: it answers `CONNECT`, speaks TLS as
-/// `staging.test`, and passes on to the same port of this machine.
+/// A proxy, and behind it a TLS front that demands client certificates. It answers `CONNECT` as `staging.test`, and
+/// forwards to the same port of this machine.
 pub(crate) struct Front {
     proxy: String,
     tunnels: Arc<AtomicUsize>,
@@ -26,7 +26,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Opens it; puts `ca.pem`, `client.pem` and `client.key` into the folder.
+    /// Writes `ca.pem`, `client.pem` and `client.key` into the folder.
     pub(crate) fn open(folder: &Path) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -66,13 +66,13 @@ impl Front {
         Self { proxy, tunnels, _runtime: runtime }
     }
 
-    /// How many connections it has passed on.
+    /// The number of forwarded connections.
     pub(crate) fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::SeqCst)
     }
 }
 
-/// One tunnel. What fails in it, whoever asked for it sees.
+/// The client sees a failure.
 async fn pass(mut stream: TcpStream, acceptor: TlsAcceptor, tunnels: Arc<AtomicUsize>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -105,7 +105,7 @@ pub(crate) fn driver(connect: &str) -> String {
     let serve = "\"sender\", \"serve\",";
     assert!(text.contains(serve));
     let text = text.replace(serve, "\"sender\", \"serve\", \"--token-env\", \"ACME_TOKEN\",");
-    // Asked past the front: what fails is the first call.
+    // Readiness bypasses the front, so the first call fails.
     let text =
         text.replace("ready    = \"{{ base }}/readyz\"", "ready    = \"http://127.0.0.1:{{ port }}/readyz\"");
     let all = ["[start.owner]\n", "[change]\n", "[rotate]\n", "[redrive]\n", "[dead]\n"];
@@ -135,7 +135,7 @@ fn a_sender_behind_a_proxy_that_asks_for_a_certificate_is_spoken_to() {
     let (code, said) = check(CONNECT);
     assert!(code == Some(0) && said.contains("3 signatures are right"), "{code:?}: {said}");
     assert!(front.tunnels.load(Ordering::SeqCst) > 0, "nothing went through the proxy");
-    // Without the one or the other, nobody is let in.
+    // Either alone is refused.
     let (code, said) = check("ca = \"ca.pem\"\nwithin = \"10s\"");
     assert!(code == Some(4) && said.contains("failed   subscribe"), "{code:?}: {said}");
     let (code, said) = check(&CONNECT.replace("ca = \"ca.pem\"\n", ""));
@@ -172,7 +172,7 @@ fn a_token_of_the_environment_is_in_nothing_that_a_run_leaves_behind() {
         files += 1;
     }
     assert!(files >= 4, "{files} files: trace, page, report and log");
-    // What fails because of it doesn't say it either.
+    // Nor may a later failure reveal it.
     let (code, said) =
         run(driver(CONNECT).replace("Bearer {{ env.ACME_TOKEN }}", "Basic {{ env.ACME_TOKEN }}"));
     assert!(code == Some(4) && said.contains("401"), "{code:?}: {said}");

@@ -1,4 +1,4 @@
-//! The same endpoints over HTTP/2: a stream is a request of its own, and meets what is meant for it alone.
+//! The endpoints over HTTP/2: each stream is a separate request, with its own faults.
 
 use bytes::Bytes;
 use h2::Reason;
@@ -11,12 +11,12 @@ use tokio::net::TcpStream;
 use crate::cuts;
 use crate::stage::{BODY, Set, behaviour, during, set};
 
-/// What became of a stream, as its sender sees it.
+/// A stream's result, from the sender's view.
 #[derive(Debug, PartialEq, Eq)]
 enum Met {
-    /// A status, and the length of the whole body that followed.
+    /// Status, and length of the whole body.
     Answered(u16, usize),
-    /// An end before that, with its reason.
+    /// An earlier end, with its reason.
     Ended(Option<Reason>),
 }
 
@@ -35,7 +35,7 @@ async fn send(client: &SendRequest<Bytes>) -> Met {
         Err(error) => return ended(error),
     };
     let (answer, mut body) = client.send_request(request, false).unwrap();
-    // That it was reset already, its answer says.
+    // If the stream was reset already, its answer reports that.
     let _ = body.send_data(Bytes::from_static(BODY.as_bytes()), true);
     let answer = match answer.await {
         Ok(answer) => answer,
@@ -93,12 +93,11 @@ async fn streams_of_one_connection_are_requests_of_their_own_and_wait_for_nobody
         let arrival = arrivals.iter().find(|one| one.n == answer.n).unwrap();
         assert!(arrival.read <= answer.t && answer.t <= answer.end && answer.whole, "{answer:?}");
     }
-    // Those that were sent first and answered late were open while all others came.
+    // Requests that were sent first and answered late were open while all others came.
     let last = arrivals.iter().map(|one| one.t).max().unwrap();
     assert!(records.iter().any(|one| matches!(one, Record::Answer(one) if one.t > last)));
 }
 
-/// Sends so many requests at once.
 async fn futures(client: &SendRequest<Bytes>, count: usize) -> Vec<Met> {
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..count {
@@ -191,13 +190,13 @@ async fn what_begins_and_is_no_whole_request_is_counted_from_its_first_byte() {
     let request = http::Request::post("http://a/").header("content-length", 100).body(()).unwrap();
     let (_answer, mut body) = client.ready().await.unwrap().send_request(request, false).unwrap();
     body.send_data(Bytes::from_static(BODY.as_bytes()), false).unwrap();
-    // Its second half never comes.
+    // The second half never comes.
     set.clock.pass(100_000_000).await;
     connection.abort();
     let Record::Cut(cut) = set.next().await else { panic!("no cut") };
     assert!(cut.n.is_none() && cut.how == CutKind::PeerGone && cut.began.is_some(), "{cut:?}");
     assert_eq!(cut.token, Some(7));
-    // What begins as HTTP/2 does and goes on as nothing is no request.
+    // An HTTP/2 preface without a valid continuation is no request.
     let mut other = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
     other.write_all(b"PRI * HTTP/2.0\r\n\r\nno").await.unwrap();
     drop(other);

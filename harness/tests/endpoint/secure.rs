@@ -1,4 +1,5 @@
-//! Endpoints over TLS, and endpoints that share a port: the same answers and faults, and what comes to none of them.
+//! Endpoints over TLS, and endpoints that share a port: the same answers and faults, and requests that match no
+//! endpoint.
 
 use std::sync::Arc;
 use std::time::Duration as Length;
@@ -20,10 +21,9 @@ use tokio_rustls::client::TlsStream;
 use crate::cuts;
 use crate::stage::{BODY, Exchange, answer, behaviour, during, request};
 
-/// How long the client waits for an answer that does not come.
+/// How long the client waits for an answer that never comes.
 const PATIENCE: Length = Length::from_millis(600);
 
-/// Endpoints, and what they record.
 struct Place {
     endpoints: Endpoints,
     clock: Clock,
@@ -32,7 +32,7 @@ struct Place {
 }
 
 impl Place {
-    /// Endpoints of these names, over TLS; those called `odd` show these behaviours.
+    /// Opens these endpoints over TLS; those named `odd` show these behaviours.
     async fn open(names: &[&str], public: Option<&str>, behaviours: &[Behaviour]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::begun();
@@ -64,7 +64,7 @@ impl Place {
         by.connect(ServerName::try_from(host.to_owned()).unwrap(), socket).await
     }
 
-    /// Ends, and gives what was recorded but for what every connection has.
+    /// Ends, and returns the records without those that every connection has.
     async fn end(self) -> Vec<Record> {
         let records = self.end_with_all().await;
         records.into_iter().filter(|record| !matches!(record, Record::Handshake(_))).collect()
@@ -75,7 +75,7 @@ impl Place {
         self.records.take()
     }
 
-    /// Waits until so many strays are recorded, and ends.
+    /// Waits for `count` unmatched requests, and ends.
     async fn strays(self, count: usize) -> Vec<Stray> {
         let mut strays = Vec::new();
         while strays.len() < count {
@@ -127,7 +127,7 @@ async fn every_answer_and_fault_is_the_same_over_tls() {
         let mut stream = place.connect("127.0.0.1").await.unwrap();
         assert_eq!(send(&mut stream, &request()).await, expected, "{answer:?}");
         drop(stream);
-        // That the peer has gone is seen a moment later.
+        // The end of the peer is noticed a little later.
         place.clock.pass(50_000_000).await;
         assert_eq!(cuts(&place.end().await), cut.into_iter().collect::<Vec<_>>(), "{answer:?}");
     }
@@ -181,7 +181,7 @@ async fn requests_that_come_along_with_a_handshake_or_one_behind_another_are_all
     assert_eq!(place.end().await.len(), 80);
 }
 
-/// Sends a request over HTTP/2; its status.
+/// Sends a request over HTTP/2; returns its status.
 async fn second(place: &Place, connector: &TlsConnector, host: &str, url: &str) -> u16 {
     let stream = place.connect_by(connector, host).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
@@ -200,7 +200,7 @@ async fn who_may_choose_speaks_http_2() {
     assert!(matches!(&place.end().await[0], Record::Arrival(one) if one.token == Some(7)));
 }
 
-/// The same trust, and HTTP/2 as the first choice.
+/// The same trust, with HTTP/2 preferred.
 fn speaking_second(place: &Place) -> TlsConnector {
     let mut config = ClientConfig::clone(place.connector.config());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -245,7 +245,7 @@ async fn when_a_connection_was_opened_and_when_tls_was_agreed_on_it_is_recorded(
 #[tokio::test]
 async fn handshakes_that_come_to_nothing_are_counted_with_their_reasons() {
     let place = Place::open(&["a"], None, &[]).await;
-    // Who looks whether anybody listens, and says nothing.
+    // A port scanner: connects, and sends nothing.
     drop(TcpStream::connect(place.endpoints.addresses()[0]).await.unwrap());
     let distrusting = trusting(RootCertStore::empty(), &[]);
     assert!(place.connect_by(&distrusting, "127.0.0.1").await.is_err());
@@ -261,7 +261,6 @@ async fn handshakes_that_come_to_nothing_are_counted_with_their_reasons() {
     assert!(said.iter().any(|said| said.contains("InvalidContentType")), "{said:?}");
 }
 
-/// A request to a target at a host.
 fn to(target: &str, host: &str) -> String {
     request().replacen("POST /", &format!("POST {target}"), 1).replacen(
         "host: a",
@@ -270,7 +269,7 @@ fn to(target: &str, host: &str) -> String {
     )
 }
 
-/// Whose each arrival is, and its path.
+/// Each arrival's endpoint and path.
 fn arrivals(records: &[Record]) -> Vec<(&str, &str)> {
     let arrivals =
         records.iter().filter_map(|one| if let Record::Arrival(one) = one { Some(one) } else { None });
@@ -287,7 +286,7 @@ async fn endpoints_that_share_a_port_are_told_apart_and_who_names_none_is_counte
     for (target, status) in [("/in/a", 204), ("/in/b", 404), ("/in/a/more", 204), ("/", 404)] {
         assert_eq!(send(&mut stream, &to(target, "h.example")).await.status(), Some(status), "{target}");
     }
-    // A port that is shared can't be shut for one.
+    // A shared port cannot be closed for one endpoint.
     assert_eq!(send(&mut stream, &to("/in/odd", "h.example")).await, Exchange::Reset);
     let chosen = speaking_second(&place);
     assert_eq!(second(&place, &chosen, "h.example", "https://h.example/in/a").await, 204);
@@ -312,7 +311,7 @@ async fn hosts_tell_endpoints_apart_as_well() {
     {
         assert_eq!(send(&mut stream, &to("/", host)).await.status(), Some(status), "{host}");
     }
-    // What ends before it says whom it is for is counted too.
+    // A request that ends before its host is known counts too.
     stream.write_all(b"POST / HTTP/1.1\r\nho").await.unwrap();
     stream.shutdown().await.unwrap();
     let _ended = stream.read_to_end(&mut Vec::new()).await;

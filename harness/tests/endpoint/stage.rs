@@ -1,4 +1,4 @@
-//! An endpoint, a client that does nothing by itself, and what both saw.
+//! An endpoint, a passive client, and the observations of both.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -13,24 +13,21 @@ use hookproof_judge::trace::Record;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What every request carries; the token is the seventh of run 0.
+/// Every request's body; the token is the seventh of run 0.
 pub(crate) const BODY: &str = "{\"token\":\"hptoken-00000000-0000000000000007\"}";
 
-/// How long the client waits for an answer that does not come.
+/// How long the client waits for an answer that never comes.
 const PATIENCE: Length = Length::from_millis(600);
 
-/// What became of a request, as its sender sees it.
+/// A request's result, from the sender's view.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// A status, and all that followed it.
+    /// Status and body.
     Answered(u16, String),
-    /// Nobody listened.
     Refused,
-    /// The connection was reset.
     Reset,
-    /// The connection was closed, after this.
+    /// The connection was closed after this text.
     Closed(String),
-    /// Nothing came.
     Silence,
 }
 
@@ -52,7 +49,7 @@ pub(crate) fn behaviour(answer: Answer) -> Behaviour {
     }
 }
 
-/// A behaviour from a moment on, for a while, both in milliseconds.
+/// A behaviour with start and duration in milliseconds.
 pub(crate) fn during(answer: Answer, from: u64, lasts: u64) -> Behaviour {
     let (at, lasts) = (Duration::from_millis(from), Some(Duration::from_millis(lasts)));
     Behaviour { at, lasts, ..behaviour(answer) }
@@ -62,7 +59,7 @@ pub(crate) struct Set {
     pub(crate) endpoints: Endpoints,
     pub(crate) clock: Clock,
     records: Records,
-    /// Records that were taken and not looked at.
+    /// Records received and not yet returned.
     taken: VecDeque<Record>,
 }
 
@@ -82,7 +79,6 @@ pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
 }
 
 impl Set {
-    /// The next record, once it is there.
     pub(crate) async fn next(&mut self) -> Record {
         loop {
             if let Some(record) = self.taken.pop_front() {
@@ -99,14 +95,14 @@ impl Set {
     }
 }
 
-/// Sends so many requests one after another to an endpoint with these behaviours.
+/// Sends `requests` requests in sequence to an endpoint with these behaviours.
 pub(crate) async fn play(behaviours: &[Behaviour], requests: usize) -> (Vec<Exchange>, Vec<Record>) {
-    // The listener of an endpoint that refuses from its first moment on needs a moment to be gone.
+    // A listener that refuses from the start needs a moment to close.
     let at_ms = if behaviours.iter().any(|one| one.answer == Answer::Refuse) { 50 } else { 0 };
     play_at(behaviours, requests, at_ms).await
 }
 
-/// The same, beginning at a moment in milliseconds.
+/// Starts at a time in milliseconds.
 pub(crate) async fn play_at(
     behaviours: &[Behaviour],
     requests: usize,
@@ -124,13 +120,13 @@ pub(crate) async fn play_at(
     }
     drop(stream);
     if met.contains(&Exchange::Silence) {
-        // That the peer has gone is seen a moment later.
+        // The end of the peer is noticed a little later.
         set.clock.pass(50_000_000).await;
     }
     (met, set.end().await)
 }
 
-/// Leaves a request open while the run ends.
+/// Leaves a request open at the run's end.
 pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
     let mut set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
@@ -139,19 +135,19 @@ pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
     set.end().await
 }
 
-/// Writes these bytes to an endpoint at once, and closes when nothing more comes; answers what the trace has of it.
+/// Writes the bytes at once, and closes at the end of the answer; returns the trace's records.
 pub(crate) async fn write_at_once(behaviours: &[Behaviour], bytes: &[u8]) -> Vec<Record> {
     let set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream.shutdown().await.unwrap();
-    // Ends when the endpoint has closed as well.
+    // Until the endpoint has closed too.
     let mut answers = Vec::new();
     let _ = stream.read_to_end(&mut answers).await;
     set.end().await
 }
 
-/// Tells so many endpoints the same secret, beside one of its own.
+/// Each of `count` endpoints learns the same secret and one of its own.
 pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     let clock = Clock::begun();
     let (recorder, records) = Recorder::new(100);
@@ -175,7 +171,7 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     Set { endpoints, clock, records, taken: VecDeque::new() }.end().await
 }
 
-/// Reads so much of an answer and goes away; answers what the trace has, and when it was not yet gone.
+/// Reads `bytes` bytes of an answer, and closes. Returns the records, and a time before the close.
 pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<Record>, u64) {
     let mut set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
@@ -192,7 +188,7 @@ pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<
     (seen, here)
 }
 
-/// Sends one request to each of many endpoints; answers how many were answered.
+/// Sends one request to each of many endpoints; returns the number answered.
 pub(crate) async fn many(count: usize) -> usize {
     let set = set(count, &[]).await;
     let mut answered = 0;
@@ -236,7 +232,7 @@ pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Exchange {
     }
 }
 
-/// The answer, if all of it is there.
+/// The answer, if it is complete.
 fn whole(bytes: &[u8]) -> Option<Exchange> {
     let text = std::str::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -1,4 +1,4 @@
-//! The action's scripts, with the variables and files that a runner gives them.
+//! The action's scripts, with a runner's variables and files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::api::Api;
 use crate::{archive, path, root, said, succeeds, there_is};
 
-/// Forty events at once for a partner who takes five, and then twenty a second.
+/// Forty events at once for a partner with a burst of five and a rate of 20/s.
 const SCENARIO: &str = r#"
 name = "gate"
 drain = "20s"
@@ -23,16 +23,16 @@ limit = { rate = "20/s", burst = 5, in_flight = 5 }
 
 const BOT: &str = "github-actions[bot]";
 
-/// What a branch may be called.
+/// A valid name of a branch.
 const BRANCH: &str = "main$(touch pwned)`touch pwned`<b>@everyone";
 
-/// One job: a workspace with the base branch in `ba se`, and what the runner gives to it.
+/// One job: a workspace with the base branch in `ba se`, and the runner's input.
 struct Job {
     folder: tempfile::TempDir,
     variables: BTreeMap<&'static str, String>,
 }
 
-/// What a step left behind.
+/// A step's results.
 struct Step {
     code: Option<i32>,
     log: String,
@@ -69,7 +69,7 @@ impl Job {
             ("GATE_BASELINE", String::new()),
             ("GATE_ALLOW", "figure".to_owned()),
             ("GATE_TIMES", "1".to_owned()),
-            // What a busy machine can't hide.
+            // Checks that do not depend on the machine's load.
             ("GATE_ARGUMENTS", "--only\nrate.envelope,loss,identity\n--skip\nharness".to_owned()),
             ("GATE_AUTHOR", BOT.to_owned()),
             ("GATE_SUMMARY", text("temp/hookproof/summary.md")),
@@ -84,7 +84,7 @@ impl Job {
         self.folder.path().join("work space").join(name)
     }
 
-    /// Our own sender's driver, changed.
+    /// Writes a changed copy of our own sender's driver.
     fn driver(&self, name: &str, change: fn(String) -> String) {
         let ours = fs::read_to_string(root().join("scenarios/drivers/hookproof.toml")).unwrap();
         fs::write(self.file(name), change(ours)).unwrap();
@@ -113,7 +113,7 @@ impl Job {
     }
 }
 
-/// A sender that is told of a limit ten times too high, as a change of a driver may bring about.
+/// The sender gets a limit ten times too high, as a faulty driver might set it.
 fn generous(text: String) -> String {
     let changed = text
         .replace(r#""limit": {{ limit }},"#, r#""limit": {"rate": "200/s", "burst": 50, "in_flight": 50},"#);
@@ -127,7 +127,7 @@ fn the_first_run_comments_the_second_updates_and_a_regression_fails_with_its_wit
         return;
     }
     let api = Api::start();
-    // What somebody else wrote stays as it is, marker or not; ours is found on the second page.
+    // Comments of other authors stay, with or without the marker; ours is on the second page.
     api.add("mallory", "<!-- hookproof gate: hookproof -->\nmine");
     (0..120).for_each(|n| api.add("somebody", &n.to_string()));
     let job = Job::new(&api);
@@ -285,7 +285,7 @@ fn a_job_installs_the_release_that_was_asked_for_or_none() {
     }
     let host = "https://code.example".to_owned();
     let tools = archive::curl_for("https://code.example", &file("host"), &file("tools"));
-    // Without the program that was built for this test.
+    // Without the program built for this test.
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     job.variables.extend([
         ("GITHUB_SERVER_URL", host),
@@ -300,7 +300,7 @@ fn a_job_installs_the_release_that_was_asked_for_or_none() {
     let version = succeeds(Command::new(PathBuf::from(folder.trim()).join("hookproof")).arg("--version"));
     assert_eq!(version.trim(), format!("hookproof {}", env!("CARGO_PKG_VERSION")));
 
-    // One that is not there, and one whose list has another version's archive.
+    // A version that does not exist, and one whose list names another version's archive.
     for version in ["v9.9.9", "v0.0.1"] {
         job.variables.insert("GATE_VERSION", version.to_owned());
         let step = job.step("install");

@@ -1,4 +1,4 @@
-//! As much of a code host's API as comments need, on loopback.
+//! The part of a code host's API that comments need, on loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// Comments of one pull request, and whether more may be written.
 pub(crate) struct Api {
     pub(crate) url: String,
     kept: Arc<Mutex<Kept>>,
@@ -20,7 +19,6 @@ struct Kept {
 }
 
 impl Api {
-    /// Serves until the test is over.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -34,24 +32,22 @@ impl Api {
         Self { url, kept }
     }
 
-    /// Somebody comments.
     pub(crate) fn add(&self, author: &str, body: &str) {
         self.kept.lock().unwrap().add(author, body);
     }
 
-    /// From now on the token may only read, as that of a fork's pull request.
+    /// From now on the token may only read, like that of a fork's pull request.
     pub(crate) fn refuse_writes(&self) {
         self.kept.lock().unwrap().read_only = true;
     }
 
-    /// The comments of an author.
     pub(crate) fn of(&self, author: &str) -> Vec<String> {
         let kept = self.kept.lock().unwrap();
         let theirs = kept.comments.iter().filter(|comment| comment["user"]["login"] == author);
         theirs.map(|comment| comment["body"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What was called since it was last asked.
+    /// The calls since the last question.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.kept.lock().unwrap().calls)
     }

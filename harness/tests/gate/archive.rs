@@ -1,4 +1,4 @@
-//! The archive of a release: made, installed, and used at once.
+//! A release's archive: built, installed and used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::sync::OnceLock;
 
 use crate::{root, said, succeeds};
 
-/// What this machine is called in the names of archives.
+/// This machine in the names of archives.
 pub(crate) fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// The archive of the program that was built for this test, made once, and the list of its checksum.
+/// The archive of this test's program, built once, and its checksum's list.
 pub(crate) fn archive() -> [PathBuf; 2] {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
-        // Nothing that is static is ever dropped: a folder of this build, which the next run writes over.
+        // Statics are never dropped, so the folder belongs to the build, and the next run overwrites it.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("archive");
         fs::create_dir_all(&folder).unwrap();
         let program = folder.join("program");
-        // As a release is: without what only a debugger reads, which is most of it here.
+        // Stripped like a release; debug information is most of the size here.
         succeeds(Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_hookproof")));
         let mut command = Command::new(root().join("packaging/archive"));
         succeeds(command.arg(&program).arg(target()).arg(&folder));
@@ -38,7 +38,6 @@ pub(crate) fn releases(folder: &Path) {
     }
 }
 
-/// Installs from that folder.
 fn install(from: &Path, to: &Path) -> std::process::Output {
     let mut command = Command::new(root().join("packaging/install"));
     command.arg("--from").arg(from).arg("--to").arg(to).output().unwrap()
@@ -63,13 +62,13 @@ fn an_archive_is_unpacked_and_one_command_says_a_verdict() {
     succeeds(Command::new(&program).arg("init").arg(&to));
     let mut command = Command::new(&program);
     command.args(["run", "hookproof/first.toml", "--set", "traffic.0.lasts=1s", "--only", "loss,identity"]);
-    // What a busy machine can't hide.
+    // Checks that do not depend on the machine's load.
     command.args(["--skip", "harness"]);
     let verdict = succeeds(command.current_dir(&to));
     assert!(verdict.contains("first: pass: "), "{verdict}");
 }
 
-/// Who stands between could replace the archive and its checksum together.
+/// Without TLS an attacker could replace both the archive and its checksum.
 #[test]
 fn nothing_is_installed_from_an_address_without_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +84,7 @@ fn nothing_is_installed_from_an_address_without_tls() {
     assert!(!to.exists(), "something was installed");
 }
 
-/// A folder with a `curl` that answers for one host from a folder, as the installer takes nothing without TLS.
+/// A folder with a `curl` that answers for one host from files, because the installer requires TLS.
 pub(crate) fn curl_for(host: &str, files: &Path, tools: &Path) -> PathBuf {
     fs::create_dir(tools).unwrap();
     let script = format!(
@@ -99,7 +98,7 @@ pub(crate) fn curl_for(host: &str, files: &Path, tools: &Path) -> PathBuf {
     tools.to_owned()
 }
 
-/// A program that answers for `gh` and `curl`: an archive of GitHub's that is forged together with its checksum.
+/// Fake `gh` and `curl`: GitHub's archive and its checksum are both forged.
 #[test]
 fn an_archive_without_an_attestation_is_not_installed() {
     let folder = tempfile::tempdir().unwrap();

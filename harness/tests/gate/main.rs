@@ -1,5 +1,5 @@
-//! The gate in somebody's CI, with the real program: the action's scripts and what a runner gives them, the archive of a release,
-//! what `init` writes, and what the pages in docs/ say.
+//! The gate in a user's CI, with the real program: the action's scripts, a release's archive, the files of `init`,
+//! and the pages in docs/.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,19 +15,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The repository's folder.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The `PATH` with the program that was built for this test before all others.
+/// The `PATH`, with this test's program first.
 fn path() -> OsString {
     let program = Path::new(env!("CARGO_BIN_EXE_hookproof")).parent().unwrap().to_owned();
     let known = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(std::iter::once(program).chain(std::env::split_paths(&known))).unwrap()
 }
 
-/// Whether there is this program; where there is none a line says so, unless `HOOKPROOF_DEMANDS` names it.
+/// Whether the program exists. If not, prints a line, unless `HOOKPROOF_DEMANDS` names it.
 fn there_is(program: &str, test: &str) -> bool {
     let found = std::env::split_paths(&path()).any(|folder| folder.join(program).is_file());
     if !found {
@@ -38,7 +37,7 @@ fn there_is(program: &str, test: &str) -> bool {
     found
 }
 
-/// The verdicts of a run's report, by their checks.
+/// A report's verdicts, by check.
 fn verdicts(report: &Path) -> BTreeMap<String, String> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     let verdicts = report["judgement"]["verdicts"].as_array().unwrap();
@@ -46,8 +45,8 @@ fn verdicts(report: &Path) -> BTreeMap<String, String> {
     verdicts.iter().map(|verdict| (text(verdict, "id"), text(verdict, "status"))).collect()
 }
 
-/// Asserts that a run of what `init` writes accuses a right sender of nothing, by its report. How busy the machine was decides
-/// whether it proves all that it could: where it did not, it says that the harness itself was late.
+/// A run of `init`'s files must not blame a correct sender. On a busy machine it may be inconclusive, and then it
+/// must report that the harness was late.
 #[track_caller]
 fn accuses_nobody(output: &Output, report: &Path) {
     let (code, said, verdicts) = (output.status.code(), said(output), verdicts(report));
@@ -63,12 +62,12 @@ fn was_late(verdicts: &BTreeMap<String, String>) -> bool {
     verdicts.iter().any(|(id, status)| id.starts_with("harness.") && status == "inconclusive")
 }
 
-/// What a command said, stdout first.
+/// The output, stdout first.
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs a command that must succeed; answers what it said.
+/// Runs a command that must succeed; returns its output.
 #[track_caller]
 fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap();

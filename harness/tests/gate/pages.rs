@@ -1,4 +1,4 @@
-//! The pages in docs/ for those who use the programs: their commands, run as they stand, in a folder with nothing in it.
+//! The pages in docs/ for users: their commands run unchanged in an empty folder.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +7,6 @@ use std::process::Command;
 
 use crate::{accuses_nobody, archive, path, root, said, succeeds, there_is, verdicts, was_late};
 
-/// The blocks of a page in that language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     let mut found = Vec::new();
@@ -24,26 +23,24 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     found
 }
 
-/// The commands of a block, one by one.
 fn commands(block: &str) -> Vec<String> {
     let whole = block.replace("\\\n", "");
     whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-/// Commands, as a person would run them who reads the page; the first that fails is the last.
+/// Runs commands as a reader would; the first failure ends them.
 fn shell(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> Command {
     let mut shell = Command::new("bash");
     shell.args(["-euc", commands]).current_dir(folder).env("PATH", path()).envs(variables.iter().copied());
     shell
 }
 
-/// Runs them; each must succeed.
+/// Each command must succeed.
 #[track_caller]
 fn run(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     succeeds(&mut shell(commands, folder, variables))
 }
 
-/// A port that nobody listens on.
 fn port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
@@ -56,7 +53,7 @@ fn the_page_on_ci_works_in_any_shell() {
         let output = shell(&command, folder.path(), &[]).output().unwrap();
         match command.split(' ').nth(1).unwrap() {
             "run" => accuses_nobody(&output, &report),
-            // Of two runs one may have been late, and then it is worse than the other.
+            // If one of two runs was late, it is worse than the other.
             "compare" if was_late(&verdicts(&report)) => {
                 assert!(said(&output).contains(" worse, "), "{}", said(&output));
             }
@@ -95,7 +92,7 @@ fn the_page_on_ci_works_in_gitlab() {
     assert!(junit.contains("failures=\"0\""), "{junit}");
 }
 
-/// A receiver that a page starts. Nothing of it may be left behind, also where a command fails.
+/// A receiver that a page starts. It must be removed even if a command fails.
 struct Receiver<'a>(&'a Path);
 
 impl Drop for Receiver<'_> {
@@ -113,7 +110,7 @@ fn the_page_for_partners_judges_a_receiver() {
     let [start, judge, load] = blocks.as_slice() else { panic!("{blocks:?}") };
     let elsewhere = |text: &str| text.replace("127.0.0.1:9000", &format!("127.0.0.1:{inbox}"));
     let elsewhere = |text: &str| elsewhere(text).replace("127.0.0.1:9001", &format!("127.0.0.1:{effects}"));
-    // What is exported holds for all that comes after it in a shell.
+    // An exported variable holds for later commands of the shell.
     let exported = |line: &str| Some(line.strip_prefix("export ")?.split_once('=')?.1.to_owned());
     let secret = start.lines().find_map(exported).unwrap();
     let variables = [("HOOK_SECRET", secret.as_str())];
@@ -136,7 +133,7 @@ fn the_page_for_partners_judges_a_receiver() {
     let [load, end] = commands(&elsewhere(load)).try_into().unwrap();
     let output = shell(&load, folder.path(), &variables).output().unwrap();
     let (code, told) = (output.status.code(), said(&output));
-    // How busy the machine is decides how late the generator is, and nothing of the receiver.
+    // The machine's load decides how late the generator is, and says nothing of the receiver.
     assert!(code == Some(0) || code == Some(2) && told.contains("\ngenerator-limited: "), "{code:?}: {told}");
     let all = ["100 due, 0 missed, 0 unanswered\n", "answers    100 × 204\n"];
     assert!(all.iter().all(|part| told.contains(part)), "{told}");

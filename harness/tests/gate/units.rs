@@ -1,4 +1,4 @@
-//! The units for systemd, as systemd reads them.
+//! The units for systemd, checked by systemd.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn systemd_understands_the_units() {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join("packaging/systemd")).unwrap() {
         let from = entry.unwrap().path();
-        // A unit whose program is not there is refused, and it is installed nowhere yet.
+        // systemd refuses a unit without its program, which is not installed yet.
         let text = fs::read_to_string(&from).unwrap();
         let to = folder.path().join(from.file_name().unwrap());
         fs::write(&to, text.replace("/usr/local/bin/hookproof", env!("CARGO_BIN_EXE_hookproof"))).unwrap();

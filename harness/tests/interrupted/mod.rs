@@ -1,11 +1,10 @@
-//! A command that is interrupted while its simulated sender runs. The databases of simulated runs are in memory: one that is
-//! left behind takes it away for good.
+//! Interrupts a command while its simulated sender runs. The database of a simulated run is in memory, so a leftover
+//! occupies memory permanently.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Interrupts the command in the midst of its simulation, by SIGTERM and by closing its terminal, and asserts that nothing is
-/// left behind. Gives back what it said the last time.
+/// Interrupts the simulation by SIGTERM and by closing its terminal; no file may be left. Returns the last output.
 #[track_caller]
 pub(crate) fn interrupted(command: &mut Command) -> String {
     let said = ended_by(command, &["-TERM"]);
@@ -13,11 +12,11 @@ pub(crate) fn interrupted(command: &mut Command) -> String {
         eprintln!("closing the terminal: skipped: this test ignores SIGHUP (nohup), and so does the command");
         return said;
     }
-    // A shell tells of a closed terminal, and then the kernel.
+    // A closed terminal sends SIGHUP from the shell, and then from the kernel.
     ended_by(command, &["-HUP", "-HUP"])
 }
 
-/// Sends these signals in the midst of the simulation, and asserts that it ends as interrupted, with nothing left behind.
+/// Sends these signals during the simulation. It must end as interrupted, and leave no file.
 #[track_caller]
 fn ended_by(command: &mut Command, signals: &[&str]) -> String {
     let (child, database) = in_its_midst(command);
@@ -29,7 +28,7 @@ fn ended_by(command: &mut Command, signals: &[&str]) -> String {
     said
 }
 
-/// Starts the command, and waits until it has opened its sender's database.
+/// Starts the command, and waits until its sender's database is open.
 #[track_caller]
 pub(crate) fn in_its_midst(command: &mut Command) -> (Child, PathBuf) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -44,13 +43,12 @@ pub(crate) fn in_its_midst(command: &mut Command) -> (Child, PathBuf) {
     }
 }
 
-/// Sends a signal.
 #[track_caller]
 pub(crate) fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Whether this process ignores SIGHUP, which its children then do too.
+/// Whether this process, and so its children, ignore SIGHUP.
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

@@ -1,11 +1,12 @@
-//! What axe-core finds on each page: nothing, in light and in dark, wide and narrow, with the page's own script and without.
+//! axe-core must find no violation on any page, in light and dark, wide and narrow, with and without the page's
+//! script.
 //!
-//! `HOOKPROOF_AXE` names its file, axe.min.js; without it a line says that nothing was looked for, unless `HOOKPROOF_DEMANDS`
-//! names `axe-core`.
+//! `HOOKPROOF_AXE` names the file axe.min.js; without it a line is printed, unless `HOOKPROOF_DEMANDS` names
+//! `axe-core`.
 
 use super::{Page, browser, golden};
 
-/// What it leaves in an element that the browser prints: a line for each rule that is broken.
+/// Prints a line for each violated rule, through an element in the page.
 const RUN: &str = r#"<script>
 axe.run({ resultTypes: ['violations'] }).then(found => {
   const shown = document.createElement('pre');
@@ -16,7 +17,7 @@ axe.run({ resultTypes: ['violations'] }).then(found => {
 });
 </script></body>"#;
 
-/// It needs a while, which passes at once where nothing else waits.
+/// axe needs some time; virtual time skips idle waits.
 const WAITS: &str = "--virtual-time-budget=60000";
 
 fn axe() -> Option<String> {
@@ -28,7 +29,7 @@ fn axe() -> Option<String> {
     Some(std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
 
-/// The page without the script that it came with.
+/// The page without its own script.
 fn without_script(html: &str) -> String {
     let (before, rest) = html.rsplit_once("<script>").expect("a page has a script");
     let (_, after) = rest.split_once("</script>").expect("it ends");

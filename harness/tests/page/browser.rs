@@ -1,4 +1,4 @@
-//! A headless browser, where the machine has one.
+//! A headless browser, if the machine has one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,14 +6,14 @@ use std::process::{Command, Output, Stdio};
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
 
-/// Says that something was not looked at; fails where `HOOKPROOF_DEMANDS` names what it needs.
+/// Prints that a check was skipped; fails if `HOOKPROOF_DEMANDS` names its requirement.
 pub(crate) fn demanded(what: &str, why: &str) {
     let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
     assert!(!demands.split(',').any(|demand| demand == what), "{why}");
     eprintln!("skipped: {why}");
 }
 
-/// The program: what `HOOKPROOF_CHROMIUM` says, else the first on the `PATH`.
+/// `HOOKPROOF_CHROMIUM`, or the first browser on the `PATH`.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(told) = std::env::var_os("HOOKPROOF_CHROMIUM") {
         return Some(told.into());
@@ -23,14 +23,14 @@ pub(crate) fn find() -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// Runs it once, cut off from every network, with a profile of its own.
+/// Runs the browser once, without any network, with its own profile.
 pub(crate) fn run(program: &Path, profile: &Path, arguments: &[String]) -> Output {
     let user = format!("--user-data-dir={}", profile.display());
     Command::new("timeout")
         .arg("60")
         .arg(program)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        // Whatever it asks for beyond the file fails, as it would offline.
+        // Every request beyond the file must fail, as offline.
         .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9"])
         .args(["--enable-logging=stderr", &user])
         .args(arguments)

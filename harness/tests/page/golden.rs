@@ -1,7 +1,7 @@
-//! What each page says and draws, beside what it said before: of a run that passes, that fails and that proves nothing, of a
-//! trace that is refused, of a thousand subscribers, of a receiver, a load and a plan.
+//! Compares each page's outline with the stored one: runs that pass, fail and prove nothing, a refused trace, a
+//! thousand subscribers, a receiver, a load and a plan.
 //!
-//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` writes them anew, to be read before they are kept.
+//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` rewrites them; review the difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ use hookproof::suite::{Recorded, Report, Row};
 use hookproof_judge::catalogue::{Severity, Verdict};
 use hookproof_judge::scenario::Scenario;
 
-/// Compares the outline of a page with the one that is kept under that name.
 #[track_caller]
 fn check(name: &str, html: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/golden").join(format!("{name}.txt"));
@@ -28,7 +27,7 @@ fn check(name: &str, html: &str) {
     assert!(outline == kept, "{name}: the page differs from {}, first in {differs:?}", path.display());
 }
 
-/// What a page says and draws, line by line, without what is folded.
+/// The page's text and charts, line by line, without folded parts.
 fn outline(html: &str) -> String {
     let main = html.split_once("<main>").and_then(|(_, rest)| rest.split_once("</main>")).expect("a page").0;
     let (mut lines, mut folded) = (String::new(), 0_u32);
@@ -48,11 +47,11 @@ fn outline(html: &str) -> String {
 
 fn trace(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // As its reader would, so that no folder of a machine is in the page.
+    // Called in the repository, so that the page names no local folder.
     made(&root, "check", &PathBuf::from("scenarios/traces").join(name))
 }
 
-/// The page that a command makes of a file, called in some folder.
+/// The page that a command makes of a file, from this folder.
 fn made(here: &Path, command: &str, file: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
@@ -83,7 +82,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A thousand subscribers, in virtual time.
+/// In virtual time.
 pub(crate) fn thousand() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let text = "name = \"many\"\n[[traffic]]\nshape = \"steady\"\nrate = \"4/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"many\"\n\

@@ -1,4 +1,4 @@
-//! The page of a run that goes on, in a browser: it asks for itself again until nobody answers.
+//! The page of a running run, in a browser: it reloads until no server answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,6 @@ use hookproof::run::PageServer;
 
 use super::Page;
 
-/// What a server answers to one request for its page.
 fn got(address: std::net::SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("written");
@@ -16,7 +15,7 @@ fn got(address: std::net::SocketAddr) -> String {
     answer
 }
 
-/// The first answer is what the program serves; the second one says something else, and there is no third.
+/// The program serves the first answer; the second one differs, and there is no third.
 #[test]
 fn the_page_of_a_run_follows_it_and_says_when_nothing_comes_any_more() {
     let server = PageServer::open("127.0.0.1:0".parse().expect("an address")).expect("a server");

@@ -1,7 +1,7 @@
-//! The report's page, as a browser shows it: without a network, in light and in dark, wide and narrow, on paper.
+//! The report's page in a browser: without a network, in light and dark, wide and narrow, on paper.
 //!
-//! Where there is no Chromium, each test says so and passes, unless `HOOKPROOF_DEMANDS` names it: `.ci/run` installs one where it
-//! can.
+//! Without Chromium each test prints a line and passes, unless `HOOKPROOF_DEMANDS` names it; `.ci/run` installs
+//! Chromium where it can.
 
 mod axe;
 mod browser;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Measures the page once it is laid out, and leaves what it found in an element that the browser prints.
+/// Measures the page after its layout, and prints the result through an element.
 const PROBE: &str = r#"<script>
 const seen = list => [...list].filter(one => { const box = one.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
 const inside = one => { const box = one.getBoundingClientRect(), svg = one.closest('svg').getBoundingClientRect();
@@ -48,20 +48,19 @@ found.textContent = JSON.stringify({
 (window.parent === window ? document : window.parent.document).body.append(found);
 </script></body>"#;
 
-/// A page of a trace that is shipped, and what a browser is started with.
+/// A page of a shipped trace, and its browser.
 struct Page {
     folder: tempfile::TempDir,
     program: PathBuf,
     html: String,
 }
 
-/// The report of a shipped trace; none, and a line that says so, where there is no browser to show it.
+/// The report of a shipped trace. Without a browser, prints a line and returns `None`.
 fn page(test: &str, trace: &str) -> Option<Page> {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(trace);
     made(test, |command| command.arg("check").arg(trace))
 }
 
-/// The page that a command writes.
 fn made(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Option<Page> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("report.html");
@@ -73,7 +72,7 @@ fn made(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Opt
 }
 
 impl Page {
-    /// A page, and a browser for it; none, and a line that says so, where there is no browser.
+    /// Without a browser, prints a line and returns `None`.
     fn of(test: &str, html: String) -> Option<Self> {
         let Some(program) = browser::find() else {
             let why = format!("{test}: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
@@ -83,12 +82,12 @@ impl Page {
         Some(Self { folder: tempfile::tempdir().expect("a folder"), program, html })
     }
 
-    /// Shows the page with the probe in it; answers what that found. A word on the console fails.
+    /// Shows the page with the probe, and returns the result. Any output on the console fails.
     fn probe(&self, arguments: &[&str]) -> Value {
         self.probed(&self.html.replace("</body>", PROBE), arguments)
     }
 
-    /// The same in a frame that is so wide, which no window can be made as narrow as.
+    /// In a frame of this width, because windows have a minimal width.
     fn probe_framed(&self, width: u32) -> Value {
         let page = self.html.replace("</body>", PROBE).replace('&', "&amp;").replace('"', "&quot;");
         let frame = format!(
@@ -97,7 +96,7 @@ impl Page {
         self.probed(&frame, &["--window-size=1000,1400"])
     }
 
-    /// Shows a page with something in it that leaves what it found.
+    /// Shows a page with a script that leaves a result.
     fn probed(&self, html: &str, arguments: &[&str]) -> Value {
         let file = self.folder.path().join("probed.html");
         std::fs::write(&file, html).expect("written");
@@ -148,7 +147,7 @@ fn the_witness_of_a_failed_check_is_marked_and_told() {
     }
 }
 
-/// What the rate of an endpoint allowed is drawn as a level against its burst, and what a delivery was told as a pause.
+/// The violated rate is drawn as a level against its burst, and the requested delay as a pause.
 #[test]
 fn a_witness_is_drawn_as_what_it_is_about() {
     let Some(page) = page("a_witness_is_drawn", "over-rate.jsonl") else { return };
@@ -176,7 +175,7 @@ fn a_chart_is_looked_at_closely_and_as_a_whole_again() {
     assert!((widths[0] - 0.25).abs() < 0.01 && (widths[1] - 1.0).abs() < 0.01, "{found}");
 }
 
-/// With scripts off everything is there, and nothing that only a script could use.
+/// Without scripts all content is there, and no control that needs a script.
 #[test]
 fn it_reads_without_its_script() {
     let Some(page) = page("it_reads_without_its_script", "over-rate.jsonl") else { return };
@@ -192,7 +191,7 @@ fn it_reads_without_its_script() {
     }
 }
 
-/// What passes keeps its exit code, and leaves no picture of what failed before.
+/// A passing run keeps its exit code, and removes the chart of an earlier failure.
 #[test]
 fn what_passes_has_no_picture_and_leaves_none_of_before() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -214,7 +213,6 @@ fn what_passes_has_no_picture_and_leaves_none_of_before() {
     }
 }
 
-/// The picture in the README is what the command beside it makes.
 #[test]
 fn the_picture_of_the_readme_is_what_its_command_makes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -232,7 +230,7 @@ fn the_picture_of_the_readme_is_what_its_command_makes() {
     assert!(made == kept, "the picture is stale: {command}");
 }
 
-/// A thousand subscribers: the worst are drawn, and every one can be found, with scripts by its name.
+/// The worst lanes are drawn, and every lane can be found; with scripts by its name.
 #[test]
 fn a_thousand_subscribers_fit_and_each_can_be_found() {
     let Some(page) = Page::of("a_thousand_subscribers", golden::thousand()) else { return };
@@ -244,7 +242,7 @@ fn a_thousand_subscribers_fit_and_each_can_be_found() {
     assert!(number(&found, "charts") < 40, "{}", found["charts"]);
 }
 
-/// As wide as a small telephone.
+/// The width of a small phone.
 #[test]
 fn every_page_fits_a_narrow_screen() {
     for (name, html) in golden::pages() {

@@ -1,4 +1,4 @@
-//! What is advised: tried by simulation, laid over the scenario as it is printed, with figures that are right.
+//! The advice: tested by simulation, merged with the scenario as printed, and with correct figures.
 
 use hookproof::plan::advice::Why;
 use hookproof::plan::judge::breaches;
@@ -15,7 +15,7 @@ fn planned(scenario: &Scenario, slos: &[&str], carry: u64, seeds: u64) -> Plan {
     plan(scenario, &Asked { headroom: true, carry: Some(carry), seeds, ..asked(slos) }).unwrap()
 }
 
-/// Whether the simulation, asked anew, says that the objectives hold.
+/// Whether a new simulation meets the objectives.
 fn holds(scenario: &Scenario, slos: &[&str], seed: u64) -> bool {
     let options = Options { keep: Keep::Figures, seed: Some(seed), ..asked(&[]).options };
     breaches(scenario, &asked(slos).slos, &simulate(scenario, &options).unwrap().figures).is_empty()
@@ -27,7 +27,7 @@ fn what_is_advised_carries_it_in_every_seed_that_was_tried() {
     let headroom = plan.headroom.clone().unwrap();
     let trial = headroom.advice.trial.clone().unwrap();
     assert_eq!((trial.held, trial.seeds), (3, 3));
-    // As a person would: the printed text, laid over the scenario.
+    // Like a user: merges the printed text with the scenario.
     let patched = scaled(&with_patch(&launch(), &trial.patch).unwrap(), 3_000);
     for seed in 0..3 {
         assert!(holds(&patched, &SLOS, launch().seed + seed), "{}", trial.patch);
@@ -47,7 +47,7 @@ fn a_raise_is_told_by_what_it_asks_and_by_its_own_figures() {
     assert!(raise.factor >= 1_200, "5/s to 6/s is 1.2 times as much: {raise:?}");
 }
 
-/// Its queue is too short for what comes at once, and its rate for what comes after.
+/// The queue is too short for the burst, and the rate too low for the rest.
 const TWO: &str = "name = \"two\"\nseed = 3\ndrain = \"60s\"\n[[traffic]]\nshape = \"burst\"\nevents = 60\n\
     [[subscriber]]\nname = \"a\"\nlimit = { rate = \"2/s\", burst = 2, in_flight = 2 }\nqueue = { rows = 20 }\n";
 
@@ -68,7 +68,7 @@ fn limits_are_raised_together_where_no_single_one_is_enough() {
     assert_eq!(trial.held, 1);
     let patched = with_patch(&scenario, &trial.patch).unwrap();
     assert!(!holds(&scenario, &slos, 3) && holds(&patched, &slos, 3), "{}", trial.patch);
-    // Neither is enough by itself.
+    // Neither suffices alone.
     for part in 0..2 {
         let mut half = scenario.clone();
         let (from, to) = (&patched.subscribers[0], &mut half.subscribers[0]);
@@ -113,7 +113,7 @@ fn an_endpoint_that_never_answers_is_helped_by_no_limit() {
         answer(&plan)
     );
     assert!(table(&plan).contains("a: no change of its limits is enough"), "{}", table(&plan));
-    // With other seeds neither: no small part of the traffic is said to be carried.
+    // Other seeds agree: the plan claims no part of the traffic as carried.
     let plan = planned(&scenario, &["p95<10s"], 1_000, 3);
     assert_eq!(plan.headroom.clone().unwrap().seeds, [None; 3]);
     assert!(

@@ -1,4 +1,4 @@
-//! The bounds of network calculus, against their definitions and against servers that keep the service they promise.
+//! The bounds of network calculus, against their definitions and against servers that keep their promised service.
 
 use hookproof::plan::bound::{Service, bounds, burst, merged};
 use hookproof_judge::scenario::SECOND;
@@ -16,7 +16,7 @@ fn pauses() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec(pause, 0..4).prop_map(merged)
 }
 
-/// The least σ, by looking at every interval between two arrivals.
+/// The least σ, from every interval between two arrivals.
 fn burst_by_definition(moments: &[u64], millihertz: u64) -> u64 {
     let mut most = 0_u128;
     for (first, from) in moments.iter().enumerate() {
@@ -28,8 +28,8 @@ fn burst_by_definition(moments: &[u64], millihertz: u64) -> u64 {
     u64::try_from(most.div_ceil(u128::from(SECOND))).unwrap()
 }
 
-/// The most that waits and the longest wait at a server that does no more than it promised: it sleeps for its latency
-/// whenever work comes to it while it is idle, and through its pauses.
+/// Largest backlog and longest wait at a server that does only its promised service: it sleeps for its latency
+/// whenever work arrives while it is idle, and through its pauses.
 fn served(moments: &[u64], service: &Service) -> (u64, u64) {
     let each = 1_000 * SECOND / service.millihertz;
     let mut gone: Vec<u64> = Vec::new();
@@ -87,7 +87,7 @@ proptest! {
         let service = Service { millihertz, latency_ns, pauses };
         let found = bounds(&moments, &service).unwrap();
         let (backlog, delay) = served(&moments, &service);
-        // The server works on whole deliveries; what it has begun still counts as one that waits.
+        // The server works on whole deliveries; a started one still counts as waiting.
         prop_assert!(backlog <= found.backlog + 1, "{} waited, bound {}", backlog, found.backlog);
         let each = 1_000 * SECOND / millihertz;
         prop_assert!(delay <= found.delay_ns + each, "{} waited, bound {}", delay, found.delay_ns);

@@ -1,4 +1,4 @@
-//! `hookproof plan` as people call it.
+//! `hookproof plan` on the command line.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -38,7 +38,7 @@ fn the_answer_comes_first_and_the_page_is_written() {
     assert!(page.starts_with("<!doctype html>"));
 }
 
-/// Whether something has arrived in a run whose trace is somewhere in a folder.
+/// Whether a run with its trace below this folder has an arrival.
 fn has_arrivals(place: &Path) -> bool {
     let traces = place.read_dir().unwrap().filter_map(Result::ok).map(|one| one.path().join("trace.jsonl"));
     let texts = traces.filter_map(|trace| std::fs::read_to_string(trace).ok());
@@ -71,7 +71,7 @@ fn objectives_count_without_the_headroom() {
     let sentence = told.lines().next().unwrap();
     assert!(sentence.starts_with("does not meet its objectives: the slowest backlog"), "{sentence}");
     assert!(sentence.contains("worst is partner-c (partner-c.p95<1ms: "), "{sentence}");
-    // What still waits is said, in the place of when it was gone.
+    // A remaining backlog is reported instead of the time to drain.
     let (code, told, _) =
         plan(&["--no-headroom", "--slo", "drain<1s", "--times", "4", "--set", "drain=10s"], folder.path());
     assert_eq!(code, Some(1));
@@ -160,7 +160,7 @@ fn what_a_live_database_says_is_kept_or_named() {
     assert_eq!(names, ["Partner-C--EU-", "Partner-C--EU--2"]);
     assert!(why.contains("\"Partner C (EU)\" is called Partner-C--EU- here"), "{why}");
     assert!(why.contains("asleep is paused and left out"), "{why}");
-    // Its coalescing holds back all but one of a window; the other's deliveries go at once.
+    // Its coalescing delays all but one of a window; the other partner's deliveries go at once.
     let waited = |name: &str| lane(&value, name)["latency_ns"][0].as_u64().unwrap();
     assert!(waited("Partner-C--EU-") > 1_000_000_000 && waited("Partner-C--EU--2") < 100_000_000, "{told}");
 }
@@ -234,7 +234,7 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    // The traffic asks for some seventy requests in its busiest second.
+    // The traffic needs some seventy requests in its busiest second.
     let (code, told, _) = asked(&["--machine", "60/s"]);
     assert_eq!(code, Some(1));
     let found = value(&told);
@@ -251,7 +251,7 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
         run = reports.remove(0);
     }
     let write = |run: &Value| std::fs::write(&report, run.to_string()).unwrap();
-    // Only a run of our own sender counts, that was done and judged.
+    // Only a completed and judged run of our own sender counts.
     let ours = ["driver", "ended", "judgement", "delivered_per_second"];
     let values: [Value; 4] = ["hookproof".into(), "done".into(), run["judgement"].clone(), 3_000.into()];
     (run["ended"], run["judgement"]["status"]) = ("interrupted".into(), "inconclusive".into());
@@ -338,7 +338,7 @@ fn what_was_asked_is_told_wherever_the_plan_is_read() {
             [asked, means]
         );
     }
-    // A partner reads what concerns it, and no name of another.
+    // A partner's sheet has its own figures, and no other partner's name.
     let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
     assert!(theirs.contains("partner-b is away 20 s after"), "{theirs}");
     assert!(anothers.contains("another partner is away") && !anothers.contains("partner-b"), "{anothers}");
@@ -377,7 +377,7 @@ fn sheets_are_those_of_this_plan_and_no_older_ones() {
     assert!(told.contains("sheets for 200 of 202 partners, without 2; --sheets 202 writes all: "), "{told}");
     let told = planned(202, &["--sheets", "202"]);
     assert_eq!((count(), told.contains("a sheet for each partner: ")), (202, true), "{told}");
-    // What somebody else keeps there is theirs.
+    // Files of other authors stay.
     std::fs::write(partners.join("notes.md"), "# many: what to tell them\n").unwrap();
     planned(2, &[]);
     let mut names: Vec<String> =

@@ -1,4 +1,4 @@
-//! What a search finds at the ends of what can be simulated, and whom it names.
+//! The search at the limits of the simulation, and the lanes that it names.
 
 use hookproof::plan::scale::scaled;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
@@ -63,7 +63,7 @@ fn a_group_is_one_to_be_changed() {
 
 #[test]
 fn commits_take_as_long_at_every_load() {
-    // At three times of it there are so many events that a run by itself would have longer commits.
+    // At three times this traffic, commits of a run alone would be longer.
     let text = steady("20000/s", "10s", "name = \"s\"\nevents = [\"a\"]")
         + "[events]\ntypes = { \"a\" = 1, \"b\" = 999 }\ndata_bytes = \"100..100\"\n";
     let more = scaled(&Scenario::from_text(&text, "further.toml").unwrap(), 3_000);
@@ -93,7 +93,7 @@ fn any_limit_alone_can_be_what_is_raised() {
     let told = |knob, from: &str| (knob, from.to_owned());
     assert_eq!(knobs("limit = { windows = [\"5 per 1s\"] }"), [told("windows", "5 per 1s")]);
     assert_eq!(knobs("limit = { in_flight = 1 }\nanswers = \"200ms\""), [told("requests in flight", "1")]);
-    // Where the rate takes its windows along, it says so.
+    // Where the rate scales its windows too, the advice says so.
     let both = knobs("limit = { rate = \"50/s\", burst = 50, windows = [\"5 per 1s\"] }");
     assert!(
         both.contains(&told("rate", "50/s (5 per 1s)")) && both.contains(&told("windows", "5 per 1s")),

@@ -1,4 +1,4 @@
-//! The launch question, asked of the scenario that comes with the project.
+//! The launch question, on the shipped scenario.
 
 use hookproof::plan::headroom::Headroom;
 use hookproof::plan::judge::breaches;
@@ -18,7 +18,7 @@ fn planned() -> (Plan, Headroom) {
     (plan, headroom)
 }
 
-/// Whether the simulation, asked anew, says that the objectives hold.
+/// Whether a new simulation meets the objectives.
 fn holds(scenario: &Scenario, slos: &[Slo]) -> bool {
     let options = Options { keep: Keep::Figures, ..asked(&[]).options };
     breaches(scenario, slos, &simulate(scenario, &options).unwrap().figures).is_empty()

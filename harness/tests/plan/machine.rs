@@ -1,4 +1,4 @@
-//! The machine as a limit like any other.
+//! The machine's speed as a limit.
 
 use hookproof::plan::machine::{Machine, NAME};
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
@@ -25,7 +25,7 @@ const WIDE: &str = "limit = { rate = \"10000/s\", burst = 1000 }\n";
 fn headroom_ends_where_the_machine_does() {
     let plan = planned("", WIDE, carrying(45));
     let headroom = plan.headroom.clone().unwrap();
-    // Ten events a second, four and a half times: at the edges of a second there may be one more.
+    // Ten events a second, 4.5 times; at the edges of a second there may be one more.
     let (carries, fails) = (headroom.carries.unwrap(), headroom.fails.unwrap());
     assert!((4_300..=4_500).contains(&carries) && fails <= 4_600, "{carries} {fails}");
     assert!(headroom.breaks.iter().all(|breach| breach.subscriber == NAME), "{:?}", headroom.breaks);

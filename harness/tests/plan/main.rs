@@ -1,4 +1,4 @@
-//! The plan: its arithmetic against definitions, its headroom against the simulation, its page against its promises.
+//! The plan: its arithmetic against definitions, its headroom against the simulation, and its page.
 #![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
 
 mod advice;

@@ -1,11 +1,11 @@
-//! What was never delivered counts.
+//! Undelivered events count.
 
 use hookproof::plan::{Asked, Plan, plan};
 use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 
-/// The objectives that a small scenario does not meet, as they are told.
+/// The objectives that a small scenario violates, as printed.
 fn broken(text: &str, slos: &[&str]) -> Vec<String> {
     let breaches = planned(text, slos).breaches;
     breaches.iter().map(|one| format!("{} {}: {}", one.subscriber, one.objective, one.figure)).collect()
@@ -32,7 +32,7 @@ fn an_endpoint_that_takes_nothing_has_no_percentile() {
 fn what_was_shed_takes_for_ever() {
     let shedding = STEADY.to_owned()
         + "limit = { rate = \"20/s\", burst = 5 }\nqueue = { rows = 10, when_full = \"shed-oldest\" }\n";
-    // More than half of it gets through: its median is a time, and its 95th percentile is not.
+    // More than half is delivered, so the median is a time, and the 95th percentile is not.
     assert_eq!(broken(&shedding, &["p50<20s", "p95<20s"]), ["a p95<20s: never"]);
 }
 
@@ -76,5 +76,5 @@ fn a_peak_of_a_moment_is_seen() {
     assert_eq!(plan.model_errors, [""; 0]);
 }
 
-/// Between two looks into the queue.
+/// Between two samples of the queue.
 const PEAK: &str = "shape = \"pause\"\nlasts = \"1010ms\"\n[[traffic]]\nshape = \"burst\"\nevents = 200";

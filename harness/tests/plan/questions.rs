@@ -1,4 +1,4 @@
-//! Launch questions: what if something goes wrong at the peak, and the curve of load against time.
+//! Launch questions: a fault at the peak, and load over time.
 
 use hookproof::plan::headroom::Point;
 use hookproof::plan::launch::With;
@@ -16,7 +16,7 @@ fn what_if(question: &str, headroom: bool) -> Plan {
     plan(&scenario, &Asked { headroom, ..asked(&["p95<20s"]) }).unwrap()
 }
 
-/// How long the slowest delivery of a subscriber's 99 % took, in seconds.
+/// The 99th percentile of a subscriber's latencies, in seconds.
 fn p99(plan: &Plan, name: &str) -> u64 {
     let lane = plan.lanes.iter().find(|lane| lane.name == name).unwrap();
     lane.latency_ns[2].unwrap_or(u64::MAX) / 1_000_000_000

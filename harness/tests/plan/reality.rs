@@ -1,4 +1,4 @@
-//! Plans held against real runs: real processes, real sockets, real time.
+//! Compares plans with real runs: real processes, sockets and time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::asked;
 
-/// Seeds that an answer stands on here.
+/// Seeds of each answer in these tests.
 const SEEDS: u64 = 5;
 
 const RATE: &str = "name = \"rate\"\nseed = 11\ndrain = \"60s\"\n\
@@ -28,12 +28,13 @@ const SHED: &str = "name = \"shed\"\nseed = 13\ndrain = \"60s\"\n\
     [[traffic]]\nshape = \"steady\"\nrate = \"15/s\"\nlasts = \"12s\"\n\
     [[subscriber]]\nname = \"a\"\nlimit = { in_flight = 2 }\nqueue = { rows = 60, when_full = \"shed-oldest\" }\nanswers = \"100ms\"\n";
 
-/// More than any machine carries, many times over.
+/// Far more than any machine carries.
 const WIDE: &str = "name = \"wide\"\nseed = 14\ndrain = \"60s\"\n\
     [[traffic]]\nshape = \"steady\"\nrate = \"400/s\"\nlasts = \"4s\"\n[events]\ndata_bytes = \"200..400\"\n\
     [[subscriber]]\nname = \"a\"\nlimit = { rate = \"500000/s\", burst = 50000, in_flight = 256 }\nanswers = \"0ms\"\n";
 
-/// How a real run of so many thousandths of a scenario's traffic meets an objective of its one subscriber, as a figure.
+/// The figure of a real run's only subscriber for an objective, with this part of the scenario's traffic in
+/// thousandths.
 fn real(text: &str, thousandths: u64, slo: &Slo, folder: &Path) -> u64 {
     let scenario = Scenario::from_text(text, "real.toml").unwrap();
     let path = folder.join("real.toml");
@@ -59,7 +60,7 @@ fn real(text: &str, thousandths: u64, slo: &Slo, folder: &Path) -> u64 {
     figure(&trace, slo.measure, began + lasts)
 }
 
-/// What was seen at the endpoint, in the plan's own terms: what was never taken takes for ever.
+/// The endpoint's observations in the plan's terms: an undelivered event takes for ever.
 fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     let arrivals: BTreeMap<u64, u64> =
         trace.arrivals.iter().filter_map(|one| Some((one.n, one.token?))).collect();
@@ -90,7 +91,8 @@ fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     }
 }
 
-/// Eight real runs of ten seconds to a minute each: `cargo test -p hookproof --test plan -- --ignored --nocapture reality`.
+/// Eight real runs of ten seconds to a minute each: `cargo test -p hookproof --test plan -- --ignored --nocapture
+/// reality`.
 #[test]
 #[ignore = "real runs take minutes and want the machine for themselves"]
 fn real_runs_pass_below_the_answer_and_break_above_it() {

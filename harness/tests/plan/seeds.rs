@@ -1,4 +1,4 @@
-//! The interval that the answer carries, held against seeds that it does not stand on.
+//! The answer's interval, compared with other seeds.
 
 use hookproof::plan::headroom::Headroom;
 use hookproof::plan::interval::Interval;
@@ -14,14 +14,14 @@ fn stretched(scenario: &Scenario, slos: &[&str], seeds: u64) -> Headroom {
     plan(scenario, &Asked { headroom: true, seeds, ..asked(slos) }).unwrap().headroom.unwrap()
 }
 
-/// Traffic by chance, and a partner whose rate it comes near to.
+/// Random traffic close to a partner's rate.
 fn by_chance() -> Scenario {
     let text = "name = \"chance\"\nseed = 5\ndrain = \"60s\"\n[[traffic]]\nshape = \"poisson\"\nrate = \"5/s\"\nlasts = \"20s\"\n\
                 [[subscriber]]\nname = \"a\"\nlimit = { rate = \"10/s\", burst = 5, in_flight = 4 }\n";
     Scenario::from_text(text, "chance.toml").unwrap()
 }
 
-/// Traffic whose rate is fixed, and a partner to whom one event in ten is owed, by chance.
+/// Traffic with a fixed rate, of which a partner gets a random tenth.
 fn a_few_types_of_many() -> Scenario {
     let text = "name = \"types\"\nseed = 6\ndrain = \"60s\"\n[[traffic]]\nshape = \"spike\"\nrate = \"5/s\"\nto = \"40/s\"\n\
                 lasts = \"15s\"\n[events]\ntypes = { \"a\" = 1, \"b\" = 9 }\n[[subscriber]]\nname = \"a\"\nevents = [\"a\"]\n\
@@ -29,7 +29,8 @@ fn a_few_types_of_many() -> Scenario {
     Scenario::from_text(text, "types.toml").unwrap()
 }
 
-/// Of all pairs of a handful of seeds and another one, how many the handful's interval holds for, and all of them.
+/// Over all pairs of a handful of seeds and another seed: the number inside the handful's interval, and the number of
+/// pairs.
 fn held(carried: &[u64], handful: usize) -> (usize, usize) {
     let (mut held, mut all) = (0, 0);
     for (place, few) in carried.chunks_exact(handful).enumerate() {
@@ -61,7 +62,7 @@ fn the_answer_carries_its_interval_and_how_many_seeds_it_stands_on() {
 
 #[test]
 fn a_load_that_some_seed_fails_is_not_said_to_hold() {
-    // Between what the seeds carry, the traffic as it stands holds in some and fails in others.
+    // Between the loads that the seeds carry, the traffic holds with some seeds and fails with others.
     let headroom = stretched(&by_chance(), &["p95<2s"], 6);
     let mut carried: Vec<u64> = headroom.seeds.iter().copied().flatten().collect();
     carried.sort_unstable();
@@ -76,14 +77,14 @@ fn a_load_that_some_seed_fails_is_not_said_to_hold() {
 fn advice_stands_on_the_seeds_that_the_answer_stands_on() {
     let scenario = Scenario { seed: 4, ..by_chance() };
     let headroom = stretched(&scenario, &["p95<2s"], 3);
-    // The scenario's own seed carries as much; the middle one does not.
+    // The scenario's own seed carries it; the median seed does not.
     let carry = headroom.seeds[0];
     assert!(carry > headroom.fails, "{headroom:?}");
     let asked = Asked { headroom: true, seeds: 3, carry, ..asked(&["p95<2s"]) };
     let plan = plan(&scenario, &asked).unwrap();
     let headroom = plan.headroom.clone().unwrap();
     assert!(answer(&plan).contains(": to carry ") && headroom.advice.changes.len() > 1, "{}", answer(&plan));
-    // Each row by itself is enough with every seed, not the first alone.
+    // Each row alone suffices with every seed.
     for change in &headroom.advice.changes {
         let raise = &change.raises[0];
         let setting = match raise.knob {

@@ -1,11 +1,11 @@
-//! Where nothing is sure there is no bound, and no error in the model.
+//! Without certainty the plan gives no bound, and the model has no error.
 
 use hookproof::plan::plan;
 use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 
-/// The bound of a subscriber like this, or why it has none; what is simulated never passes it.
+/// The bound of such a subscriber, or the reason against one. The simulation never exceeds the bound.
 fn bound(traffic: &str, subscriber: &str) -> Result<u64, &'static str> {
     let text =
         format!("name = \"sure\"\ndrain = \"60s\"\n{traffic}[[subscriber]]\nname = \"a\"\n{subscriber}");

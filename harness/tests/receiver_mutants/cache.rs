@@ -1,16 +1,15 @@
-//! What the small receiver takes as verified because something like it was: nothing, but for its flaw.
+//! The small receiver's shortcuts past verification. Each is a flaw.
 
 use crate::flaw::Flaw;
 use crate::server::{Request, Server};
 use crate::verify::Verdict;
 
-/// What is known of a connection.
 #[derive(Default)]
 pub(crate) struct Connection {
     is_trusted: bool,
 }
 
-/// The verdict on a request that is not verified again.
+/// The verdict on a request that skips verification.
 pub(crate) fn remembered(server: &Server, request: &Request, connection: &Connection) -> Option<Verdict> {
     let known = key(server, request).is_some_and(|key| server.state.lock().unwrap().verified.contains(&key));
     let trusted = server.has(Flaw::TrustsConnection) && connection.is_trusted;
@@ -21,7 +20,6 @@ pub(crate) fn remembered(server: &Server, request: &Request, connection: &Connec
     Some(Verdict::Good { id: header("webhook-id"), timestamp: header("webhook-timestamp") })
 }
 
-/// Remembers that a request was verified.
 pub(crate) fn remember(server: &Server, request: &Request, connection: &mut Connection) {
     connection.is_trusted = true;
     if let Some(key) = key(server, request) {
@@ -29,7 +27,7 @@ pub(crate) fn remember(server: &Server, request: &Request, connection: &mut Conn
     }
 }
 
-/// What a flaw takes for proof that a request was verified before.
+/// A flaw's key for an earlier verification.
 fn key(server: &Server, request: &Request) -> Option<String> {
     match server.flaw? {
         Flaw::CachesById => request.header("webhook-id"),

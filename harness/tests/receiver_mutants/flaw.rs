@@ -1,23 +1,20 @@
-//! The flaws: each a bug that somebody has shipped, and the case that names it.
+//! The flaws: each is a published bug, with the case that detects it.
 
 macro_rules! flaws {
     ($($name:ident, $case:literal, $what:literal;)*) => {
-        /// A bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Flaw {
             $(#[doc = $what] $name,)*
         }
 
         impl Flaw {
-            /// All of them.
             pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The case that names it.
+            /// The case that detects the flaw.
             pub(crate) const fn case(self) -> &'static str {
                 match self { $(Self::$name => $case,)* }
             }
 
-            /// In a few words.
             pub(crate) const fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)* }
             }

@@ -1,14 +1,14 @@
-//! What the small receiver does with a body that says it is compressed: refuse it, but for its flaw.
+//! Bodies with a `Content-Encoding`: the small receiver refuses them, unless its flaw does otherwise.
 
 use std::io::{self, Read};
 
 use crate::flaw::Flaw;
 use crate::server::Server;
 
-/// What a container allows.
+/// The container's limit.
 const MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The status for a body under a `Content-Encoding`.
+/// Returns the status for such a body.
 pub(crate) fn answer(server: &Server, coding: &str, body: &[u8]) -> u16 {
     let into_memory = match (server.flaw, coding) {
         (Some(Flaw::Unpacks), "gzip")
@@ -22,12 +22,12 @@ pub(crate) fn answer(server: &Server, coding: &str, body: &[u8]) -> u16 {
         Err(_) => return 400,
     };
     if server.has(Flaw::ClaimBreaks) {
-        // A bound on what is unpacked, and no word on what can't be.
+        // Bounds the unpacked size, and ignores errors.
         return if io::copy(&mut unpacked.take(1024), &mut io::sink()).is_ok() { 413 } else { 500 };
     }
     let most = if into_memory { MEMORY_BYTES + 1 } else { u64::MAX };
     let count = io::copy(&mut unpacked.take(most), &mut io::sink());
-    // Its container ends it here; the front answers in its place.
+    // The container's limit kills it here; the front answers instead.
     if into_memory && count.is_ok_and(|count| count > MEMORY_BYTES) { 502 } else { 400 }
 }
 

@@ -1,8 +1,8 @@
-//! The judge of receivers, judged: receivers with one realistic bug each must be caught by the case that names it, and
-//! the correct one must pass everything.
+//! Tests of the receiver's suite: each receiver with one realistic bug must fail the bug's case, and the correct one
+//! must pass every case.
 //!
-//! The matrix is kept in `reports/kill-matrix-receivers.md`. When it changes for a good reason:
-//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants`.
+//! The matrix is `reports/kill-matrix-receivers.md`; `HOOKPROOF_BLESS=1 cargo test -p hookproof --test
+//! receiver_mutants` rewrites it.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod cache;
@@ -27,7 +27,7 @@ use server::Server;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// How many receivers are tested at once.
+/// Receivers tested at once.
 const AT_ONCE: usize = 4;
 
 /// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
@@ -62,7 +62,7 @@ fn judged_by(flaw: Option<Flaw>, selection: Selection, strict: bool) -> Report {
     runtime.block_on(suite::run(&settings, |_| {})).unwrap()
 }
 
-/// The cases that came to this.
+/// The cases with this verdict.
 fn ids(report: &Report, verdict: Verdict) -> Vec<&str> {
     report.rows.iter().filter(|row| row.verdict == verdict).map(|row| row.id.as_str()).collect()
 }
@@ -76,7 +76,7 @@ fn the_correct_receiver_passes_every_case_strictly() {
     assert_eq!(report.rows.len(), hookproof_judge::catalogue::receiver().len());
 }
 
-/// It takes no forgery, but by an exception: whoever catches that one day may find that it fails open.
+/// An exception refuses the forgery: a later `catch` may turn this into an acceptance.
 #[test]
 fn a_forgery_answered_with_500_is_told_apart_from_one_that_is_accepted() {
     let case = |flaw, strict| {
@@ -125,7 +125,7 @@ fn every_flaw_is_caught_by_the_case_that_names_it() {
     hold(&matrix, &kept());
 }
 
-/// A case that judges by time: whether it sees a flaw beside the one that it is for depends on the machine.
+/// A case that judges by time. The machine decides whether it also detects other flaws.
 const BY_TIME: &str = "limit.inflate";
 
 fn row(flaw: Flaw, caught: &[&str]) -> String {
@@ -152,7 +152,7 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/kill-matrix-receivers.md")
 }
 
-/// Holds a kept file to what it should be, or writes it where that is asked for.
+/// Compares a stored file with `text`, or rewrites it under `HOOKPROOF_BLESS`.
 fn hold(text: &str, path: &Path) {
     if std::env::var_os("HOOKPROOF_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

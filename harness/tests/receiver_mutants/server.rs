@@ -1,8 +1,7 @@
-//! A small receiver: correct, but for one flaw at most. It speaks standard-webhooks, a thread for each connection, and
-//! shares no code with the suite that judges it.
+//! A small receiver with at most one flaw. It speaks standard-webhooks, with a thread for each connection, and shares
+//! no code with the suite.
 //!
-//! Its owner restarts it and breaks it by files in its folder: a `restart` file is a restart (what is in memory only is
-//! gone), and while there is a `broken` file its work fails.
+//! Files in its folder control it: `restart` makes it forget its memory, and `broken` makes its work fail.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -21,7 +20,7 @@ use crate::verify::{self, Verdict};
 
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 1_100_000;
-/// The longest that reading a request may take.
+/// The time limit for reading a request.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
 pub(crate) struct Server {
@@ -34,20 +33,19 @@ pub(crate) struct Server {
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// What was processed, by id or by what a flaw takes for one.
+    /// Processed events, by id or by a flaw's substitute.
     seen: BTreeSet<String>,
     effects: Vec<String>,
-    /// What was answered and not yet written down, by key and id.
+    /// Answered but not yet recorded, by key and id.
     promised: Vec<(String, String)>,
-    /// The newest event's moment.
+    /// The newest event's time.
     newest: String,
     /// Ids with their timestamps.
     stamped: BTreeSet<(String, String)>,
-    /// What was verified once, by what a flaw takes for proof.
+    /// Verified once, by a flaw's key.
     pub(crate) verified: BTreeSet<String>,
 }
 
-/// A request.
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -55,11 +53,11 @@ pub(crate) struct Request {
     pub(crate) body: Vec<u8>,
 }
 
-/// A status, and what else is told.
+/// A status, and further text.
 pub(crate) type Answer = (u16, String);
 
 impl Server {
-    /// Listens on a port of its own until the test ends.
+    /// Listens on its own port until the test ends.
     pub(crate) fn start(flaw: Option<Flaw>, folder: PathBuf) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -87,7 +85,7 @@ impl Server {
         self.flaw == Some(flaw)
     }
 
-    /// Answers one request after another, until one can't be read or the other side has gone.
+    /// Answers requests in sequence, until one is unreadable or the peer closes.
     fn serve(&self, mut stream: TcpStream) {
         let _set = stream.set_nodelay(true);
         let mut connection = Connection::default();
@@ -109,7 +107,7 @@ impl Server {
                 break;
             }
         }
-        // What the client still sends is read for a moment, so that the answer isn't lost in a reset.
+        // Reads the client's remaining bytes briefly, so that a reset does not discard the answer.
         let _shut = stream.shutdown(std::net::Shutdown::Write);
         let _set = stream.set_read_timeout(Some(Duration::from_millis(200)));
         let mut rest = [0; 4096];
@@ -120,7 +118,7 @@ impl Server {
         }
     }
 
-    /// Reads a request within its limits; else the status to refuse it with, or nothing for whoever went away.
+    /// Reads a request within its limits. The error is the status to refuse it with, or `None` if the peer closed.
     fn read(&self, stream: &mut TcpStream) -> Result<Request, Option<u16>> {
         let watch = Watch::start();
         let mut bytes = Vec::new();
@@ -134,7 +132,7 @@ impl Server {
             if bytes.len() > head_max {
                 return Err(Some(431));
             }
-            // What can't become a request any more is refused at once, as by parsers that go along.
+            // A prefix that cannot become a request is refused at once, as by incremental parsers.
             if !may_begin(&bytes) {
                 return Err(Some(400));
             }
@@ -233,7 +231,7 @@ impl Server {
             (if breaks { 500 } else { 204 }, String::new())
         } else {
             if breaks || drops {
-                // A query takes a while.
+                // Simulates a query.
                 std::thread::park_timeout(Duration::from_millis(5));
             }
             self.deliver(request, connection)
@@ -268,7 +266,7 @@ impl Server {
         }
     }
 
-    /// What happens to a delivery that was verified.
+    /// Handles a verified delivery.
     fn accept(&self, request: &Request, id: &str, timestamp: &str) -> Answer {
         let body = &request.body;
         if let Some(status) = self.odd_body(body) {
@@ -339,7 +337,7 @@ impl Server {
         (204, String::new())
     }
 
-    /// What some receivers answer to bodies that others accept or refuse.
+    /// Answers of some receivers to bodies that others treat differently.
     fn odd_body(&self, body: &[u8]) -> Option<u16> {
         let depth = body.iter().take_while(|byte| **byte != b'[').count();
         let deep = body[depth..].iter().take_while(|byte| **byte == b'[').count() > 10_000;
@@ -371,7 +369,7 @@ impl Server {
 }
 
 impl State {
-    /// Writes down what was promised, a request later than it should.
+    /// Records the earlier promises, one request too late.
     fn write_down(&mut self) {
         for (key, id) in std::mem::take(&mut self.promised) {
             if self.seen.insert(key) {
@@ -382,13 +380,11 @@ impl State {
 }
 
 impl Request {
-    /// The values of a header, as bytes.
     pub(crate) fn values(&self, name: &str) -> Vec<&[u8]> {
         let named = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_slice()).collect()
     }
 
-    /// The first value of a header, as text.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.values(name).first().map(|value| String::from_utf8_lossy(value).into_owned())
     }
@@ -396,7 +392,7 @@ impl Request {
 
 type Head = (String, String, Vec<(String, Vec<u8>)>);
 
-/// Whether what has come of a request line may still become one.
+/// Whether this prefix of a request line may still become one.
 fn may_begin(bytes: &[u8]) -> bool {
     let is_whole = bytes.contains(&b'\n');
     let version = bytes.split(|byte| *byte == b' ').nth(2);
@@ -441,13 +437,13 @@ fn chunks(mut bytes: &[u8]) -> Chunks {
     }
 }
 
-/// How much of a body came so far: all that isn't framing, roughly.
+/// A rough size of the body so far, without framing.
 fn payload(bytes: &[u8]) -> usize {
     bytes.len() / 8
 }
 
-/// Whether a moment, as events tell it, lies half a minute before another one or more. Moments count whole seconds: one that
-/// is repeated a little later must not look older by chance.
+/// Whether a time is at least half a minute before another. Event times are whole seconds, so a repeat must not look
+/// older by chance.
 fn is_older(moment: &str, newest: &str) -> bool {
     let second_of_day = |moment: &str| {
         let mut parts = moment.get(11..19)?.split(':').map(|part| part.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! How the small receiver verifies: strictly, but for its flaw.
+//! The small receiver's verification: strict, apart from its flaw.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -48,7 +48,7 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
     Ok((id, timestamp))
 }
 
-/// The one value of a header, visible ASCII.
+/// The only value of a header, as visible ASCII.
 fn one(server: &Server, request: &Request, name: &str) -> Result<String, Refused> {
     let values = if server.has(Flaw::CaseMatters) {
         let named = request.headers.iter().filter(|(known, _)| known == name);
@@ -158,7 +158,7 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     }
 }
 
-/// The id that the signature is held to be over.
+/// The id that the signature is checked against.
 fn seen_id(server: &Server, id: &str) -> String {
     match server.flaw {
         Some(Flaw::FoldsId) => id.to_lowercase(),
@@ -167,7 +167,7 @@ fn seen_id(server: &Server, id: &str) -> String {
     }
 }
 
-/// The timestamp that the signature is held to be over.
+/// The timestamp that the signature is checked against.
 fn seen_timestamp(server: &Server, timestamp: &str) -> String {
     if !server.has(Flaw::RewritesTimestamp) {
         return timestamp.to_owned();
@@ -176,7 +176,7 @@ fn seen_timestamp(server: &Server, timestamp: &str) -> String {
     digits.parse::<i64>().map_or(digits, |seconds| seconds.to_string())
 }
 
-/// A full-width character as the ASCII one that it looks like.
+/// Maps a full-width character to its ASCII counterpart.
 fn narrow(c: char) -> char {
     match u32::from(c) {
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
@@ -184,7 +184,7 @@ fn narrow(c: char) -> char {
     }
 }
 
-/// Text with each `%xx` replaced by the character of that number.
+/// Replaces each `%xx` by the character of that number.
 fn percent_decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut decoded = parts.next().unwrap_or_default().to_owned();
@@ -203,7 +203,7 @@ fn percent_decoded(text: &str) -> String {
     decoded
 }
 
-/// The bytes that the signature is held to be over.
+/// The bytes that the signature is checked against.
 fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
     match server.flaw {
         Some(Flaw::WritesJsonAgain) => serde_json::from_slice::<serde_json::Value>(body)
@@ -219,12 +219,12 @@ fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// JSON as many languages write it: without blanks, the four known fields in their order.
+/// JSON as many languages write it: without blanks, the four known fields in order.
 fn rewritten(value: &serde_json::Value) -> Vec<u8> {
     let field = |name: &str| value.get(name).map(|value| format!("\"{name}\":{value}"));
     let data = value.get("data").filter(|data| data.get("title").is_some());
     if data.is_some() {
-        // Keys in the order in which the suite's usual data has them, as a map that keeps its order would write them.
+        // The keys in the order of the suite's data, as an ordered map writes them.
         let data = "\"data\":{\"video\":\"v1\",\"views\":1200000,\"title\":\"Hookproof\"}".to_owned();
         let fields = [field("id"), field("type"), field("timestamp"), Some(data)];
         return format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(",")).into_bytes();
@@ -238,7 +238,7 @@ fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content).as_ref().to_vec()
 }
 
-/// Whether one signature of the header is one of those that are expected. Not in constant time: nobody is attacked.
+/// Whether one signature of the header is expected. Not in constant time, because there is no attacker.
 fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
     let text = match server.flaw {
         Some(Flaw::AnyVersion) => one.split_once(',').map(|(_, text)| text),

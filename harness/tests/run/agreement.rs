@@ -1,15 +1,15 @@
-//! How long first attempts waited, as the sender says it and as the harness saw it.
+//! Compares the sender's waits before first attempts with the harness's observations.
 //!
-//! The sender counts from the moment in which it received the event to the start of the attempt; the harness sees neither.
-//! But it knows what lies around them: an event was offered before it was received, and received before its
-//! acknowledgement was read; an attempt started before its first byte came, and ended after the last byte of its answer
-//! was written, and how long it took is in the sender's own record of it. So each wait lies between
+//! The sender measures from the event's receipt to the attempt's start. The harness sees neither, but bounds both. An
+//! event was offered before its receipt, and received before the harness read its acknowledgement. An attempt started
+//! before its first byte arrived, and ended after the answer's last byte; the sender records its duration. So each
+//! wait lies between
 //!
 //! ```text
 //! answered − how long the attempt took − accepted   ≤   received → started   ≤   arrived − offered
 //! ```
 //!
-//! whatever the machine does meanwhile. What is ordered one by one is ordered in every percentile.
+//! on any machine. Order of each pair implies order of every percentile.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use hookproof_sender::store::sqlite::SqliteReader;
 
 use super::*;
 
-/// More than may be sent for a while, so that waits are of a millisecond and of a second.
+/// More than the rate allows for a while, so waits range from a millisecond to a second.
 const WAITING: &str = r#"
 name = "waiting"
 drain = "20s"
@@ -39,10 +39,10 @@ answers = "1ms..9ms"
 
 const SLACK: u64 = 1_000_000;
 
-/// What is known of one delivery's wait, in nanoseconds.
+/// Bounds and report of one delivery's wait, in nanoseconds.
 struct Wait {
     least: u64,
-    /// As the sender's own rows have it.
+    /// From the sender's own rows.
     told: u64,
     most: u64,
 }
@@ -54,7 +54,7 @@ fn database(folder: &Path) -> Option<PathBuf> {
     own.or_else(|| folders.iter().find_map(|folder| database(folder)))
 }
 
-/// By the deliveries' public ids: how long each waited, and how long its only attempt took.
+/// By public id: each delivery's wait, and the duration of its only attempt.
 fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
     let reader = SqliteReader::open(database).unwrap();
     let ids = DeliveryIds::new(reader.glance().unwrap().identity);

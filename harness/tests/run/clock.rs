@@ -1,5 +1,5 @@
-//! Runs in which the wall clock of one process is wrong. Skipped with one line where there is no libfaketime, unless
-//! `HOOKPROOF_DEMANDS` names it.
+//! Runs with a wrong wall clock in one process. Without libfaketime a line is printed, unless `HOOKPROOF_DEMANDS`
+//! names it.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ fn a_process_whose_clock_is_wrong_stamps_by_it_and_is_otherwise_as_good_as_any()
     }
     let [fault] = &trace.faults[..] else { panic!("{said}") };
     assert_eq!(fault.until, Some(5 * SECOND), "{said}");
-    // Those of its seconds that are a minute and a half back came while its clock was set, and not before or after.
+    // Timestamps 90 s back appear only while its clock was wrong.
     let wrong = trace.arrivals.iter().filter(|arrival| {
         let second = (trace.header.began_unix_ns + arrival.t) / SECOND;
         let stamp: u64 = arrival.signed.timestamp.as_deref().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! What gates: which checks decide, what somebody wrote, what a run may take, and what a script hears of it all.
+//! Gating: the selected checks, input from untrusted authors, budgets of a run, and results for scripts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name)
 }
 
-/// The exit code of the program, and what it said.
+/// Returns the exit code and the output.
 fn hookproof(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_hookproof")).args(arguments).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
@@ -40,7 +40,7 @@ fn only_the_selected_checks_decide() {
     check("over-rate.jsonl", &[], 1, "2 failed: rate.envelope, recovery.no-storm; 23 passed, 1 inconclusive");
     check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: pass: 22 passed");
     check("over-rate.jsonl", &["--only", "rate.envelope"], 1, "golden: fail: 1 failed: rate.envelope");
-    // The harness's own schedule speaks of all the others, and is left out by name alone.
+    // The harness's own schedule affects every check, so only its name excludes it.
     check("over-rate.jsonl", &["--only", "rate.window"], 0, "golden: pass: 2 passed");
     check("over-rate.jsonl", &["--only", "rate.window", "--skip", "harness"], 0, "golden: pass: 1 passed");
 }
@@ -67,7 +67,7 @@ fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
     check("good.jsonl", &[], 0, said);
 }
 
-/// A shipped trace, as if the run had ended otherwise, in a folder.
+/// A shipped trace with another end, in a folder.
 fn ended(folder: &Path, name: &str, how: &str) -> String {
     let text = std::fs::read_to_string(trace(name)).unwrap();
     let other = text.replace("\"ended\":\"done\"", &format!("\"ended\":\"{how}\""));
@@ -94,7 +94,7 @@ fn a_run_that_did_not_come_to_its_end_has_not_passed() {
     }
 }
 
-/// Asserts that a text steers no terminal, and that none of its lines is a command to a CI runner.
+/// The text must contain no terminal control, and no line with a command to a CI runner.
 #[track_caller]
 fn is_harmless(text: &str) {
     let is_command = |line: &&str| line.trim_start().starts_with("::");
@@ -146,7 +146,7 @@ fn what_a_report_says_steers_no_terminal() {
 
 #[test]
 fn a_figure_that_somebody_wrote_fails_the_run_and_one_that_nobody_wrote_does_not() {
-    // Half of the deliveries of this trace wait for a pause that the endpoint asked for.
+    // Half of this trace's deliveries wait for a pause that the endpoint asked for.
     check_expecting("latency.a = { p50 = \"1ms\" }", &[], 1, "1 failed: latency.first-attempt");
     check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: pass: 26 passed");
     check_expecting("efficiency_min = 0.5", &[], 2, "efficiency (the machine's ceiling was not measured)");
@@ -207,7 +207,7 @@ fn what_was_never_asked_of_a_sender_is_the_askers() {
     std::fs::write(&trace, "of a run before").unwrap();
     let rows: [(&[&str], &str); 2] = [
         (&["--driver", &driver], "the environment variable HOOKPROOF_NO_SUCH_VARIABLE is not set"),
-        // An address for documentation alone (RFC 5737).
+        // An address for documentation (RFC 5737).
         (&["--bind", "192.0.2.1"], "nobody can listen at 192.0.2.1: "),
     ];
     for (more, why) in rows {
@@ -217,7 +217,7 @@ fn what_was_never_asked_of_a_sender_is_the_askers() {
     }
 }
 
-/// What all suites of a JUnit file count under `name`: errors, or failures.
+/// Sums `name` over all suites of a JUnit file.
 fn counted(xml: &str, name: &str) -> u64 {
     let suites = xml.split("<testsuite ").skip(1).map(|suite| suite.split('>').next().unwrap());
     let count = |tag: &str| -> u64 {
@@ -227,7 +227,7 @@ fn counted(xml: &str, name: &str) -> u64 {
     suites.map(count).sum()
 }
 
-/// Asserts that a JUnit file is red if and only if the exit code isn't 0, and by a failure where something failed.
+/// A JUnit file must be red exactly if the exit code is not 0, with a failure if a check failed.
 #[track_caller]
 fn junit_fits(file: &str, code: i32, shown: &str) {
     let xml = std::fs::read_to_string(file).unwrap();
@@ -256,7 +256,7 @@ fn junit_says_what_the_exit_code_says() {
     }
 }
 
-/// A run of a second, and what a script hears of it when it is compared with this baseline.
+/// Compares a run of a second with this baseline.
 #[test]
 fn a_baseline_gates_by_what_was_compared() {
     let folder = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ fn a_baseline_gates_by_what_was_compared() {
         junit_fits(&junit, code, shown);
     };
     expect(&|_| {}, 0, "name=\"x\"");
-    // A check that was made, and is not made any more.
+    // A check that the new run lacks.
     let added = |report: &mut serde_json::Value| {
         let verdicts = report["judgement"]["verdicts"].as_array_mut().unwrap();
         let mut one = verdicts[0].clone();
@@ -340,7 +340,7 @@ fn a_fault_that_the_driver_cannot_aim_is_refused() {
     assert!(code == Some(64) && said.contains("owner of one, which the driver"), "{code:?}: {said}");
 }
 
-/// A sender that takes its log away as it is asked to stop, so that it can't be started again.
+/// The sender deletes its log at its stop, so it cannot be restarted.
 #[test]
 fn a_run_that_breaks_off_has_its_trace_and_its_report() {
     let folder = tempfile::tempdir().unwrap();

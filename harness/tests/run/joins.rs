@@ -1,12 +1,10 @@
-//! Runs in which a process joins a sender that is at work.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use hookproof_judge::trace::ProcessEvent::{Ready, Started};
 
 use super::{served_by_two, start};
 
-/// A node joins a sender that has work already.
+/// A node joins a sender with a backlog.
 const JOINS: &str = r#"
 [[fault]]
 at     = "1500ms"
@@ -16,7 +14,7 @@ worker = 1
 duplicates = 0
 "#;
 
-/// By when lanes have moved to whoever joined.
+/// By then lanes have moved to the new node.
 const SETTLES: u64 = 3_000_000_000;
 
 #[test]
@@ -27,7 +25,7 @@ fn a_process_that_joins_is_not_there_before_and_takes_its_share() {
     let first: Vec<_> = events.take(2).map(|one| (one.event, one.t >= 1_500_000_000)).collect();
     assert_eq!(first, [(Started, true), (Ready, true)], "{said}");
     let ready = trace.processes.iter().find(|one| one.worker == 1 && one.event == Ready).unwrap().t;
-    // Connections are a process's own: a lane that has moved is served over new ones alone, one that has stayed over the old ones.
+    // Each process has its own connections: a moved lane uses only new ones, and other lanes the old ones.
     let mut lanes: BTreeMap<&str, [BTreeSet<u64>; 2]> = BTreeMap::new();
     for arrival in &trace.arrivals {
         let lane = lanes.entry(arrival.endpoint.as_str()).or_default();

@@ -1,22 +1,21 @@
-//! A run that is shown while it goes on, and what browsers do to it: nothing.
+//! A run with a live page: browsers must not affect it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use super::{Ended, QUIET, start};
 
-/// What the server sends to this request.
 fn asked(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
-    // What is closed at once may be closed with a reset.
+    // The server may close with a reset.
     let _cut = stream.read_to_string(&mut answer);
     answer
 }
 
-/// A browser that waits for nothing, one that stops in the middle of its request, and many that read no answer stay for as long
-/// as the run lasts: it is whole, nothing of it is lost, and it passes, its own schedule too.
+/// A browser that leaves at once, one that stops within its request, and many that read no answer stay to the end.
+/// The run is complete, loses no record, and passes, including its own schedule.
 #[test]
 fn a_run_is_shown_while_it_goes_on_and_browsers_that_stall_change_nothing() {
     let mut run = start("quiet", QUIET, &["--live", "--set", "traffic.0.lasts=6s"]);

@@ -1,4 +1,4 @@
-//! `hookproof run` as its user meets it: the real program, our sender as its child, real sockets.
+//! `hookproof run` for its user: the real program, our sender as its child, real sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ name = "one"
 limit = { rate = "200/s", burst = 100, in_flight = 20 }
 "#;
 
-/// A scenario in which two processes serve so many subscribers for seven seconds; more about these and about faults may follow.
+/// Two processes serve `subscribers` subscribers for seven seconds; sections on these and on faults may follow.
 fn served_by_two(name: &str, subscribers: u32) -> String {
     format!(
         r#"
@@ -54,7 +54,7 @@ limit = {{ rate = "200/s", burst = 100, in_flight = 20 }}
     )
 }
 
-/// A run of the program, and where it writes.
+/// A run of the program, and its folder.
 struct Run {
     folder: tempfile::TempDir,
     name: &'static str,
@@ -88,7 +88,7 @@ impl Run {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until arrivals are in the trace, so that the run is in its midst.
+    /// Waits until the trace has arrivals.
     async fn in_its_midst(&self) {
         let clock = Clock::begun();
         let trace = self.out().join("trace.jsonl");
@@ -97,7 +97,7 @@ impl Run {
         }
     }
 
-    /// The exit code, what it said, and its trace.
+    /// Returns the exit code, the output, the trace, and whether both reports exist. No process may be left.
     fn end(self) -> (Option<i32>, String, Option<Trace>, bool) {
         let (out, folder) = (self.out(), self.folder);
         let output = self.child.wait_with_output().unwrap();
@@ -109,7 +109,7 @@ impl Run {
     }
 }
 
-/// Whether any process's command line names that folder.
+/// Whether a process's command line names that folder.
 fn lives(folder: &Path) -> bool {
     let name = folder.display().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -155,7 +155,7 @@ async fn a_harness_that_is_killed_takes_its_sender_with_it() {
 async fn a_starved_generator_makes_the_run_inconclusive() {
     let run = start("quiet", QUIET, &[]);
     run.in_its_midst().await;
-    // Frozen for longer than any budget, whatever the machine.
+    // Frozen for longer than any budget, on any machine.
     run.signal(Signal::STOP);
     Clock::begun().pass(1_500_000_000).await;
     run.signal(Signal::CONT);
@@ -176,14 +176,14 @@ fn a_sender_that_dies_for_good_still_gets_its_report() {
     std::fs::write(driver.path(), dying).unwrap();
     let (code, said, trace, reported) =
         start("quiet", QUIET, &["--driver", driver.path().to_str().unwrap()]).end();
-    // What it had taken and not delivered when it died is lost, and a check that failed says more than the death.
+    // Its accepted and undelivered events are lost; a failed check then decides the exit code before the death does.
     let failed = said.lines().any(|line| line.trim_start().starts_with("fail  "));
     assert_eq!(code, Some(if failed { 1 } else { 4 }), "{said}");
     assert_eq!(trace.unwrap().trailer.unwrap().ended, Ended::SenderGone);
     assert!(reported);
 }
 
-/// A run with fifty events of each key, by a driver that tells the sender the key as a number.
+/// A run with fifty events of each key; the driver passes the key as a number.
 fn numbered(keys: &[&str]) -> (Option<i32>, String, Trace) {
     let driver = tempfile::NamedTempFile::new().unwrap();
     let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
@@ -251,11 +251,11 @@ fn what_got_worse_since_the_baseline_exits_with_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.json");
     let file = path.to_str().unwrap();
-    // How busy the machine is says nothing of what got worse.
+    // The machine's load must not count as a regression.
     let (code, said, ..) = start("quiet", QUIET, &["--skip", "harness", "--json", file]).end();
     assert_eq!(code, Some(0), "{said}");
     let mut base: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    // A check that passed once, and that nobody judges any more.
+    // A check that passed once, and is no longer judged.
     let verdicts = base["judgement"]["verdicts"].as_array_mut().unwrap();
     let mut lost = verdicts.iter().find(|one| one["status"] == "pass").unwrap().clone();
     lost["id"] = "no.such-check".into();

@@ -1,4 +1,4 @@
-//! Runs whose sender keeps its deliveries on a PostgreSQL server.
+//! Runs with a sender whose deliveries are on a PostgreSQL server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,14 @@ limit = { rate = "200/s", burst = 100, in_flight = 20 }
 "#;
 const LOCKS: &str = "[[fault]]\nat = \"1s\"\ndo = \"lock-database\"\nlasts = \"300ms\"\n";
 const RESTARTS: &str = "[[fault]]\nat = \"2s\"\ndo = \"database-restart\"\nlasts = \"200ms\"\n";
-/// What keeps the server of a run.
+/// Keeps a run's private server.
 const SCRIPT: &str = include_str!("../../src/database/server.sh");
-/// A database that anybody may use, and that the run has to leave as it is.
+/// A database that the run must leave unchanged.
 const FOREIGN: &str = "CREATE DATABASE foreign_one";
 
-/// Starts a run whose private server, if it has one, is in `place`.
+/// `place` holds the run's private server, if it has one.
 fn start(scenario: &str, place: &Path, address: &str) -> Run {
-    // Where the harness is root, the server is somebody else's.
+    // If the harness is root, another user runs the server.
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
@@ -53,7 +53,6 @@ fn start(scenario: &str, place: &Path, address: &str) -> Run {
     Run { folder, name: "shared", child }
 }
 
-/// What was judged of a run, by the check's id.
 fn status(scenario: &str, trace: &Trace, check: &str) -> (Status, String) {
     let scenario = Scenario::from_text(scenario, "shared.toml").unwrap();
     let verdicts = judge(&scenario, trace, Strictness::Usual).verdicts;
@@ -61,7 +60,7 @@ fn status(scenario: &str, trace: &Trace, check: &str) -> (Status, String) {
     (verdict.status, verdict.sentence)
 }
 
-/// A private server, if PostgreSQL's programs are there.
+/// `None` without PostgreSQL's programs.
 fn server(test: &str) -> Option<Private> {
     let server = Private::start(Fsync::Off);
     if server.is_none() {
@@ -112,13 +111,13 @@ const SLOWED: &str = "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"delay\
 const HALF_OPEN: &str =
     "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"half-open\"\nworker = 0\nlasts = \"2s\"\n";
 
-/// What was taken, each with when it was offered and when it was answered for.
+/// Accepted events, with the times of offer and answer.
 fn taken(trace: &Trace) -> impl Iterator<Item = (u64, u64, u64)> {
     let offered = |token: u64| trace.offers.iter().find(|offer| offer.token == token).unwrap().t;
     trace.accepted.iter().map(move |one| (one.token, offered(one.token), one.t))
 }
 
-/// A run with one partition of the node that takes the events, whose checks must hold.
+/// A run with one partition of the emitters' node; its checks must hold.
 fn parted(test: &str, fault: &str) -> Option<Trace> {
     server(test)?;
     let place = tempfile::tempdir().unwrap();
@@ -138,7 +137,7 @@ fn parted(test: &str, fault: &str) -> Option<Trace> {
 fn a_node_with_a_slow_way_to_its_server_is_answered_as_much_later() {
     let Some(trace) = parted("a_node_with_a_slow_way_to_its_server", SLOWED) else { return };
     let (there_and_back, fault) = (100_000_000, &trace.faults[0]);
-    // What is asked for so late that its answer comes after the end may come at once.
+    // A call whose answer would come after the partition's end may return at once.
     let slowed = |from: u64| fault.t < from && from + there_and_back < fault.until.unwrap();
     let taken: Vec<_> = taken(&trace).filter(|(_, from, _)| slowed(*from)).collect();
     assert!(!taken.is_empty(), "nothing was offered meanwhile");
@@ -153,7 +152,7 @@ fn a_node_that_is_heard_and_hears_nothing_takes_no_event_before_it_does() {
     let during = |t: u64| fault.t < t && t < ends;
     let told: Vec<_> = taken(&trace).filter(|(_, from, until)| during(*from) && during(*until)).collect();
     assert_eq!(told, [], "it was told of a commit");
-    // All the calls that there may be at once can be under way before it begins, and then no event is offered meanwhile.
+    // Perhaps all permitted calls began before it, so that no event is offered meanwhile.
     let half = u64::midpoint(fault.t, ends);
     assert!(taken(&trace).any(|(_, from, until)| from < half && ends <= until), "nothing had to wait");
 }
@@ -179,19 +178,19 @@ async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_sto
     assert!(!said.contains("process.exits"), "without its store it need not end in order: {said}");
 }
 
-/// The folder in `place` of the private server that runs.
+/// The folder of the running private server in `place`.
 fn folder(place: &Path) -> Option<PathBuf> {
     let folders = place.read_dir().unwrap().filter_map(Result::ok).map(|one| one.path());
     { folders }.find(|one| one.join("data/postmaster.pid").exists())
 }
 
-/// The process of the private server whose folder is in `place`.
+/// The process of the private server in `place`.
 fn postmaster(place: &Path) -> Option<Pid> {
     let file = std::fs::read_to_string(folder(place)?.join("data/postmaster.pid")).ok()?;
     file.lines().next()?.parse().ok().and_then(Pid::from_raw)
 }
 
-/// A run with these faults that is to be none: what its harness has said, once something was done to its server.
+/// A run with these faults, after `strike` on its server, must break off. Returns the harness's output.
 async fn bereft(faults: &str, strike: impl FnOnce(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let scenario = SHARED.replace("20s", "1s").replace("[sender]", "[sender]\nstop_within = \"1s\"");
@@ -216,7 +215,7 @@ async fn a_run_whose_own_database_server_dies_is_none() {
     if server("a_run_whose_own_database_server_dies").is_none() {
         return;
     }
-    // Neither is one that was to restart it later.
+    // A planned restart is not applied either.
     for (faults, expected) in [("", "broke off"), (RESTARTS, "database-restart was not applied")] {
         let kill = |place: &Path| kill_process(postmaster(place).unwrap(), Signal::KILL).unwrap();
         let said = bereft(faults, kill).await;
@@ -230,7 +229,7 @@ async fn a_run_whose_own_database_server_does_not_come_back_is_none() {
     if server("a_run_whose_own_database_server_does_not_come_back").is_none() {
         return;
     }
-    // It reads its settings as it is started again.
+    // The server reads its settings at its restart.
     let spoil = |place: &Path| {
         let settings = folder(place).unwrap().join("data/postgresql.conf");
         std::fs::write(settings, "no_such_setting = 1\n").unwrap();
@@ -268,7 +267,7 @@ fn a_harness_that_is_killed_while_its_database_is_made_leaves_no_folder() {
     script.args(["-c", SCRIPT, SCRIPT, "off"]).env("TMPDIR", place.path());
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut keeper = script.spawn().unwrap();
-    // All that is left of a harness that was killed: closed pipes.
+    // A killed harness leaves only closed pipes.
     drop((keeper.stdin.take(), keeper.stdout.take(), keeper.stderr.take()));
     let ended = keeper.wait().unwrap();
     assert!(place.path().read_dir().unwrap().next().is_none(), "the folder is left: {ended}");
@@ -282,7 +281,7 @@ fn a_run_on_a_given_server_has_a_database_of_its_own_and_leaves_nothing() {
     let databases = || query(&address, "SELECT datname FROM pg_database ORDER BY datname");
     let before = databases();
     let place = tempfile::tempdir().unwrap();
-    // What the harness didn't start it does not stop: its check has seen nothing.
+    // The harness stops no server that it did not start, so that check sees nothing.
     let scenario = format!("{SHARED}{LOCKS}{RESTARTS}");
     let run = start(&scenario, place.path(), &address);
     let (code, said, trace, _) = run.end();
@@ -303,7 +302,7 @@ async fn who_takes_the_lock_costs_nobody_a_transaction() {
     let address = server.address("public");
     let (stranger, connection) = tokio_postgres::connect(&address, NoTls).await.unwrap();
     tokio::spawn(connection);
-    // Whoever finds that two wait for each other ends its own wait: here only the stranger looks, after a while.
+    // A session that detects a deadlock ends its own wait: here only the stranger detects it, after a while.
     stranger.batch_execute("ALTER DATABASE postgres SET deadlock_timeout = '1min'").await.unwrap();
     stranger.batch_execute("CREATE TABLE first_one (); CREATE TABLE second_one ()").await.unwrap();
     stranger.batch_execute("SET deadlock_timeout = '5s'; BEGIN; LOCK TABLE second_one").await.unwrap();

@@ -1,4 +1,4 @@
-//! One HTTP request for a delivery, on a connection of its own.
+//! An HTTP request for a delivery, on its own connection.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,15 +10,13 @@ use tokio::net::TcpStream;
 use crate::sender::{Bug, Sender};
 
 const SECOND: u64 = 1_000_000_000;
-/// How far its clock is ahead, where it goes by one of its own.
+/// How far its clock is ahead, for a sender with its own clock.
 pub(crate) const AHEAD_S: u64 = 8;
 
 const JSON: &str = "content-type: application/json\r\n";
 
-/// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// With a whole answer.
     Answered {
         status: u16,
         retry_after: Option<String>,
@@ -26,18 +24,16 @@ pub(crate) enum Outcome {
         /// By the wall clock.
         unix_ns: u64,
     },
-    /// The connection broke before the answer was over.
+    /// The connection broke before the answer's end.
     Cut,
-    /// The connection was closed in order before the answer was over.
+    /// The connection was closed in order before the answer's end.
     Closed,
-    /// Nobody listened.
     Refused,
-    /// Nothing came in time.
     Late,
 }
 
 impl Outcome {
-    /// How long the endpoint asked to be left alone.
+    /// The pause that the endpoint asked for.
     pub(crate) fn pause(&self, luck: f64, bug: &Bug) -> Option<u64> {
         let Self::Answered { status, retry_after: Some(text), unix_ns, .. } = self else { return None };
         if !matches!(status, 429 | 503)
@@ -61,7 +57,7 @@ impl Outcome {
             clippy::cast_sign_loss,
             reason = "small figures of a test"
         )]
-        // A quarter at least, so that its only retry is early with any luck.
+        // Early by at least a quarter, so that its only retry is early with any random number.
         let early = (pause as f64 * (0.5 + luck / 4.0)) as u64;
         match () {
             () if bug.is("jitters-retry-after-early") => Some(early),
@@ -71,7 +67,7 @@ impl Outcome {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` in seconds since 1970.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT` into seconds since 1970.
 fn date(text: &str) -> Option<u64> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let parts: Vec<&str> = text.split([' ', ':']).collect();
@@ -84,10 +80,9 @@ fn date(text: &str) -> Option<u64> {
     Some(days * 86_400 + number(hour)? * 3_600 + number(minute)? * 60 + number(second)?)
 }
 
-/// Makes an attempt.
 pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     let Some((url, request, timeout)) = request(sender, at, n) else { return Outcome::Cut };
-    // One deadline for all of it, however it is spread.
+    // One deadline for the whole exchange.
     let by_read = sender.bug.is("begins-its-deadline-anew-with-every-byte");
     let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
     let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
@@ -102,16 +97,16 @@ pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     outcome
 }
 
-/// Makes the request of an attempt once more, long after it.
+/// Repeats an attempt's request much later.
 pub(crate) async fn again(sender: Rc<Sender>, at: usize, n: u64) {
     const LATER_NS: u64 = 8 * SECOND;
     let Some((url, request, timeout)) = request(&sender, at, n) else { return };
     sender.clock.pass(LATER_NS).await;
-    // Whatever comes of it, it was sent.
+    // The result does not matter: the request was sent.
     let _ = exchange(&sender, &url, &request, timeout).await;
 }
 
-/// Where to, what, and how long it may take.
+/// URL, request and timeout.
 fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Duration)> {
     let lanes = sender.lanes.borrow();
     let lane = &lanes[at];
@@ -159,7 +154,7 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     Some((host, framed(&head, &body, bug), Duration::from_nanos(lane.target.timeout * patience)))
 }
 
-/// A request as it goes over the wire.
+/// A request's bytes on the wire.
 fn framed(head: &str, body: &str, bug: &Bug) -> String {
     if bug.is("sends-its-bodies-in-chunks") {
         let pieces = body.as_bytes().chunks(100).map(String::from_utf8_lossy);
@@ -170,7 +165,7 @@ fn framed(head: &str, body: &str, bug: &Bug) -> String {
     format!("{head}{expect}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Sends the head alone, and the body once the other side wants it; answers what it said beyond that.
+/// Sends the head, and the body once the endpoint asks for it; returns the bytes after the interim answer.
 async fn ask_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await?;
@@ -188,11 +183,11 @@ async fn ask_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec
     Ok(answer.split_off(end))
 }
 
-/// Begins requests beside a delivery, and breaks each of them off.
+/// Begins requests beside a delivery, and breaks them off.
 async fn begin_and_break_off(host: &str, request: &str) {
     for _ in 0..5 {
         if let Ok(mut stream) = TcpStream::connect(host).await {
-            // What is not taken was not begun.
+            // A request that was not written did not begin.
             let _ = stream.write_all(&request.as_bytes()[..40]).await;
         }
     }
@@ -206,7 +201,7 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
         return crate::second::exchange(sender, host, request).await;
     }
     let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Refused };
-    // It may have been stopped meanwhile, for longer than its lease.
+    // The process may have been stopped past its lease.
     if !sender.is_its_own() {
         return Outcome::Refused;
     }
@@ -224,7 +219,7 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
             if sender.bug.is("keeps-what-it-is-answered") {
                 sender.kept.borrow_mut().extend_from_slice(&answer[end..]);
             }
-            // What the body says is of no use to it.
+            // The sender ignores the body.
             answer.truncate(end);
             if dropped >= head.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0) {
                 return head.outcome(sender.clock.unix_ns(sender.clock.now()));
@@ -239,7 +234,6 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
     }
 }
 
-/// The head of an answer.
 struct Head(String);
 
 impl Head {

@@ -1,4 +1,4 @@
-//! When an endpoint that fails is left alone, and asked whether it is back.
+//! The circuit breaker: it pauses a failing endpoint, and probes it.
 
 use hookproof_judge::scenario::Duration;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use serde_json::Value;
 use crate::lane::Next;
 use crate::sender::Bug;
 
-/// Senders that have none: a wrong one, and right ones that say so.
+/// Senders without a breaker: a wrong one, and correct ones that declare it.
 const NEVER: [&str; 3] = ["never-opens-its-breaker", "has-no-breaker", "gives-up-without-a-word"];
 
-/// A breaker; it never opens where a subscriber has none.
+/// Never opens for a subscriber without a breaker.
 pub(crate) struct Breaker {
     failures_max: u64,
     first: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Breaker {
     failures: u64,
     cooldown: u64,
     until: u64,
-    /// The delivery that asks whether the endpoint is back.
+    /// The probing delivery.
     probe: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Breaker {
         self.failures >= self.failures_max
     }
 
-    /// How long nothing may start; none if something may.
+    /// How long no attempt may start; `None` if one may.
     pub(crate) fn wait(&self, now: u64) -> Option<Next> {
         match self.probe {
             _ if !self.is_open() => None,
@@ -58,7 +58,7 @@ impl Breaker {
         }
     }
 
-    /// Notes what became of an attempt. One that was told when to come back neither failed nor succeeded.
+    /// Records an attempt's result. An attempt with a `Retry-After` neither failed nor succeeded.
     pub(crate) fn ended(&mut self, n: u64, now: u64, (is_well, is_told): (bool, bool), bug: &Bug) {
         let probed = self.probe == Some(n);
         if is_well || (probed && is_told) {

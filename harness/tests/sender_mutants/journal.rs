@@ -1,4 +1,4 @@
-//! What outlives the process: one line for each thing that happened.
+//! The state that survives the process: a line for each event.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -6,25 +6,25 @@ use std::io::Write;
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// What keeps a sender from writing.
+/// A reason that prevents writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// There is no room on the disk.
+    /// The disk is full.
     Full,
-    /// Somebody else holds the database.
+    /// Another process holds the database.
     Locked,
 }
 
-/// A file of lines, and those that are not in it yet.
+/// A file of lines, and the unwritten ones.
 pub(crate) struct Journal {
     file: File,
     pending: String,
-    /// A database that others may hold: as long as they do, nothing is written.
+    /// A database that others may lock: meanwhile no line is written.
     database: Connection,
 }
 
 impl Journal {
-    /// Opens it, and reads what is in it.
+    /// Opens the journal, and reads its lines.
     pub(crate) fn open(dir: &str) -> (Self, Vec<Value>) {
         let path = format!("{dir}/journal.jsonl");
         let past = std::fs::read_to_string(&path).unwrap_or_default();
@@ -35,13 +35,13 @@ impl Journal {
         (Self { file, pending: String::new(), database }, past)
     }
 
-    /// Keeps a line for the next commit.
+    /// Adds a line to the next commit.
     pub(crate) fn keep(&mut self, line: &Value) {
         self.pending.push_str(&line.to_string());
         self.pending.push('\n');
     }
 
-    /// Why nothing can be written now, if that is so. An empty line says nothing to whoever reads them.
+    /// The current obstacle to writes. Readers skip the empty line that this writes.
     pub(crate) fn trouble(&mut self) -> Option<Trouble> {
         if self.database.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err() {
             return Some(Trouble::Locked);
@@ -49,7 +49,7 @@ impl Journal {
         self.file.write_all(b"\n").is_err().then_some(Trouble::Full)
     }
 
-    /// Writes what was kept, or keeps it for the next time. The kernel has it then, which is enough for the end of a process.
+    /// Writes the pending lines, or leaves them for the next commit. The kernel's copy survives the process.
     pub(crate) fn commit(&mut self) {
         if !self.pending.is_empty() && self.trouble().is_none() {
             self.file.write_all(self.pending.as_bytes()).unwrap();
@@ -57,7 +57,6 @@ impl Journal {
         }
     }
 
-    /// Whether all that was kept is written.
     pub(crate) fn is_written(&self) -> bool {
         self.pending.is_empty()
     }

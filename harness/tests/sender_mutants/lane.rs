@@ -1,4 +1,4 @@
-//! One subscriber: its queue, its limiter, its retries.
+//! A subscriber's queue, limiter and retries.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +11,44 @@ use crate::breaker::Breaker;
 use crate::limiter::Limiter;
 use crate::sender::Bug;
 
-/// The delays of a sender that has a schedule of its own, each a tenth shorter or longer.
+/// The delays of a sender with its own schedule, each ±10 %.
 const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 
-/// A delivery that isn't settled.
+/// An unsettled delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) n: u64,
     pub(crate) body: String,
-    /// Its type, where a newer event may take its place until it is due.
+    /// Its type, if a newer event may replace it until it is due.
     replaceable: Option<String>,
     /// How many events the body carries.
     pub(crate) events: usize,
     pub(crate) attempts: u32,
-    /// The event's key, where the lane keeps an order.
+    /// The event's key, if the lane keeps an order.
     key: String,
     accepted: u64,
     due: u64,
     open: bool,
 }
 
-/// What a lane may do.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Start an attempt.
     Start(u64),
-    /// Give one up.
+    /// Give the delivery up.
     Expired(u64),
-    /// Nothing before then.
+    /// Wait until then.
     Until(u64),
-    /// Nothing until something changes.
+    /// Wait for a change.
     Wait,
 }
 
-/// One subscriber.
 pub(crate) struct Lane {
     pub(crate) name: String,
     pub(crate) target: Target,
     pub(crate) gone: bool,
     pub(crate) done: usize,
-    /// When those were made that are remembered.
+    /// Times of the remembered deliveries.
     pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
@@ -64,33 +62,30 @@ pub(crate) struct Lane {
     pub(crate) coalescing: Coalescing,
 }
 
-/// Where a lane's deliveries go.
 pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) secret: Secret,
     pub(crate) timeout: u64,
 }
 
-/// What the newest of several events stands for.
 pub(crate) struct Coalescing {
-    /// Of which types it is enough for a key, and how long the first one waits for newer ones.
+    /// Types that are coalesced by key, with their windows.
     windows: Vec<(String, u64)>,
     /// How many events were replaced.
     pub(crate) replaced: usize,
 }
 
-/// What a lane keeps.
 struct Keeps {
-    /// So many deliveries.
+    /// The most waiting deliveries.
     rows: usize,
-    /// The order of the first attempts of one key.
+    /// Whether first attempts of one key keep their order.
     order: bool,
 }
 
-/// For how long an endpoint is left alone.
+/// A pause for the endpoint.
 struct Rest {
     until: u64,
-    /// Whether it waits in a pause, after which a storm could break loose.
+    /// Whether a storm of attempts may follow the pause.
     storms: bool,
 }
 
@@ -99,7 +94,7 @@ struct Retry {
     cap: u64,
     attempts: u32,
     ttl: u64,
-    /// Whether only half of a delay is drawn.
+    /// Whether only half of a delay is random.
     half: bool,
 }
 
@@ -116,12 +111,11 @@ impl Delivery {
 }
 
 impl Delivery {
-    /// Of so many events in one body.
     pub(crate) fn carrying(self, events: usize) -> Self {
         Self { events, ..self }
     }
 
-    /// Which waits for newer ones of its type and key for so long.
+    /// Waits for newer events of its type and key during `window`.
     pub(crate) fn held_for(self, window: u64, kind: &str) -> Self {
         let replaceable = (window > 0).then(|| kind.to_owned());
         Self { due: self.due + window, replaceable, ..self }
@@ -175,12 +169,12 @@ impl Lane {
         })
     }
 
-    /// How long an event of a type waits for newer ones, if one of them is enough.
+    /// How long an event of this type waits for newer ones, if it is coalesced.
     pub(crate) fn window(&self, kind: &str) -> Option<u64> {
         self.coalescing.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
     }
 
-    /// Puts an event in the place of an older one whose window is open; says whether there was one.
+    /// Replaces an older event with an open window; returns whether there was one.
     pub(crate) fn replace(&mut self, kind: &str, key: &Value, body: &str, now: u64) -> bool {
         let key = key.to_string();
         let waits = |one: &&mut Delivery| {
@@ -212,23 +206,22 @@ impl Lane {
         self.queue.get(&n)
     }
 
-    /// What goes when there is one too many.
+    /// The delivery to drop if the queue is too long.
     pub(crate) fn surplus(&self) -> Option<u64> {
         let full = self.queue.len() > self.keeps.rows;
         self.queue.values().find(|one| full && !one.open).map(|one| one.n)
     }
 
-    /// How many events wait.
     pub(crate) fn held(&self) -> usize {
         self.queue.values().map(|one| one.events).sum()
     }
 
-    /// Goes by another limit from now on. What was sent before still counts.
+    /// Applies another limit. Earlier attempts still count.
     pub(crate) fn change(&mut self, limit: &Value, now: u64) {
         self.limiter.change(limit, now);
     }
 
-    /// Those that wait and are not under way.
+    /// Waiting deliveries without an attempt in flight.
     pub(crate) fn waiting(&self) -> Vec<u64> {
         self.queue.keys().copied().collect()
     }
@@ -237,7 +230,7 @@ impl Lane {
         self.done += self.queue.remove(&n).map_or(0, |one| one.events);
     }
 
-    /// Remembers nothing that was delivered before.
+    /// Forgets deliveries made before `before`.
     pub(crate) fn let_go(&mut self, before: u64) {
         self.made.retain(|t| *t >= before);
     }
@@ -252,18 +245,17 @@ impl Lane {
         }
     }
 
-    /// Leaves the endpoint alone for a while.
     pub(crate) fn rest_until(&mut self, until: u64) {
         self.rest.until = self.rest.until.max(until);
     }
 
-    /// Whether the first attempt of an older delivery of its key isn't over.
+    /// Whether an older delivery of its key has not ended its first attempt.
     fn is_behind(&self, one: &Delivery) -> bool {
         let older = self.queue.range(..one.n).map(|(_, older)| older);
         self.keeps.order && older.into_iter().any(|older| older.key == one.key && older.attempts == 0)
     }
 
-    /// The delivery that is to be tried next.
+    /// The delivery to try next.
     fn first(&self, bug: &Bug) -> Option<&Delivery> {
         let waits = self.queue.values().filter(|one| !one.open);
         let backwards = self.keeps.order && bug.is("sends-the-newest-first");
@@ -275,7 +267,7 @@ impl Lane {
         waits.filter(|one| free(one) && !left(one)).min_by_key(|one| (one.due, one.n))
     }
 
-    /// As if everything had just been sent that may be: what is right after a crash, when nobody knows.
+    /// Counts as if the whole allowance had just been sent, as is right after a crash.
     pub(crate) fn fill(&mut self, now: u64) {
         self.rest.until = now + self.limiter.fill(now);
     }
@@ -316,7 +308,7 @@ impl Lane {
         self.limiter.end(now, bug);
     }
 
-    /// Notes a failed attempt; says whether it was the last.
+    /// Records a failed attempt; returns whether it was the last.
     pub(crate) fn failed(&mut self, n: u64, now: u64, outcome: &Outcome, luck: f64, bug: &Bug) -> bool {
         let Some(one) = self.queue.get_mut(&n) else { return false };
         one.open = false;

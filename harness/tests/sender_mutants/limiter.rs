@@ -1,4 +1,4 @@
-//! What a subscriber may be sent: a bucket that is charged when a request is over, windows, and a cap on what is open.
+//! A subscriber's contract: a bucket charged when a request ends, windows, and a cap in flight.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,6 @@ use crate::sender::Bug;
 
 const SECOND: f64 = 1e9;
 
-/// The limiter of one lane.
 pub(crate) struct Limiter {
     per_ns: f64,
     burst: f64,
@@ -45,13 +44,13 @@ impl Limiter {
         }
     }
 
-    /// Goes by another limit from now on. What was sent before still counts.
+    /// Applies another limit. Earlier attempts still count.
     pub(crate) fn change(&mut self, limit: &Value, now: u64) {
         let (level, at, open, ends) = (self.level, self.at, self.open, self.ends.clone());
         *self = Self { level, at, open, ends, ..Self::new(limit, now) };
     }
 
-    /// As if everything had just been sent that may be; answers its longest window.
+    /// Counts as if the whole allowance had just been sent; returns the longest window.
     pub(crate) fn fill(&mut self, now: u64) -> u64 {
         (self.level, self.at) = (self.burst, now);
         self.windows.iter().map(|window| window.length.0).max().unwrap_or(0)
@@ -60,12 +59,12 @@ impl Limiter {
     fn drain(&mut self, now: u64, bug: &Bug) {
         let share = if bug.is("uses-half-of-its-rate") { 0.5 } else { 1.0 };
         let drained = self.level - (now - self.at) as f64 * self.per_ns * share;
-        // Below nothing there is nothing to save up.
+        // An empty bucket saves nothing up.
         self.level = if bug.is("does-not-clamp-its-bucket") { drained } else { drained.max(0.0) };
         self.at = now;
     }
 
-    /// How long nothing may start; none if it may.
+    /// How long no attempt may start; `None` if one may.
     pub(crate) fn wait(&mut self, now: u64, bug: &Bug) -> Option<Next> {
         self.drain(now, bug);
         if self.open >= self.in_flight_max && !bug.is("has-no-cap-on-requests-in-flight") {
@@ -101,7 +100,7 @@ impl Limiter {
             self.level += 1.0;
         }
         if free {
-            // Paid back when it ends.
+            // Makes up for the charge at its end.
             self.level -= 1.0;
         }
     }

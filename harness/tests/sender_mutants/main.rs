@@ -1,8 +1,9 @@
-//! The judge judged: a small sender passes every check, and with one realistic bug it is caught by the check that names it.
+//! Tests of the checks: a small sender passes every check, and with one realistic bug it fails the check that names
+//! the bug.
 //!
-//! The sender is this test program itself, started again as a process of its own; the harness treats it as any other. The
-//! matrix is kept as `reports/kill-matrix-senders.md`: `HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants`
-//! writes it anew, and a file that says anything else fails.
+//! The sender is this test program in another process; the harness drives it like any other. The matrix is
+//! `reports/kill-matrix-senders.md`. `HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants` rewrites it,
+//! and any difference fails.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +20,7 @@ mod sender;
 mod serve;
 mod strangers;
 
-/// The sender, when the harness starts it. As a test of its own it has nothing to do.
+/// The sender, if the harness starts it. As a test it does nothing.
 #[test]
 fn the_sender_itself() {
     let Ok(port) = std::env::var("SENDER_PORT") else { return };

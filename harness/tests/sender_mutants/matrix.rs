@@ -1,4 +1,4 @@
-//! All senders against their scenarios, and what became of them as a table.
+//! Runs all senders in their scenarios, and tabulates the results.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,37 +14,35 @@ use tokio::sync::{Semaphore, watch};
 use crate::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
 use crate::strangers::excused;
 
-/// Runs at once: each of them mostly waits.
+/// Parallel runs, which mostly wait.
 const AT_ONCE: usize = 5;
 
-/// What a verdict says of a broken check where the harness itself may be why.
+/// A verdict's note where the harness may be the cause.
 const SOFTENED: &str = "; but the harness's own endpoints stood still";
 
-/// A scenario by its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
-    /// Checks that must hold, and of which it shows too little.
+    /// Checks that must hold, but see too little here.
     pub(crate) thin: &'static [&'static str],
 }
 
-/// What one sender was found to do wrong.
+/// A sender's result.
 struct Row {
     bug: &'static str,
     about: &'static str,
     scenario: &'static str,
     expected: Option<&'static str>,
-    /// The checks that broke, in the catalogue's order.
+    /// In the catalogue's order.
     broken: Vec<String>,
-    /// Why there is no judgement, or what else is to be known when it isn't what it should be.
+    /// Why a judgement is missing or unexpected.
     notes: String,
 }
 
-/// All rows.
 pub(crate) struct Matrix(Vec<Row>);
 
-/// Plays the right sender in every scenario, and each wrong one in its own.
+/// Runs the correct sender in every scenario, and each bug in its own.
 pub(crate) async fn play_all() -> Matrix {
     let only = std::env::var("HOOKPROOF_BUG").ok();
     let permits = Arc::new(Semaphore::new(AT_ONCE));
@@ -169,13 +167,13 @@ attempts = "/attempts"
 }
 
 impl Matrix {
-    /// Which bugs broke no other check than their own, for people.
+    /// Bugs that broke only their own check.
     pub(crate) fn alone(&self) -> Vec<&'static str> {
         let own = |row: &&Row| row.expected.is_some_and(|check| row.broken == [check]);
         self.0.iter().filter(own).map(|row| row.bug).collect()
     }
 
-    /// The table, which is the same each time: what else a bug breaks depends on chance, and is left out.
+    /// The table, the same each time: it omits further broken checks, which depend on chance.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from(
             "# Senders that the harness catches\n\n\
@@ -202,7 +200,6 @@ impl Matrix {
         text
     }
 
-    /// Each check with the bugs that it must catch.
     fn by_check(&self, text: &mut String) {
         text.push_str(
             "\n## By check\n\n\
@@ -223,7 +220,7 @@ impl Matrix {
         }
     }
 
-    /// Holds the kept file against the table, or writes it if asked to.
+    /// Compares the stored file with the table, or rewrites it on request.
     pub(crate) fn keep(&self) {
         if std::env::var_os("HOOKPROOF_BUG").is_some() {
             return;
@@ -237,7 +234,6 @@ impl Matrix {
         assert!(!stale, "the kept matrix is stale; {}", self.complaints().join("\n"));
     }
 
-    /// What is not as it should be.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let wrong = self.0.iter().filter(|row| !row.is_as_expected());
         wrong
@@ -247,11 +243,11 @@ impl Matrix {
 }
 
 impl Row {
-    /// Notes what a judgement says. A `may` that doesn't hold is a warning even where all is strict.
+    /// Records a judgement. A violated `may` is a warning even in the strict reading.
     fn read(&mut self, bug: Bug, judgement: &Judgement) {
         let broken = |status: Status| matches!(status, Status::Fail | Status::Warn);
         for verdict in &judgement.verdicts {
-            // Of what was broken, and softened on account of a stall, the check itself has said that it is.
+            // If a check was softened because of a stall, its sentence says that it was broken.
             let softened = verdict.id == bug.check && verdict.sentence.contains(SOFTENED);
             if broken(verdict.status) || softened {
                 self.broken.push(verdict.id.clone());
@@ -262,7 +258,7 @@ impl Row {
                 let _ = writeln!(self.notes, "{} is {:?}: {}", verdict.id, verdict.status, verdict.sentence);
             }
         }
-        // What can't be told of the right sender is not applicable, known to be too little, or the harness's own fault.
+        // For the correct sender a check may be not applicable, see too little, or be the harness's own fault.
         let thin = SCENARIOS.iter().find(|stage| stage.name == bug.scenario).map_or(&[][..], |one| one.thin);
         let own =
             |verdict: &Verdict| verdict.id.starts_with("harness.") && verdict.status == Status::Inconclusive;

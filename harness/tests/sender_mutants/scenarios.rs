@@ -1,8 +1,7 @@
-//! The scenarios in which the bugs show, and the bugs.
+//! The bugs, and the scenarios that reveal them.
 
 use crate::matrix::Stage;
 
-/// A bug, and the check that must catch it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bug {
     pub(crate) name: &'static str,
@@ -272,7 +271,7 @@ pub(crate) const BUGS: [Bug; 74] = [
     bug("leaves-a-tenth-behind", "never wakes for some of what waits", "recovery.drains", "busy"),
 ];
 
-/// Bugs that break no other check than their own, whatever happens.
+/// Bugs that never break another check.
 pub(crate) const ALONE: [&str; 23] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",

@@ -1,5 +1,5 @@
-//! The small sender as one that speaks HTTP/2 only, by prior knowledge: one connection to each endpoint, kept, and a stream for
-//! each attempt.
+//! The small sender over HTTP/2 by prior knowledge: one kept connection to each endpoint, and a stream for each
+//! attempt.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,12 +11,13 @@ use tokio::net::TcpStream;
 use crate::attempt::Outcome;
 use crate::sender::Sender;
 
-/// The connections that are open, by where they lead to.
+/// Open connections, by host.
 #[derive(Default)]
 pub(crate) struct Connections(RefCell<BTreeMap<String, SendRequest<Bytes>>>);
 
 impl Connections {
-    /// A connection that takes a request, made anew if need be: before a request is written nothing is lost with one.
+    /// A connection that accepts a request, renewed if necessary. Nothing is lost with a connection before a request
+    /// is written.
     async fn ready(&self, host: &str) -> Option<SendRequest<Bytes>> {
         let kept = self.0.borrow().get(host).cloned();
         if let Some(kept) = kept
@@ -26,21 +27,21 @@ impl Connections {
         }
         let stream = TcpStream::connect(host).await.ok()?;
         let (client, connection) = h2::client::handshake(stream).await.ok()?;
-        // How it ends, its requests hear.
+        // The connection's requests see its end.
         tokio::task::spawn_local(async move { drop(connection.await) });
         self.0.borrow_mut().insert(host.to_owned(), client.clone());
         client.ready().await.ok()
     }
 }
 
-/// Sends a request, which is written as HTTP/1.1 has it, on a stream of its own.
+/// Sends a request, given as HTTP/1.1, on its own stream.
 pub(crate) async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     let mut lines = head.lines();
     let path = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
     let mut whole = http::Request::post(format!("http://{host}{path}"));
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
-        // What a connection is to do is no matter of a request, and whom it is for is in its URL.
+        // HTTP/2 has no connection headers, and the host is in the URL.
         if !matches!(name, "host" | "connection") {
             whole = whole.header(name, value);
         }

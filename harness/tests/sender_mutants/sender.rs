@@ -1,6 +1,6 @@
-//! A small sender: everything that the checks ask for, in memory with a journal beside it, and a switch for each bug.
+//! A small sender with every feature that the checks need, in memory with a journal, and a switch for each bug.
 //!
-//! It is not how a sender should be built; it is the least that does it right, so that each bug is one line away.
+//! It is no model of a good sender: it is minimal, so that each bug is one line away.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::lane::{Delivery, Lane, Next};
 use crate::lease::Lease;
 use crate::second::Connections;
 
-/// What makes this sender another one, or a wrong one; empty for the right one. Several are joined by `+`.
+/// The sender's variant or bug; empty for the correct one. `+` joins several.
 #[derive(Clone, Debug)]
 pub(crate) struct Bug(pub(crate) String);
 
@@ -27,60 +27,58 @@ impl Bug {
     }
 }
 
-/// The whole sender.
 pub(crate) struct Sender {
     pub(crate) bug: Bug,
     pub(crate) clock: Clock,
     pub(crate) lanes: RefCell<Vec<Lane>>,
     journal: RefCell<Journal>,
     known: RefCell<BTreeSet<String>>,
-    /// What a sender holds that lets nothing go.
+    /// The memory of a sender that frees nothing.
     pub(crate) kept: RefCell<Vec<u8>>,
-    /// What the first subscriber signs with.
+    /// The first subscriber's secret.
     first_secret: RefCell<Option<Value>>,
     chance: RefCell<Chance>,
     next_delivery: RefCell<u64>,
-    /// Something changed that a lane may wait for.
+    /// Notifies lanes of a change.
     changed: Notify,
     tenure: Tenure,
     committed: Cell<u64>,
-    /// Connections that it keeps, where it speaks HTTP/2.
+    /// Kept HTTP/2 connections.
     pub(crate) connections: Connections,
     at_once: AtOnce,
 }
 
-/// For how long it works.
 struct Tenure {
-    /// What binds it, where another process may take its place.
+    /// Set where another process may take over.
     lease: Option<Rc<Lease>>,
     stopping: Cell<bool>,
-    /// Another process has taken its place.
+    /// Another process has taken over.
     given_up: Cell<bool>,
 }
 
-/// What is done at once, over all lanes.
+/// Concurrency over all lanes.
 #[derive(Default)]
 struct AtOnce {
-    /// Whose turn it is, where only one thing is.
+    /// Serialises a sender that does one thing at a time.
     turn: tokio::sync::Mutex<()>,
-    /// Attempts under way, which only a shared pool bounds.
+    /// Attempts in flight, bounded only by a shared pool.
     attempts: RefCell<usize>,
 }
 
-/// The bug of one that goes on although another process has its work.
+/// Continues although another process has taken over.
 pub(crate) const IGNORES_ITS_LEASE: &str = "ignores-its-lease";
-/// How late a sender is that is in no hurry to write.
+/// The delay of a sender that writes late.
 const LATE_NS: u64 = 800_000_000;
-/// How often a sender looks for work that waits for no word of it.
+/// The polling interval of a sender that ignores notifications.
 const POLL_NS: u64 = 1_500_000_000;
-/// What each attempt that is open costs a sender that looks through all of them, and how many it looks through at most.
+/// The cost of each open attempt for a sender that scans all of them, and the most that it scans.
 const LOOK_NS: u64 = 40_000_000;
 const LOOKS_MAX: u64 = 18;
-/// For how long a delivery is remembered once it is made.
+/// How long a made delivery is remembered.
 const KEPT_NS: u64 = 1_000_000_000;
-/// How long each thing takes a sender that does one at a time.
+/// The duration of each step of a sender that does one at a time.
 const TURN_NS: u64 = 100_000_000;
-/// What a pool that all lanes share would hold.
+/// The size of a pool shared by all lanes.
 const POOL: usize = 6;
 
 impl Sender {
@@ -144,13 +142,13 @@ impl Sender {
         }
     }
 
-    /// Whether what it would do now is its own to do. A process that was stopped may find out by this alone that it is not.
+    /// Whether this process still owns its work. A stopped process may learn only here that it does not.
     pub(crate) fn is_its_own(&self) -> bool {
         let is_held = || self.tenure.lease.as_ref().is_none_or(|lease| lease.is_held());
         self.bug.is(IGNORES_ITS_LEASE) || (!self.tenure.given_up.get() && is_held())
     }
 
-    /// Does nothing more: another process has its work.
+    /// Stops all work: another process has taken over.
     pub(crate) fn give_up(&self) {
         self.tenure.given_up.set(true);
         self.tenure.stopping.set(true);
@@ -161,7 +159,6 @@ impl Sender {
         self.tenure.given_up.get()
     }
 
-    /// Something has changed that lanes may wait for.
     pub(crate) fn wake(&self) {
         self.changed.notify_waiters();
     }
@@ -170,7 +167,7 @@ impl Sender {
         self.journal.borrow_mut().keep(&line);
     }
 
-    /// Subscribes, and answers the secret.
+    /// Returns the secret.
     pub(crate) fn subscribe(self: &Rc<Self>, settings: &Value) -> Value {
         let mut settings = settings.clone();
         if let Some(first) =
@@ -186,7 +183,6 @@ impl Sender {
         settings["secret"].clone()
     }
 
-    /// Changes a subscriber's limit.
     pub(crate) fn change(&self, settings: &Value) {
         if self.bug.is("ignores-a-changed-limit") {
             return;
@@ -201,7 +197,7 @@ impl Sender {
         self.changed.notify_waiters();
     }
 
-    /// Whether events can be taken now. A sender that makes nothing of trouble dies of it.
+    /// Whether events can be accepted now. A sender that ignores the obstacle dies of it.
     pub(crate) fn is_able(&self) -> bool {
         let trouble = self.journal.borrow_mut().trouble();
         let dies = match trouble {
@@ -215,7 +211,6 @@ impl Sender {
         trouble.is_none() && self.is_its_own()
     }
 
-    /// Whether all that was taken is written.
     pub(crate) fn is_written(&self) -> bool {
         self.bug.is("acknowledges-before-it-commits") || self.journal.borrow().is_written()
     }
@@ -226,7 +221,7 @@ impl Sender {
         }
     }
 
-    /// Commits what a sender that acknowledges too soon had left for later.
+    /// Commits the events that a hasty sender acknowledged too soon.
     pub(crate) fn commit_late(&self) {
         let now = self.clock.now();
         let soon = now < self.committed.get() + LATE_NS && !self.tenure.stopping.get();
@@ -239,7 +234,7 @@ impl Sender {
         }
     }
 
-    /// Takes an event; answers its line.
+    /// Accepts an event; returns its line.
     pub(crate) fn emit(&self, event: &Value) -> Value {
         let [id, kind] = ["id", "type"].map(|key| event[key].as_str().unwrap_or_default());
         let is_new = self.known.borrow_mut().insert(id.to_owned());
@@ -291,7 +286,7 @@ impl Sender {
         json!({ "deliveries": if self.bug.is("matches-nobody") { 0 } else { deliveries } })
     }
 
-    /// Takes several events that go out in one body; answers their lines.
+    /// Accepts events that share one body; returns their lines.
     pub(crate) fn emit_together(&self, events: &[Value]) -> Vec<Value> {
         let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
         let is_new = |event: &&Value| self.known.borrow_mut().insert(text(event, "id"));
@@ -415,7 +410,7 @@ impl Sender {
         self.commit_late();
     }
 
-    /// Starts nothing more, and waits for what is under way.
+    /// Starts nothing more, and waits for the attempts in flight.
     pub(crate) async fn stop(&self) {
         self.tenure.stopping.set(true);
         self.changed.notify_waiters();
@@ -442,7 +437,7 @@ impl Sender {
         })
     }
 
-    /// When each delivery that is remembered was made, in Unix milliseconds.
+    /// In Unix milliseconds, for each remembered delivery.
     pub(crate) fn kept_deliveries(&self) -> Value {
         let now = self.clock.now();
         let mut lanes = self.lanes.borrow_mut();

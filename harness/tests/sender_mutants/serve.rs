@@ -1,4 +1,4 @@
-//! The small sender as a process of its own: its HTTP API, its signals, and a second worker that takes over when it is gone.
+//! The small sender as a process: its HTTP API, its signals, and a second worker that takes over.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,20 +21,20 @@ use crate::attempt::AHEAD_S;
 use crate::lease::{Lease, Renewal, SAID_EVERY_NS};
 use crate::sender::{Bug, IGNORES_ITS_LEASE, Sender};
 
-/// How long until it is tried again to write what could not be written.
+/// The delay before a failed write is repeated.
 const AGAIN_NS: u64 = 10_000_000;
-/// How long a sender with a slow API takes to accept events.
+/// How long a slow API takes to accept events.
 const ACCEPTS_NS: u64 = 100_000_000;
 
-/// How long a process that does not work waits for the answer of the one that does.
+/// How long an idle process waits for the working one's answer.
 const FORWARD_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// One of the processes that share a folder.
+/// A process that shares a folder with others.
 struct Node {
     bug: Bug,
     dir: String,
     lease: Rc<Lease>,
-    /// What works, where this process does.
+    /// Set while this process works.
     sender: RefCell<Option<Rc<Sender>>>,
 }
 
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// Says again who works, or finds out that it is somebody else now.
+    /// Renews the lease, or notices that another process has it.
     fn look(&self) {
         let Some(sender) = self.sender() else {
             if self.lease.take() {
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// The answer of a process that does not work: it knows nothing itself, and takes nothing.
+    /// An idle process forwards reads to the holder of the lease, and accepts no event.
     async fn pass_on(&self, path: &str, body: Bytes) -> Response<Full<Bytes>> {
         match path {
             "/ready" => return Response::default(),
@@ -112,7 +112,7 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
                 let node = Rc::clone(&node);
                 tokio::task::spawn_local(async move {
                     let service = service_fn(move |request| answer(Rc::clone(&node), request));
-                    // A peer that breaks off has no answer to get.
+                    // A peer that closes gets no answer.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -164,7 +164,7 @@ async fn answer(node: Rc<Node>, request: Request<Incoming>) -> Result<Response<F
     Ok(response)
 }
 
-/// Takes events, and says of each what became of it. None if they are another process's to take by now.
+/// Accepts events, and returns their lines; `None` if they belong to another process by now.
 async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> Option<String> {
     let events = String::from_utf8_lossy(body).into_owned();
     let (mut lines, mut others) = (String::new(), String::new());
@@ -192,7 +192,7 @@ async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> Option<S
         share(dir, "/emit", Bytes::from(others)).await;
     }
     sender.commit();
-    // What was taken just before there was no room is acknowledged once there is.
+    // Events accepted just before the disk filled up are acknowledged once there is space.
     while !sender.is_written() {
         if sender.has_given_up() {
             return None;
@@ -206,7 +206,6 @@ async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> Option<S
     Some(lines)
 }
 
-/// The answer of a sender that can write nothing.
 fn not_now() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = hyper::StatusCode::SERVICE_UNAVAILABLE;
@@ -214,7 +213,7 @@ fn not_now() -> Response<Full<Bytes>> {
     response
 }
 
-/// The status for an event that is not taken, where a bug turns it away.
+/// The status of a bug that rejects events.
 fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
     let ends = |end: &str| event["id"].as_str().is_some_and(|id| id.ends_with(end));
     match sender.bug.0.as_str() {
@@ -224,13 +223,12 @@ fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
     }
 }
 
-/// Hands something to the other worker, which has a limiter of its own.
+/// Forwards a command to the other worker, which has its own limiter.
 async fn share(dir: &str, path: &str, body: Bytes) {
     let Ok(port) = std::fs::read_to_string(format!("{dir}/peer")) else { return };
     call(port.parse().unwrap(), path, body, std::time::Duration::from_secs(5)).await.unwrap();
 }
 
-/// Asks another process something.
 async fn call(port: u16, path: &str, body: Bytes, within: std::time::Duration) -> Result<Reply, CallError> {
     let url = format!("http://127.0.0.1:{port}{path}");
     let call = Call { method: hyper::Method::POST, url, headers: Vec::new(), body, within };

@@ -1,5 +1,5 @@
-//! Right senders that do things in other ways than ours: none of them may fail anything, and what can't be judged of them is
-//! not applicable, with the reason.
+//! Correct senders that differ from ours: none may fail a check, and an unobservable check must be not applicable,
+//! with the reason.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::matrix::driver_file;
 
-/// Runs at once: each of them mostly waits.
+/// Parallel runs, which mostly wait.
 const AT_ONCE: usize = 3;
 
-/// A right sender, and what its driver file says of it.
+/// A correct sender, and its driver file.
 struct Stranger {
-    /// Its way, as the small sender knows it; the small sender as it is, without one.
+    /// The small sender's variant; empty for the plain one.
     way: &'static str,
-    /// Sections that its driver file doesn't have.
+    /// Sections that its driver file lacks.
     without: &'static [&'static str],
-    /// What its driver file says beside its calls.
+    /// Declarations of its driver file.
     says: &'static str,
     scenario: &'static str,
-    /// Checks that can't be judged of it.
+    /// Checks that cannot be judged.
     not_applicable: &'static [&'static str],
 }
 
@@ -119,7 +119,7 @@ const ORDERLY: &str = include_str!("played/orderly.toml");
 const CROWDED: &str = include_str!("played/crowded.toml");
 const FAST: &str = include_str!("played/fast.toml");
 
-/// Plays them all; answers what any of them was accused of.
+/// Runs all; returns every accusation.
 pub(crate) async fn play_all() -> Vec<String> {
     let only = std::env::var("HOOKPROOF_STRANGER").ok();
     let permits = Arc::new(Semaphore::new(AT_ONCE));
@@ -138,7 +138,7 @@ pub(crate) async fn play_all() -> Vec<String> {
     all
 }
 
-/// Plays a sender that sends every delivery again 8 s later, with `linger` as it is by default.
+/// Runs a sender that repeats every delivery after 8 s, with the default `linger`.
 pub(crate) async fn failed_of_one_that_sends_all_again() -> Vec<String> {
     const BRIEF: &str = "name = \"brief\"\ndrain = \"5s\"\n[[traffic]]\nshape = \"burst\"\nevents = 10\n\
                          [[subscriber]]\nname = \"one\"\nlimit = { rate = \"100/s\", burst = 20, in_flight = 10 }\n";
@@ -193,7 +193,7 @@ impl Stranger {
         Trace::open(&played.trace).map_err(|error| error.to_string())
     }
 
-    /// Its driver file: that of the small sender, less what it lacks.
+    /// The small sender's driver file without the missing sections.
     fn driver(&self) -> String {
         let whole = driver_file(self.way);
         let kept = |section: &&str| {
@@ -208,22 +208,22 @@ impl Stranger {
         driver
     }
 
-    /// What must hold, and of which its scenario shows too little: none of its subscribers is without a limit and a fault.
+    /// Checks that see too little in its scenario: every subscriber has a limit or a fault.
     fn thin(&self) -> &'static [&'static str] {
         if self.scenario == STREAMS { &["isolation.latency"] } else { &[] }
     }
 
-    /// What else must be seen of some of them.
+    /// Further requirements for some of them.
     fn particulars(&self, trace: &Trace, judgement: &Judgement) -> Option<String> {
         let schedule = judgement.verdicts.iter().find(|verdict| verdict.id == "harness.schedule")?;
         match self.way {
             "takes-long-to-accept" => {
-                // Four callers and an answer after 100 ms: 40 a second, of 200.
+                // Four callers with answers after 100 ms reach 40/s of 200/s.
                 let told = schedule.sentence.contains("/s of 200/s offered");
                 (!told).then(|| schedule.sentence.clone())
             }
             "speaks-http-2-only" => {
-                // One connection carries requests that are open at once, and every fault was met by some of them.
+                // One connection carries concurrent requests, and every fault hit some of them.
                 let kinds = [CutKind::Reset, CutKind::ResetAfterRead, CutKind::Close, CutKind::HalfAnswer];
                 let mut kinds = [&kinds[..], &[CutKind::Blackhole]].concat();
                 kinds.retain(|how| !trace.cuts.iter().any(|cut| cut.how == *how));
@@ -255,7 +255,7 @@ fn accusations(judgement: &Judgement) -> Vec<String> {
         .collect()
 }
 
-/// Whether all that is inconclusive is so on account of a stall of the harness, which is named, or is known to be too little.
+/// Whether each inconclusive check names a stall of the harness, or is known to see too little.
 pub(crate) fn excused(judgement: &Judgement, thin: &[&str]) -> bool {
     let open = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Inconclusive);
     let named = |sentence: &str| {

@@ -1,4 +1,4 @@
-//! The command line: what a sweep prints is the command that repeats it.
+//! The command line: a sweep prints the command that repeats it.
 
 use std::process::{Command, Output};
 
@@ -14,7 +14,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The check that the line with this beginning names.
+/// The check named in the line with this beginning.
 fn check_named(text: &str, beginning: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(beginning))?;
     Some(line.split(": ").next()?.to_owned())
@@ -38,7 +38,7 @@ fn the_printed_command_repeats_what_was_found() {
     }
 }
 
-/// A simulation's verdict in the forms that a run's has: the same report, whose command repeats it.
+/// A simulation is reported like a run, and its report's command repeats it.
 #[test]
 fn reports_are_written_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_seed_that_fails_nothing_exits_with_0_and_says_how_it_went() {
     assert!(String::from_utf8_lossy(&nonsense.stderr).contains("nowhere.toml cannot be read"));
 }
 
-/// A scenario file of its own, and the folder that it is in.
+/// A scenario file in its own folder.
 fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("{name}.toml"));
@@ -99,7 +99,7 @@ fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// What a command exits with, and all that it says.
+/// Returns the exit code and the output.
 fn told(arguments: &[&str]) -> (Option<i32>, String) {
     let output = hookproof(arguments);
     (output.status.code(), stdout(&output) + &String::from_utf8_lossy(&output.stderr))
@@ -166,7 +166,7 @@ fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
     assert!(text.contains(&format!("--seed {} ", trace.header.seed)), "{text}");
 }
 
-/// What takes far longer than any test.
+/// Longer than any test.
 #[cfg(target_os = "linux")]
 const LONG: &str = "[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\nlasts = \"100000h\"\n\
                     [[subscriber]]\nname = \"a\"\n";
@@ -185,10 +185,10 @@ fn an_interrupted_simulation_says_so_and_leaves_nothing_behind() {
 fn a_second_interrupt_ends_a_simulation_at_once_and_leaves_nothing_behind() {
     let (folder, path) = written("long", LONG);
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
-    // Where a core may be dumped.
+    // A folder where a core may be dumped.
     command.args(["sim", &path, "--figures"]).current_dir(folder.path());
     let (child, database) = crate::interrupted::in_its_midst(&mut command);
-    // Both are there at once, so that it can't end by itself in between.
+    // Both signals arrive together, so the process cannot end between them.
     ["-STOP", "-INT", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
     child.wait_with_output().unwrap();
     assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
@@ -202,7 +202,7 @@ fn a_simulation_that_was_started_to_outlive_its_terminal_does_so() {
     let program = env!("CARGO_BIN_EXE_hookproof");
     command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", program, "sim", &path, "--figures"]);
     let (child, _) = crate::interrupted::in_its_midst(&mut command);
-    // Had it heard the first one, it would have been aborted by the second one.
+    // If it had handled the first signal, the second would have aborted it.
     ["-STOP", "-HUP", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! What operators want done is done, whatever becomes of the processes that they ask; and the trace says when.
+//! Operators' commands take effect even if the process that they ask dies, and the trace records when.
 
 use hookproof::sim::{Keep, judged, simulate};
 use hookproof_judge::check::{Status, Strictness};
@@ -20,7 +20,7 @@ limit   = { rate = "60/s", burst = 30, in_flight = 10 }
 timeout = "1s"
 "#;
 
-/// The moments at which the trace has an action done, in a run in which no check fails.
+/// The times of an action in the trace, in a run without a failed check.
 fn done(name: &str, faults: &str, action: &str) -> Vec<u64> {
     let scenario = scenario(name, &format!("{STEADY}{faults}"));
     let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();

@@ -1,4 +1,4 @@
-//! Processes that lose sight of their store, or their lease: what of that shows, and by which check.
+//! Processes that lose their store or their lease: the effects, and the checks that show them.
 
 use hookproof::sim::swarm::trouble;
 use hookproof::sim::{Keep, Mutant, Options, judged, simulate};
@@ -34,7 +34,7 @@ fn who_ignores_its_lease_is_caught_by_what_all_workers_together_sent() {
     assert_eq!(status, Status::Fail, "{sentence}");
 }
 
-/// Twenty seconds of what one subscriber may have. In the middle of it the sender has no store.
+/// Twenty seconds of one subscriber's contract. In the middle the sender has no store.
 const WAITING: &str = r#"
 drain = "90s"
 [sender]
@@ -51,7 +51,7 @@ lasts = "6s"
 do    = "partition"
 "#;
 
-/// A partition needs a server, as scenarios have it.
+/// A partition needs a server.
 fn on_a_server(text: &str) -> String {
     text.replace("[sender]\n", "[sender]\nstore = \"postgres\"\n")
 }
@@ -63,7 +63,7 @@ fn who_cannot_reach_its_store_claims_nothing_until_it_can() {
         trace.arrivals.iter().filter(|one| (from * SECOND..until * SECOND).contains(&one.t)).count()
     };
     assert!(during(0, 3) >= 100 && during(10, 20) >= 400, "it works before and afterwards");
-    // A lane claims what it may send within a second.
+    // A lane claims a second's allowance.
     assert_eq!(during(5, 9), 0, "{} came of what was claimed meanwhile", during(5, 9));
 }
 

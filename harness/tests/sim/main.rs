@@ -1,5 +1,5 @@
-//! The simulator: that a seed decides everything, that the sweep finds what is broken and nothing that isn't, and that what
-//! it prints repeats it. `HOOKPROOF_SEEDS=100000` makes it a night's work.
+//! The simulator: a seed decides everything, the sweep finds every bug and blames no correct sender, and the printed
+//! command repeats a run. `HOOKPROOF_SEEDS=100000` takes a night.
 #![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
 
 mod command;
@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use hookproof::sim::{Keep, Options, Simulated, simulate};
 use hookproof_judge::scenario::Scenario;
 
-/// Where the scenarios of the project are.
 pub(crate) fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
 }
@@ -30,7 +29,7 @@ pub(crate) fn reduced() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/reduced-viral-spike.toml")
 }
 
-/// The same, with requests in doubt for as long as they are by default.
+/// As `reduced`, with the default doubt.
 pub(crate) fn stalled() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/stalling-spike.toml")
 }
@@ -40,7 +39,7 @@ pub(crate) fn read(path: &Path) -> Scenario {
     Scenario::from_text(&text, &path.display().to_string()).unwrap()
 }
 
-/// A scenario of its own for a test, by its lines but the name.
+/// `text` has every line but the name.
 pub(crate) fn scenario(name: &str, text: &str) -> Scenario {
     Scenario::from_text(&format!("name = \"{name}\"\n{text}"), name).unwrap()
 }
@@ -49,7 +48,6 @@ pub(crate) fn options(keep: Keep) -> Options {
     Options { folder: shipped(), keep, ..Options::default() }
 }
 
-/// A run of a scenario by a seed.
 fn run(path: &Path, seed: u64, keep: Keep) -> Simulated {
     simulate(&read(path), &Options { seed: Some(seed), ..options(keep) }).unwrap()
 }

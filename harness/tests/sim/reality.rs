@@ -1,4 +1,4 @@
-//! The simulation beside real runs of the same scenario and seed: real processes, real sockets, real time.
+//! Compares the simulation with real runs of the same scenario and seed: real processes, sockets and time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,21 +9,21 @@ use hookproof_judge::trace::Trace;
 
 use crate::{options, read, shipped};
 
-/// Real runs of each scenario: their spread is what the clock alone makes of one.
+/// Real runs of each scenario: their spread is due to the clock alone.
 const RUNS: usize = 2;
 
-/// What a run amounts to, by what its endpoints saw.
+/// A run's totals, from its endpoints.
 #[derive(Debug)]
 struct Amount {
-    /// Deliveries that an endpoint took, each once.
+    /// Deliveries taken by an endpoint.
     delivered: usize,
-    /// Deliveries of events that the sender did not take, because it was down: how many depends on how soon it is up.
+    /// Deliveries of events that the sender did not accept while it was down; the number depends on its restart.
     refused: usize,
     /// Dead letters by reason.
     dead: BTreeMap<String, usize>,
     /// Requests at each endpoint.
     attempts: BTreeMap<String, u64>,
-    /// From the last event to the last answer that took a delivery, in milliseconds.
+    /// From the last event to the last successful answer, in milliseconds.
     drain_ms: u64,
 }
 
@@ -69,8 +69,7 @@ fn real(path: &Path, folder: &Path) -> Amount {
     Amount::of(&Trace::read(trace.as_slice()).unwrap())
 }
 
-/// Two real runs of each scenario take two minutes, and want the machine for themselves:
-/// `cargo test -p hookproof --test sim -- --ignored --nocapture`.
+/// Takes two minutes, on an idle machine: `cargo test -p hookproof --test sim -- --ignored --nocapture`.
 #[test]
 #[ignore = "real runs take minutes and want the machine for themselves"]
 fn simulation_and_reality_agree() {

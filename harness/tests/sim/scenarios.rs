@@ -1,4 +1,4 @@
-//! Every scenario that comes with the project, in virtual time.
+//! Every shipped scenario, in virtual time.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use hookproof_judge::trace::Trace;
 
 use crate::{options, read, scenario, shipped};
 
-/// Too long for the test command; `hookproof sim scenarios/` plays them.
+/// Too long for the test command; `hookproof sim scenarios/` runs them.
 const LONG: [&str; 7] = [
     "day-at-scale",
     "eurovision",
@@ -19,16 +19,15 @@ const LONG: [&str; 7] = [
     "week-of-flapping",
 ];
 
-/// Played for real alone: requests that nobody accepts are not sent late in virtual time, which is what these are about.
+/// Run for real only: they need late requests that no endpoint accepted, which virtual time lacks.
 const UNMODELLED: [&str; 1] = ["lease-lost"];
 
-/// What some scenarios are about: checks that must have seen enough there to pass.
+/// Checks that must pass, with enough observations, in these scenarios.
 const SUBJECTS: [(&str, &[&str]); 3] = [
     ("eurovision-mini", &["rate.envelope", "duplicate.dedupe", "coalesce.window", "network.refused"]),
     ("skateboard-mini", &["rate.envelope", "coalesce.window", "retry.after-429", "retry.after-503"]),
     ("skateboard-minutes", &["rate.utilisation", "coalesce.window", "retry.after-429", "retry.after-503"]),
 ];
-/// And all of these are.
 const INCIDENT: [&str; 6] = [
     "breaker.opens",
     "breaker.one-probe",
@@ -79,7 +78,8 @@ fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The limit holds at the receiver, so that a burst of 1 waits for each answer; an even pace within a larger one does not.
+/// A burst of 1 waits for each answer, because the limit holds at the receiver; an even pace within a larger burst
+/// does not wait.
 #[test]
 fn an_even_pace_reaches_the_full_rate_that_a_burst_of_one_does_not() {
     let used = |limit: &str| {
@@ -109,7 +109,7 @@ fn an_even_pace_reaches_the_full_rate_that_a_burst_of_one_does_not() {
     assert!(gaps.iter().any(|gap| *gap < 10_000_000), "without a pace a burst goes out at once");
 }
 
-/// What an outage took from a contract comes back within minutes, though the least pace is one attempt a minute.
+/// After an outage the contract recovers within minutes, although the least pace is one attempt a minute.
 #[test]
 fn an_endpoint_that_is_well_again_gets_its_backlog() {
     let text = "drain = \"5min\"\n[[traffic]]\nshape = \"steady\"\nrate = \"30/min\"\nlasts = \"5min\"\n\

@@ -1,4 +1,4 @@
-//! How the scenario has the sender started, what a simulated one makes of it, and how it ends.
+//! The sender's start as the scenario sets it, the simulated start, and the end.
 
 use hookproof::sim::{Keep, SimError, judged, simulate, unmodelled};
 use hookproof_judge::check::{Status, Strictness};
@@ -27,7 +27,7 @@ fn traced(name: &str, text: &str) -> Trace {
     trace
 }
 
-/// The other process gets the lanes of one that is frozen once their leases have run out.
+/// The other process gets a frozen one's lanes after their leases end.
 #[test]
 fn the_lease_is_the_one_that_the_arguments_name() {
     let backlog = r#"
@@ -54,7 +54,7 @@ worker = 0
     assert!(resumed(r#""--lease=3s""#) < 10 * SECOND);
 }
 
-/// Its endpoint takes 20 s for each answer, and the cap is two: whoever takes its lane over opens two of its own at once.
+/// The endpoint takes 20 s for each answer, and the cap is two: a new owner opens two at once.
 #[test]
 fn a_process_that_cannot_renew_its_lease_closes_what_it_has_open_and_another_goes_on() {
     let trace = traced(
@@ -109,7 +109,7 @@ fn an_event_that_the_sender_refuses_is_the_scenarios_fault() {
     assert!(matches!(refused, Err(SimError::Event { .. })), "{refused:?}");
 }
 
-/// A process that waits for its last answers for longer than a lease goes on renewing it: nobody else makes its attempts.
+/// A stopping process renews its lease while it waits for its last answers, so no other process repeats its attempts.
 #[test]
 fn a_process_on_its_way_out_keeps_its_lanes() {
     let text = r#"
@@ -170,20 +170,20 @@ fn what_makes_a_way_longer_adds_up_and_is_gone_once_over() {
         assert_eq!(trace.faults.iter().filter(|fault| fault.delay.is_some()).count(), faults.len());
         trace.arrivals.iter().map(|one| one.t).collect::<Vec<_>>()
     };
-    // What a scenario is called and says decides what is drawn, so that no two runs are alike to the nanosecond.
+    // The scenario's name and text decide the random numbers, so no two runs are equal to the nanosecond.
     let alike = |one: &[u64], other: &[u64]| {
         one.len() == other.len()
             && one.iter().zip(other).all(|(one, other)| one.abs_diff(*other) < SECOND / 40)
     };
     let (never, once) = (delayed(&[]), delayed(&[(60, 3_000)]));
     assert!(alike(&delayed(&[(20, 3_000), (40, 3_000)]), &once));
-    // Each commit is answered three times, each time 120 ms later; what is under way at the end comes at once.
+    // Each commit is answered three times, 120 ms later each time; the answers in flight at the end come at once.
     let later = |times: &[u64]| times.iter().zip(&never).map(|(t, never)| t.saturating_sub(*never)).max();
     assert!(later(&once).is_some_and(|most| most > 3 * 120 * SECOND / 1_000), "{once:?} {never:?}");
     let after =
         |times: &[u64]| times.iter().filter(|t| **t > 5 * SECOND + SECOND / 40).copied().collect::<Vec<_>>();
     assert!(alike(&after(&once), &after(&never)), "{once:?} {never:?}");
-    // Once the first is over, the second goes on alone.
+    // After the first delay only the second applies.
     let (both, second) = (delayed(&[(2_000, 1_000), (60, 3_000)]), delayed(&[(60, 3_000)]));
     let from = |times: &[u64]| times.iter().filter(|t| **t > 4 * SECOND).count();
     assert!(!alike(&both, &second) && from(&both).abs_diff(from(&second)) < 20, "{both:?} {second:?}");

@@ -1,4 +1,4 @@
-//! The sweep: nothing to find in the right sender, and each bug within a thousand seeds.
+//! The sweep blames no correct sender, and finds each bug within a thousand seeds.
 
 use hookproof::sim::swarm::{Failure, attempt, disturbed, sweep, trouble};
 use hookproof::sim::{Keep, Mutant, Options, judged, judged_disturbed, simulate};
@@ -8,7 +8,7 @@ use hookproof_judge::trace::Trace;
 
 use crate::{options, read, reduced, scenario, stalled};
 
-/// As many as the test command has time for; more by the environment.
+/// `HOOKPROOF_SEEDS`, or 1,000.
 fn seeds() -> u64 {
     std::env::var("HOOKPROOF_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
@@ -34,9 +34,9 @@ fn the_sender_survives_the_sweep() {
 fn every_bug_is_found_within_a_thousand_seeds_by_what_it_breaks() {
     let expected: [(Mutant, &[&str]); 4] = [
         (Mutant::ChargedOnSend, &["rate.", "retry."]),
-        // A lane that it lost unheeded, and gets back, waits for good.
+        // A lane that it lost unnoticed, and gets back, waits for ever.
         (Mutant::LeaseNotFenced, &["rate.", "retry.", "recovery.drains"]),
-        // What was made and not written down is made again, or waits for good.
+        // A delivery that was made and not recorded is repeated, or waits for ever.
         (Mutant::SettleLost, &["duplicate.", "retry.", "recovery.drains"]),
         (Mutant::PauseForgotten, &["retry.after-"]),
     ];
@@ -48,7 +48,7 @@ fn every_bug_is_found_within_a_thousand_seeds_by_what_it_breaks() {
     }
 }
 
-/// Seeds that the alarm must go off for: if these are ever silent, so is the sweep.
+/// Each of these seeds must raise the alarm; otherwise the sweep is blind.
 #[test]
 fn the_alarm_works() {
     let scenario = read(&reduced());
@@ -79,7 +79,7 @@ fn every_seed_has_troubles_of_its_own() {
     assert_ne!(one.subscribers[0].answers, other.subscribers[0].answers);
 }
 
-/// A spike that is cut off is the beginning of the spike, not a smaller one.
+/// A truncated spike is the beginning of the spike, not a smaller one.
 #[test]
 fn what_is_cut_off_changes_nothing_before_it() {
     let spike = "[[traffic]]\nshape = \"spike\"\nrate = \"20/s\"\nto = \"200/s\"\nlasts = \"10s\"\n[[subscriber]]\nname = \"a\"";
@@ -105,8 +105,7 @@ fn a_limit_that_is_raised_again_is_raised_in_every_seed() {
     assert!((0..50).all(|seed| limits(seed) == 2));
 }
 
-/// Seeds that found fault with the right sender: what operators wanted of one that was down was lost or written down too
-/// soon, and two checks asked for what may not or could not be done.
+/// Regressions: an operator's command to a dead process, and checks that must not require the impossible.
 #[test]
 fn seeds_that_blamed_the_right_sender_do_so_no_more() {
     let seeds = [("live-change", 23), ("rotated-credentials", 12), ("gone", 13), ("hostile-answers", 30)];
@@ -117,7 +116,7 @@ fn seeds_that_blamed_the_right_sender_do_so_no_more() {
     }
 }
 
-/// The reduced spike with a figure that nothing keeps.
+/// The reduced spike with an expectation that no sender meets.
 fn impossible() -> Scenario {
     let text = std::fs::read_to_string(reduced()).unwrap();
     let text = format!("{text}\n[expect]\nlatency.dashboard = {{ max = \"1ns\" }}\n");
@@ -174,8 +173,8 @@ fn stalls_are_drawn_beside_the_troubles_that_a_seed_has_without_them() {
     assert!((50..=59).contains(&(most / 1_000_000_000)), "the longest took {most} ns");
 }
 
-/// As many seeds as [`seeds`] says, half of the endpoints each time silent for up to 59 s: inside the minute for which a
-/// request without an answer is in doubt, and far beyond what a quarantine covers.
+/// In each of [`seeds`] runs, half of the endpoints are silent for up to 59 s: within the minute of doubt, and far
+/// beyond the quarantine.
 #[test]
 fn the_sender_survives_stalls_kills_and_takeovers_together() {
     let stalling = Options { stalls: Duration::from_secs(59), ..with(None) };
@@ -185,8 +184,7 @@ fn the_sender_survives_stalls_kills_and_takeovers_together() {
     assert!(!swept.is_thin(), "{} of {} seeds came to a verdict", swept.judged, swept.played);
 }
 
-/// Seeds of the whole spike that the test command has time for; `hookproof sim scenarios/viral-spike.toml --seeds 1000`
-/// plays them all. The second one was blamed for the median latency of the undisturbed scenario.
+/// The first seeds of the whole spike; `hookproof sim scenarios/viral-spike.toml --seeds 1000` runs all.
 #[test]
 fn the_whole_spike_survives_its_first_seeds() {
     let swept = sweep(&read(&crate::shipped().join("viral-spike.toml")), &with(None), 4).unwrap();

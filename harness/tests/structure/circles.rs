@@ -1,9 +1,9 @@
-//! Modules don't import each other in circles.
+//! Modules must not import each other in circles.
 //!
-//! Siblings are compared: the files and folders of one folder. One of them imports another if any `use` at the top level of
-//! any file inside it names something inside the other, however deep. A name that a folder's own file passes on counts as
-//! the place where it is defined. What does not count: a parent that uses, declares or re-exports its children; a child
-//! that uses what its parent's own file defines; paths that are written out where they are used; and code for tests alone.
+//! The rule compares siblings: the files and folders of one folder. One imports another if a top-level `use` in any
+//! file inside it names an item inside the other. A re-export by the folder's own file counts as the place of its
+//! definition. Not counted: a parent that uses, declares or re-exports its children; a child that uses items of its
+//! parent's own file; paths without `use`; code only for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,20 @@ use syn::{Item, UseTree};
 
 use crate::source::{self, Source};
 
-/// The folders of code that form a crate each.
+/// The source folder of each crate.
 const CRATES: [&str; 5] =
     ["sender/src", "receiver/src", "receiver/verify/src", "harness/src", "harness/judge/src"];
-/// A name may be passed on so often: longer chains are a circle of their own.
+/// The longest chain of re-exports; a longer one is itself a circle.
 const PASSED_ON_MAX: usize = 16;
 
-/// Modules of one folder that import each other in a circle and may, for now.
+/// A circle that is permitted for now.
 struct Known {
     folder: &'static str,
     members: &'static [&'static str],
     reason: &'static str,
 }
 
-/// The list only ever shrinks: the test fails when a circle has other members than its line says, or is gone.
+/// The list only shrinks: the test fails if a circle's members differ from its line, or if the circle is gone.
 const KNOWN: &[Known] = &[
     Known {
         folder: "sender/src",
@@ -47,28 +47,28 @@ fn no_modules_import_each_other_in_a_circle() {
     assert!(complaints.is_empty(), "imports go in circles:\n\n{}\n", complaints.join("\n"));
 }
 
-/// Siblings of which each imports the next one, and the last one the first, by one way or another.
+/// Siblings that import each other in a circle.
 #[derive(Debug, PartialEq, Eq)]
 struct Circle {
     folder: String,
     members: Vec<String>,
-    /// Every import from one member to another: the file and the name.
+    /// Every import between members: file and name.
     imports: Vec<String>,
 }
 
-/// A module's place in its crate, from the root: `["engine", "limiter"]`.
+/// A module's path in its crate: `["engine", "limiter"]`.
 type Place = Vec<String>;
 
-/// The modules of a crate that have a file of their own, and what each imports.
+/// The modules of a crate with their own file, and their imports.
 struct Crate {
     modules: BTreeMap<Place, Module>,
 }
 
 struct Module {
     path: String,
-    /// What the file brings into scope, by the name that it has there.
+    /// The names in the file's scope.
     scope: BTreeMap<String, Vec<String>>,
-    /// Every import, in full.
+    /// Every import in full.
     imports: Vec<Vec<String>>,
 }
 
@@ -78,7 +78,7 @@ impl Crate {
         Self { modules: own.map(|(place, source)| (place, Module::read(source))).collect() }
     }
 
-    /// The module in which a name lies that is written in a file; none for what lies outside of the crate.
+    /// The module that defines a name; `None` if it lies outside the crate.
     fn find(&self, from: &Place, name: &[String], depth: usize) -> Option<Place> {
         let (mut at, mut rest) = (from.clone(), name);
         match rest.first()?.as_str() {
@@ -120,7 +120,7 @@ impl Crate {
         self.modules.get(place).is_some_and(|module| module.scope.contains_key(name))
     }
 
-    /// For each folder: which of its modules imports which other one, and by which imports.
+    /// For each folder, the imports between its modules.
     fn edges(&self) -> BTreeMap<Place, BTreeMap<(String, String), Vec<String>>> {
         let mut edges: BTreeMap<Place, BTreeMap<(String, String), Vec<String>>> = BTreeMap::new();
         for (from, module) in &self.modules {
@@ -149,7 +149,6 @@ impl Module {
         module
     }
 
-    /// Takes in one `use`, branch by branch.
     fn take(&mut self, tree: &UseTree, before: &mut Vec<String>) {
         match tree {
             UseTree::Path(path) => {
@@ -168,7 +167,7 @@ impl Module {
 
     fn bring(&mut self, name: String, renamed: Option<String>, before: &[String]) {
         let mut full = before.to_vec();
-        // `use a::{self}` brings `a`.
+        // `use a::{self}` imports `a`.
         if name != "self" || before.is_empty() {
             full.push(name);
         }
@@ -182,7 +181,7 @@ impl Module {
 fn is_for_tests(attribute: &syn::Attribute) -> bool {
     let mut tests = false;
     if attribute.path().is_ident("cfg") {
-        // What is no list of plain words is no `cfg(test)`.
+        // An attribute with another syntax is no `cfg(test)`.
         let _ = attribute.parse_nested_meta(|meta| {
             tests |= meta.path.is_ident("test");
             Ok(())
@@ -191,7 +190,7 @@ fn is_for_tests(attribute: &syn::Attribute) -> bool {
     tests
 }
 
-/// A file's module; none if the file is not of this crate, or is a program's beginning.
+/// `None` if the file is not part of this crate, or is a binary's root.
 fn place(root: &str, path: &str) -> Option<Place> {
     let inside = path.strip_prefix(root)?.strip_prefix('/')?.strip_suffix(".rs")?;
     let mut parts: Place = inside.split('/').map(str::to_owned).collect();
@@ -199,14 +198,13 @@ fn place(root: &str, path: &str) -> Option<Place> {
         Some("main") if parts.len() == 1 => return None,
         Some("lib") if parts.len() == 1 => parts.clear(),
         Some("mod") => drop(parts.pop()),
-        // Unit tests in a file of their own.
+        // A file of unit tests.
         Some("tests") => return None,
         _ => {}
     }
     Some(parts)
 }
 
-/// Every circle among the siblings of a crate.
 fn circles(root: &str, sources: &[Source]) -> Vec<Circle> {
     let read = Crate::read(root, sources);
     let mut circles = Vec::new();
@@ -222,7 +220,7 @@ fn circles(root: &str, sources: &[Source]) -> Vec<Circle> {
     circles
 }
 
-/// The sets of nodes that all reach each other, of two and more.
+/// The strongly connected components with at least two nodes.
 fn knots<'a>(edges: impl Iterator<Item = &'a (String, String)> + Clone) -> Vec<BTreeSet<String>> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to) in edges {
@@ -247,7 +245,7 @@ fn knots<'a>(edges: impl Iterator<Item = &'a (String, String)> + Clone) -> Vec<B
     knots.into_iter().collect()
 }
 
-/// What is left to complain about: circles that no line covers, and lines that are not true any more.
+/// Complaints: circles without a line, and outdated lines.
 fn weigh(circles: &[Circle], known: &[Known]) -> Vec<String> {
     let covers = |known: &Known, circle: &Circle| {
         known.folder == circle.folder && known.members.iter().eq(circle.members.iter())
@@ -270,7 +268,6 @@ fn weigh(circles: &[Circle], known: &[Known]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The circles of a crate of these files.
     fn of(files: &[(&str, &str)]) -> Vec<String> {
         let parse = |(path, code): &(&str, &str)| Source::parse(&format!("a/src/{path}"), code);
         let sources: Vec<Source> = files.iter().map(parse).collect();

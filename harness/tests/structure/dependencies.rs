@@ -1,4 +1,4 @@
-//! Every dependency has its reason in the root manifest, as a comment on the line above it.
+//! The root manifest must give the reason for every dependency, in a comment on the line above it.
 
 use crate::source;
 
@@ -14,7 +14,7 @@ fn every_dependency_is_explained() {
     );
 }
 
-/// The names under `[workspace.dependencies]`, one to a line, without the workspace's own crates, that follow no comment.
+/// The names under `[workspace.dependencies]` without a comment above them, except the workspace's own crates.
 fn unexplained(manifest: &str) -> Vec<&str> {
     let lines = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]");
     let lines: Vec<&str> = lines.skip(1).take_while(|line| !line.starts_with('[')).collect();

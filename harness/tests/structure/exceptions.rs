@@ -1,17 +1,17 @@
-//! The list of exceptions, and how it is kept from growing.
+//! The list of exceptions, which may only shrink.
 
 use crate::Violation;
 
-/// One item that breaks a size, and why it may.
+/// An item that exceeds a size, and the reason.
 pub(crate) struct Exception {
     pub(crate) path: &'static str,
     pub(crate) item: &'static str,
-    /// The size measured when the line was last written: no room to grow into.
+    /// The size when the line was last written, without a margin.
     pub(crate) figure: usize,
     pub(crate) reason: &'static str,
 }
 
-/// What is left to complain about: violations that no exception covers, and exceptions that are not true any more.
+/// Complaints: violations without an exception, and outdated exceptions.
 pub(crate) fn weigh(violations: &[Violation], exceptions: &[Exception]) -> Vec<String> {
     let unexcused = violations.iter().filter_map(|violation| {
         match exceptions.iter().find(|exception| exception.covers(violation)) {
@@ -34,7 +34,7 @@ impl Exception {
         violation.figure.is_some() && self.path == violation.path && self.item == violation.item
     }
 
-    /// What is wrong with this exception for a violation that it covers.
+    /// An exception's fault for a violation that it covers.
     fn objection(&self, violation: &Violation) -> Option<String> {
         let (listed, found) = (self.figure, violation.figure?);
         if self.reason.trim().is_empty() {
@@ -64,7 +64,7 @@ mod tests {
         Violation { path: path.to_owned(), line: 7, item: item.to_owned(), figure, problem, remedy }
     }
 
-    /// Asserts what is said about one violation, in a word that the only complaint contains; nothing for silence.
+    /// `expected` is a word of the only complaint; `None` expects none.
     #[track_caller]
     fn check(violation: Option<Violation>, exceptions: &[Exception], expected: Option<&str>) {
         let violations: Vec<Violation> = violation.into_iter().collect();

@@ -1,8 +1,8 @@
-//! The structure of the workspace, held by a test: sizes, names, and who may know whom.
+//! Rules on the structure of the workspace: sizes, names, and dependencies between modules.
 //!
-//! A rule is a function from one source file to the places in it that break the rule; [`RULES`] lists them all.
-//! Beside each rule, tests feed it small bad snippets: a rule that cannot fail holds nothing. What a rule can see is
-//! one file's syntax and tokens, so it judges code, never comments, docs or string literals.
+//! A rule maps one source file to its violations; [`RULES`] lists them all. Each rule has tests with bad snippets,
+//! because a rule that never fails proves nothing. A rule sees a file's syntax and tokens, so it judges code, never
+//! comments, docs or string literals.
 
 mod circles;
 mod dependencies;
@@ -18,7 +18,6 @@ use std::fmt;
 use exceptions::Exception;
 use source::Source;
 
-/// Every rule on source files.
 const RULES: [Rule; 9] = [
     sizes::functions_are_short,
     sizes::files_are_short,
@@ -31,8 +30,8 @@ const RULES: [Rule; 9] = [
     stores::sqlite_keeps_to_itself,
 ];
 
-/// What breaks a size and may, for now. The list only ever shrinks: the test fails when a line is no longer needed,
-/// and when its figure is no longer the true one.
+/// Sizes that are permitted for now. The list only shrinks: the test fails if a line is unnecessary, or if its figure
+/// is wrong.
 const EXCEPTIONS: [Exception; 5] = [
     Exception {
         path: "harness/judge/src/check/declaration.rs",
@@ -68,14 +67,13 @@ const EXCEPTIONS: [Exception; 5] = [
 
 type Rule = fn(&Source) -> Vec<Violation>;
 
-/// One place that breaks a rule.
 #[derive(Debug)]
 struct Violation {
     path: String,
     line: usize,
-    /// What breaks the rule: `fn settle`, `struct Lane`, `file`, `std::time`.
+    /// The violating item: `fn settle`, `struct Lane`, `file`, `std::time`.
     item: String,
-    /// How large the item is, where the rule is about size. Only such a violation can be an exception.
+    /// The item's size, for rules on sizes. Only such a violation can be an exception.
     figure: Option<usize>,
     problem: String,
     remedy: String,
@@ -105,7 +103,7 @@ fn the_workspace_keeps_every_rule() {
     );
 }
 
-/// Asserts which items of a snippet at `path` break the rule, in their order.
+/// The violating items of a snippet at `path`, in order.
 #[track_caller]
 fn check(rule: Rule, path: &str, code: &str, expected: &[&str]) {
     let violations = rule(&Source::parse(path, code));

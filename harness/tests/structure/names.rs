@@ -1,15 +1,12 @@
-//! What modules are called.
-
 use syn::visit::{self, Visit};
 
 use crate::Violation;
 use crate::source::{Source, line};
 
-/// Names that say nothing: whatever has no home moves in, and nobody finds it again.
+/// Names without meaning attract unrelated code.
 const EMPTY: [&str; 9] =
     ["utils", "util", "common", "helpers", "helper", "manager", "managers", "misc", "miscellaneous"];
 
-/// No folder, file or module has a name under which anything could stand.
 pub(crate) fn modules_say_what_they_hold(source: &Source) -> Vec<Violation> {
     let parts = source.path.split('/').map(|part| part.trim_end_matches(".rs"));
     let mut names: Vec<(usize, String)> = parts.map(|part| (1, part.to_owned())).collect();
@@ -28,7 +25,7 @@ pub(crate) fn modules_say_what_they_hold(source: &Source) -> Vec<Violation> {
     violations.collect()
 }
 
-/// Modules as the code declares them, with their lines.
+/// Declared modules, with their lines.
 struct Modules(Vec<(usize, String)>);
 
 impl Visit<'_> for Modules {

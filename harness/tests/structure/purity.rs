@@ -1,5 +1,5 @@
-//! Who may know whom. The engine knows nothing but its arguments, so that a run can be repeated from its seed; the
-//! judge shares no code with what it judges, so that one mistake cannot hide on both sides.
+//! Dependencies between modules. The engine depends only on its arguments, so that a seed repeats a run. The checks
+//! share no code with the sender and the receiver, so that one mistake cannot hide on both sides.
 
 use proc_macro2::{Literal, TokenTree};
 use syn::visit::{self, Visit};
@@ -14,7 +14,7 @@ const SETTING: &str = "what the engine needs to know comes in as an Input";
 const SEED: &str = "the same seed must give the same run: use the generator that the engine holds";
 const HASHER: &str = "its hasher is random: use a BTreeMap or BTreeSet, or a hasher without a seed";
 
-/// What the engine may not name, and what to do instead.
+/// Names that the engine must not use, and the alternative.
 const OUTSIDE: [(&str, &str); 20] = [
     ("tokio", DRIVER),
     ("rusqlite", DRIVER),
@@ -38,27 +38,27 @@ const OUTSIDE: [(&str, &str); 20] = [
     ("HashSet::with_capacity", HASHER),
 ];
 
-/// What hashes, and after how many other type arguments the hasher comes.
+/// Hashed collections, and the number of type arguments before the hasher.
 const HASHED: [(&str, usize); 2] = [("HashMap", 2), ("HashSet", 1)];
 
 const FLOATS: &str = "floating point rounds: count in integers of a smaller unit";
 
-/// What the judge may not name outside the modules that are [`linked`] with it.
+/// Names that the harness must not use outside its [`LINKED`] modules.
 const JUDGED: [(&str, &str); 3] =
     [("hookproof_sender", STRANGER), ("hookproof_receiver", STRANGER), ("hookproof_verify", STRANGER)];
 const STRANGER: &str =
     "what is judged is a stranger: speak to it over the wire, or move this into sim, plan or cli";
 
-/// The modules of the harness that link what it judges: `sim` and `plan` drive the engine in virtual time, and the
-/// command line hands over to the command lines of the others.
+/// Modules of the harness that link the judged crates: `sim` and `plan` run the engine in virtual time, and the
+/// command line calls the other command lines.
 const LINKED: [&str; 4] = ["main", "cli", "sim", "plan"];
 
-/// The engine names no clock, disk, network, runtime, thread, environment or hidden randomness.
+/// The engine uses no clock, disk, network, runtime, thread, environment or hidden randomness.
 pub(crate) fn engine_knows_nothing_outside(source: &Source) -> Vec<Violation> {
     if is_engine(source) { named(source, &OUTSIDE) } else { Vec::new() }
 }
 
-/// The engine has no floating point, neither as a type nor as a number.
+/// The engine has no floating-point type or number.
 pub(crate) fn engine_computes_in_integers(source: &Source) -> Vec<Violation> {
     if !is_engine(source) {
         return Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn engine_computes_in_integers(source: &Source) -> Vec<Violation> {
     found
 }
 
-/// A hash map or set in the engine says which hasher it uses, as the default one is random.
+/// The engine's hash maps and sets name their hasher, because the default one is random.
 pub(crate) fn engine_maps_name_their_hasher(source: &Source) -> Vec<Violation> {
     if !is_engine(source) {
         return Vec::new();
@@ -80,22 +80,20 @@ pub(crate) fn engine_maps_name_their_hasher(source: &Source) -> Vec<Violation> {
     maps.found.into_iter().map(|(line, name)| forbidden(source, line, name, HASHER)).collect()
 }
 
-/// The harness knows nothing of the sender and the receiver that it judges, outside the modules that are [`LINKED`].
+/// Outside its [`LINKED`] modules, the harness does not use the sender or the receiver.
 pub(crate) fn judge_does_not_know_the_judged(source: &Source) -> Vec<Violation> {
     let Some(rest) = source.path.strip_prefix("harness/src/") else { return Vec::new() };
     let module = rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs");
     if LINKED.contains(&module) || module.starts_with("cli_") { Vec::new() } else { named(source, &JUDGED) }
 }
 
-/// The sender's pure parts: the engine, and the dispatcher that owns it. The same rules hold for both.
+/// The sender's pure parts: the engine, and its owner, the dispatcher.
 const PURE: [&str; 2] = ["sender/src/engine/", "sender/src/dispatch/"];
 
-/// Whether the file is part of the pure engine, or of the dispatcher.
 pub(crate) fn is_engine(source: &Source) -> bool {
     PURE.iter().any(|folder| source.path.starts_with(folder))
 }
 
-/// Every place that names one of `banned`.
 fn named(source: &Source, banned: &[(&str, &str)]) -> Vec<Violation> {
     let mut found = Vec::new();
     for name in source.names() {
@@ -111,8 +109,7 @@ fn forbidden(source: &Source, line: usize, item: String, remedy: &str) -> Violat
     Violation { path: source.path.clone(), line, item, figure: None, problem, remedy }
 }
 
-/// The numbers with a point or an exponent among neighbouring tokens. After a single dot, `0.1` is no number but a
-/// field of a field.
+/// Numbers with a point or an exponent among neighbouring tokens. After a single dot, `0.1` is a field of a field.
 fn floats(tokens: &[TokenTree]) -> Vec<&Literal> {
     let is_dot = |at: Option<usize>| match at.map(|at| &tokens[at]) {
         Some(TokenTree::Punct(mark)) => mark.as_char() == '.',
@@ -133,7 +130,7 @@ fn floats(tokens: &[TokenTree]) -> Vec<&Literal> {
         .collect()
 }
 
-/// Hash maps and sets whose type arguments leave the hasher to the default.
+/// Hash maps and sets with the default hasher.
 #[derive(Default)]
 struct DefaultMaps {
     found: Vec<(usize, String)>,
@@ -155,7 +152,7 @@ impl Visit<'_> for DefaultMaps {
 mod tests {
     use super::*;
 
-    /// Asserts what all rules on the engine, together, find in a snippet of it; and that nobody else is bound by them.
+    /// The findings of all rules on the engine in a snippet; other code must not be bound by them.
     #[track_caller]
     fn check(code: &str, expected: &[&str]) {
         let all = |source: &Source| {

@@ -1,4 +1,4 @@
-//! How large things may be. A reader holds one screen of a function in mind, and one sitting of a file.
+//! Limits on sizes: a function fits one screen, and a file one sitting.
 
 use proc_macro2::{Delimiter, Group, TokenTree};
 use syn::visit::{self, Visit};
@@ -11,7 +11,7 @@ const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 700;
 const STRUCT_FIELDS: usize = 15;
 
-/// A function, from its `fn` to its closing brace, has fewer than [`FUNCTION_LINES`] lines; in tests and in macros too.
+/// A function, from `fn` to its closing brace, has fewer than [`FUNCTION_LINES`] lines, also in tests and macros.
 pub(crate) fn functions_are_short(source: &Source) -> Vec<Violation> {
     let lists = source.token_lists();
     let functions = lists.iter().flat_map(|list| functions(list));
@@ -22,8 +22,8 @@ pub(crate) fn functions_are_short(source: &Source) -> Vec<Violation> {
     too_large(source, sizes, FUNCTION_LINES, "lines", "make its steps functions of their own")
 }
 
-/// A file has fewer than [`FILE_LINES`] lines of code before the tests at its end. Lines that are blank or hold only a
-/// comment do not count. Files of tests alone may be longer.
+/// A file has fewer than [`FILE_LINES`] lines of code before its tests. Blank lines and comment lines do not count.
+/// Files of tests may be longer.
 pub(crate) fn files_are_short(source: &Source) -> Vec<Violation> {
     if source.path.split('/').any(|part| part == "tests" || part == "tests.rs") {
         return Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn structs_are_small(source: &Source) -> Vec<Violation> {
     too_large(source, structs.sizes, STRUCT_FIELDS, "fields", "group the fields that belong together")
 }
 
-/// The violations among items, each with its line, its name and its size.
+/// Items have a line, a name and a size.
 fn too_large(
     source: &Source,
     sizes: impl IntoIterator<Item = (usize, String, usize)>,
@@ -68,8 +68,8 @@ fn too_large(
     violations.collect()
 }
 
-/// The functions among neighbouring tokens: `fn`, a name, and the first braces before any `;`. Braces followed by `>`
-/// or `,` are an argument of a type (`Ring<{ SIZE }>`), and no body.
+/// The functions among neighbouring tokens: `fn`, a name, and the first braces before any `;`. Braces before `>` or
+/// `,` are a type's argument (`Ring<{ SIZE }>`), not a body.
 fn functions(tokens: &[TokenTree]) -> Vec<(&Ident, &Group)> {
     let named = tokens.windows(2).enumerate().filter_map(|(at, pair)| match pair {
         [TokenTree::Ident(keyword), TokenTree::Ident(name)] if keyword == "fn" => {
@@ -135,7 +135,7 @@ mod tests {
         crate::check(rule, "sender/src/a.rs", code, expected);
     }
 
-    /// A function of so many lines, after so much of a head.
+    /// A function with this head, `lines` lines long.
     fn function(head: &str, lines: usize) -> String {
         format!("{head} {{{}}}", "\n".repeat(lines - 1))
     }

@@ -1,4 +1,4 @@
-//! The source files of the workspace, and three ways to look into one: syntax, tokens, names.
+//! The workspace's source files, as syntax, tokens and names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
-/// The members of the workspace, which hold all of its source.
+/// The workspace's members, which hold all source.
 const MEMBERS: [&str; 8] = [
     "sender",
     "receiver",
@@ -18,17 +18,16 @@ const MEMBERS: [&str; 8] = [
     "benches",
 ];
 
-/// One file of Rust.
 pub(crate) struct Source {
     /// From the workspace's root, with `/` between folders.
     pub(crate) path: String,
-    /// The lines that hold more than a comment, from 1.
+    /// Lines with more than a comment, from 1.
     pub(crate) code_lines: Vec<usize>,
     pub(crate) syntax: syn::File,
     tokens: TokenStream,
 }
 
-/// A path up to one of its identifiers, `use` spelled out: `use std::{fs, time::Instant}` names `std`, `std::fs`,
+/// A path up to one of its identifiers, with `use` expanded: `use std::{fs, time::Instant}` names `std`, `std::fs`,
 /// `std::time` and `std::time::Instant`.
 pub(crate) struct Name {
     pub(crate) segments: Vec<String>,
@@ -45,8 +44,8 @@ impl Source {
         Self { path: path.to_owned(), code_lines: code.map(|(_, line)| line).collect(), syntax, tokens }
     }
 
-    /// The tokens, as one list for each pair of brackets and one for what is outside all. What macros are given is
-    /// among them, though their syntax is nobody's but theirs.
+    /// The tokens: one list for each pair of brackets, and one for the rest. Arguments of macros are included,
+    /// although their syntax is unknown.
     pub(crate) fn token_lists(&self) -> Vec<Vec<TokenTree>> {
         let mut lists: Vec<Vec<TokenTree>> = vec![self.tokens.clone().into_iter().collect()];
         let mut read = 0;
@@ -78,16 +77,15 @@ impl Name {
     }
 }
 
-/// Where the workspace lies.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every source file of the workspace, in the order of their paths.
+/// In the order of their paths.
 pub(crate) fn workspace() -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
-    // A member inside of another is read with that.
+    // A nested member is read with the outer one.
     let mut unread: Vec<PathBuf> =
         MEMBERS.iter().filter(|member| !member.contains('/')).map(|member| root.join(member)).collect();
     let built: Vec<PathBuf> = MEMBERS.map(|member| root.join(member).join("target")).to_vec();
@@ -102,7 +100,6 @@ pub(crate) fn workspace() -> Vec<Source> {
     found.iter().map(|path| Source::parse(&relative(path, &root), &read(path))).collect()
 }
 
-/// The text of a file.
 pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()))
 }
@@ -117,7 +114,7 @@ fn relative(path: &Path, root: &Path) -> String {
     path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }
 
-/// Identifiers joined by `::` make a path; so does each branch of the braces after a `::`.
+/// Identifiers joined by `::` form a path, and so does each branch of the braces after a `::`.
 fn collect_names(tokens: TokenStream, prefix: &[String], names: &mut Vec<Name>) {
     let mut path: Vec<String> = Vec::new();
     let mut colons = 0;
@@ -147,7 +144,7 @@ fn collect_names(tokens: TokenStream, prefix: &[String], names: &mut Vec<Name>) 
     }
 }
 
-/// The line on which something starts, from 1.
+/// From 1.
 pub(crate) fn line(span: Span) -> usize {
     span.start().line
 }

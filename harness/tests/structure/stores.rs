@@ -1,16 +1,17 @@
-//! Who may know which database a store is in: the runtime, the command line and the rest of the store know its parts.
+//! Only a store's own code knows its database; the runtime, the command line and the rest of the store use
+//! `store::Parts`.
 
 use proc_macro2::TokenTree;
 
 use crate::Violation;
 use crate::source::{Name, Source, line};
 
-/// All that knows SQLite.
+/// All code that knows SQLite.
 const SQLITE: &str = "sender/src/store/sqlite/";
-/// All that knows of the two kinds of store that there are two.
+/// All code that knows of both kinds of store.
 const STORES: &str = "sender/src/store/";
 
-/// Who names the module of that folder beside it, and why.
+/// Files outside that folder that may name its module, and why.
 const MAY_NAME_IT: [(&str, &str); 5] = [
     ("sender/src/store/mod.rs", "it declares the module"),
     ("sender/src/store/database.rs", "it tells the two kinds of store apart by --db"),
@@ -24,7 +25,7 @@ const MAY_NAME_IT: [(&str, &str); 5] = [
 
 const PART: &str = "ask the store's parts (store::Parts), or add to what they answer";
 
-/// The locks of files by which SQLite's processes see each other, by names that no lock in memory has.
+/// File locks, which SQLite's processes use to see each other, by names that no lock in memory has.
 const FILE_LOCKS: [&str; 8] = [
     "TryLockError",
     "try_lock",
@@ -35,13 +36,14 @@ const FILE_LOCKS: [&str; 8] = [
     "FlockOperation",
     "lock_exclusive",
 ];
-/// Where these are named, `lock` may be a file's too.
+/// Beside these names, `lock` may be a file's too.
 const FILES: [&str; 2] = ["File", "OpenOptions"];
 
-/// What only the file of SQLite's says or is called.
+/// Texts of SQLite's alone.
 const WORDS: [&str; 4] = ["PRAGMA", "-wal", "-owner-", "sqlite_"];
 
-/// Outside of its folder nothing of the sender names SQLite, its files or their locks, or asks which kind of store it has.
+/// Outside its folder the sender names neither SQLite nor its files and their locks, and does not ask for its kind of
+/// store.
 pub(crate) fn sqlite_keeps_to_itself(source: &Source) -> Vec<Violation> {
     if !source.path.starts_with("sender/src/") || source.path.starts_with(SQLITE) {
         return Vec::new();
@@ -68,7 +70,7 @@ fn asks_for_the_kind(name: &Name) -> bool {
     ["Database::File", "Database::Postgres"].iter().any(|kind| name.ends_with(kind))
 }
 
-/// Texts of the code, not of its documentation.
+/// Texts of the code, without its documentation.
 fn words(source: &Source) -> Vec<Violation> {
     let is_doc = |list: &[TokenTree]| matches!(list.first(), Some(TokenTree::Ident(ident)) if ident == "doc");
     let lists = source.token_lists();

@@ -1,4 +1,4 @@
-//! The suite against endpoints that are no receivers: it comes to an end, says what it saw, and keeps its bounds.
+//! The suite against endpoints that are no receivers: it ends, reports its observations, and keeps its bounds.
 
 use std::cell::Cell;
 use std::io::{Read as _, Write as _};
@@ -13,19 +13,19 @@ use hookproof_judge::signature::{Profile, Secret};
 use crate::check;
 use crate::reference::{SECRET, free_port};
 
-/// Something that listens, and does this with every connection.
+/// Runs `answer` on every connection.
 pub(crate) fn endpoint(answer: fn(&mut TcpStream)) -> String {
     format!("http://{}/", serve_at(0, answer))
 }
 
-/// The same on a port, or on any.
+/// On this port; 0 for any.
 pub(crate) fn serve_at(port: u16, answer: fn(&mut TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                // The beginning of the request; none of them needs more of it.
+                // The beginning of the request is enough.
                 let mut buffer = [0; 64 * 1024];
                 if matches!(stream.read(&mut buffer), Ok(1..)) {
                     answer(&mut stream);
@@ -36,7 +36,7 @@ pub(crate) fn serve_at(port: u16, answer: fn(&mut TcpStream)) -> SocketAddr {
     address
 }
 
-/// A script starts its receiver, and the suite in the next line.
+/// A script starts its receiver right before the suite.
 #[test]
 fn a_receiver_that_starts_a_moment_later_is_waited_for() {
     let port = free_port();
@@ -67,7 +67,7 @@ fn a_receiver_that_starts_a_moment_later_is_waited_for() {
     assert_eq!(report.exit_code(), 0, "{}", report.table(hookproof_judge::report::Colours::No));
 }
 
-/// Writes this again and again, for as long as somebody takes it.
+/// Writes `again` until the peer closes.
 fn flood(stream: &mut TcpStream, head: &[u8], again: &[u8]) {
     let block = again.repeat(64 * 1024 / again.len());
     let mut open = stream.write_all(head).is_ok();
@@ -76,7 +76,7 @@ fn flood(stream: &mut TcpStream, head: &[u8], again: &[u8]) {
     }
 }
 
-/// What the suite says of it: a correct delivery fails, and nothing else can be judged.
+/// A correct delivery must fail, and nothing else can be judged.
 #[track_caller]
 fn check_failing(answer: fn(&mut TcpStream), said: &str) {
     let url = endpoint(answer);
@@ -93,7 +93,7 @@ fn what_keeps_all_other_cases_from_being_judged_is_said_once() {
     check_failing(|_| {}, "cases were not judged: a correct delivery gets closed without an answer");
 }
 
-/// Looks at the age alone, as Stripe's own libraries do.
+/// Checks only the age, as Stripe's own libraries do.
 #[test]
 fn stripes_own_way_to_look_at_the_age_is_a_warning() {
     let address = serve_each(|request| {
@@ -114,7 +114,7 @@ fn stripes_own_way_to_look_at_the_age_is_a_warning() {
     check(&[&arguments[..], &["--strict"]].concat(), 1, "the greatest 64-bit number: 204; milliseconds: 204");
 }
 
-/// Answers 204 where this finds something, else 401. Requests come whole, as they are small.
+/// Answers 204 if `judge` finds something, else 401. Requests are small, so one read holds each.
 fn serve_each(judge: fn(&[u8]) -> Option<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -179,7 +179,7 @@ fn a_redirect_is_not_followed() {
     );
 }
 
-/// Its status is what counts, so it is even found to accept; the answer itself is not read to an end that never comes.
+/// The status decides, so the suite finds that it accepts; the suite does not read the endless answer.
 #[test]
 fn an_answer_without_end_is_cut_off() {
     let url = endpoint(|stream| flood(stream, b"HTTP/1.1 200 OK\r\n\r\n", b"x"));

@@ -1,5 +1,5 @@
-//! The small receivers in other languages are certified like any partner's, where their runtime is there. Where it is
-//! not, that is printed (`--nocapture`). The one in PHP is for a web server in front of it, and is not certified here.
+//! Certifies the small receivers in other languages, where their runtime exists; otherwise a line is printed
+//! (`--nocapture`). The one in PHP needs a web server, and is not certified here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +11,13 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../receiver/examples").join(name)
 }
 
-/// Certifies a receiver that `command` starts in a folder of its own, with every probe.
+/// Certifies a receiver that `command` starts in its own folder, with every probe.
 fn certify(folder: tempfile::TempDir, port: u16, command: &str) {
     let daemon = Daemon::start(folder, port, command);
     let url = format!("http://127.0.0.1:{port}/hook");
     let effects = format!("http://127.0.0.1:{port}/effects");
     let restart = daemon.restart();
-    // Whatever stands still is broken: the delivery gets no answer in time, and then comes again.
+    // A stopped process counts as broken: a delivery times out, and is repeated.
     let (break_it, mend) = (daemon.signal("STOP"), daemon.signal("CONT"));
     let secrets = ["--secret-env", "HOOK_SECRET", "--retired-secret-env", "OLD_SECRET"];
     let probes = ["--effects-url", &effects, "--restart-command", &restart];
@@ -34,7 +34,7 @@ fn certify(folder: tempfile::TempDir, port: u16, command: &str) {
     );
 }
 
-/// Whether a runtime is there with what the example needs; says so where it is not.
+/// Whether a runtime with the example's requirements exists; prints a line if not.
 fn is_there(probe: &mut Command, what: &str) -> bool {
     let there = probe.output().is_ok_and(|output| output.status.success());
     if !there {
@@ -53,8 +53,8 @@ fn the_flask_example_is_certified() {
     certify(folder, port, &format!("HOOK_SECRET={SECRET} python3 {} {port} inbox.db", script.display()));
 }
 
-/// Modules are looked for beside the script, so it is copied to where Express is: `HOOKPROOF_NODE_MODULES` names a
-/// `node_modules` that has it.
+/// Node looks for modules beside the script, so the script is copied to a folder with Express:
+/// `HOOKPROOF_NODE_MODULES` names its `node_modules`.
 #[test]
 fn the_express_example_is_certified() {
     let modules = std::env::var_os("HOOKPROOF_NODE_MODULES").map(PathBuf::from).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `hookproof load`, against the smallest thing that answers.
+//! `hookproof load` against a minimal receiver.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use hookproof_judge::signature::{Profile, Secret};
 use crate::reference::SECRET;
 use crate::{check, hookproof};
 
-/// Answers every request on every connection with this status; requests come whole, as they are small.
+/// Answers every request with this status. Requests are small, so one read holds each.
 fn answers(status: u16) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -126,13 +126,13 @@ fn a_search_that_is_interrupted_hands_over_what_it_found() {
     assert!(folder.path().join("load.html").exists());
 }
 
-/// It answers the first trial, and ends with it.
+/// The receiver answers the first trial, and ends.
 #[test]
 fn a_receiver_that_ends_while_its_limit_is_searched_leaves_what_was_found() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
-        // One request more than the connection that asks whether anybody is there, and then nobody is.
+        // One more than the first connection, which only checks that the receiver listens.
         let mut answered = 0;
         while answered < 50 {
             let Ok((mut stream, _)) = listener.accept() else { return };

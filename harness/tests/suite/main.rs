@@ -1,4 +1,4 @@
-//! `hookproof receiver` as a person runs it: against the reference receiver, and against what isn't there.
+//! `hookproof receiver` for its user: against the reference receiver, and without a receiver.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod endpoints;
@@ -8,7 +8,7 @@ mod reference;
 
 use std::process::{Command, Output, Stdio};
 
-/// Runs the command line with a secret in the environment.
+/// With a secret in the environment.
 pub(crate) fn hookproof(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.args(arguments).env("HOOK_SECRET", reference::SECRET).env("OLD_SECRET", reference::RETIRED);
@@ -27,13 +27,13 @@ fn check(arguments: &[&str], code: i32, said: &str) {
 
 #[test]
 fn nobody_there_is_exit_4() {
-    // The port was free a moment ago, and nobody else knows of it.
+    // The port was free a moment ago, and no other process knows it.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("junit.xml").display().to_string();
     let out = folder.path().display().to_string();
-    // Of a receiver that passed before.
+    // From an earlier run that passed.
     for older in ["receiver.html", "load.html", "load.hdr"] {
         std::fs::write(folder.path().join(older), "pass").unwrap();
     }
@@ -59,7 +59,7 @@ fn a_secret_that_is_no_text_is_said_to_be_none() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("HOOK_SECRET is not UTF-8"));
 }
 
-/// As a job that is cancelled.
+/// Like a cancelled job.
 #[test]
 fn a_run_that_is_terminated_hands_over_what_it_saw() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -97,7 +97,7 @@ fn a_bad_command_line_is_exit_64_and_says_what_to_do() {
     let secret = ["--secret-env", "HOOK_SECRET"];
     check(&receiver(&[&secret[..], &["--only", "sig.vald"]].concat()), 64, "the nearest id is sig.valid");
     check(&receiver(&[&secret[..], &["--tolerance", "300"]].concat()), 64, "300");
-    // The URL is the receiver's, and no file's.
+    // The URL is the receiver's, not a file.
     check(
         &["receiver", "--secret-env", "HOOKPROOF_NOT_SET", "--json", url],
         64,

@@ -1,5 +1,5 @@
-//! The reference receiver, as its own process, is certified: every case, strict, with its effects, a restart by
-//! `kill -9`, and a database that is locked for a while.
+//! Certifies the reference receiver as a process: every case, strict, with effects, a restart by `kill -9`, and a
+//! locked database.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::hookproof;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// A receiver in a folder of its own, started by a script as its owner would, until the test ends.
+/// A receiver in its own folder, started by a script, until the test ends.
 pub(crate) struct Daemon {
     folder: tempfile::TempDir,
     port: u16,
@@ -21,10 +21,10 @@ pub(crate) fn free_port() -> u16 {
 }
 
 impl Daemon {
-    /// Starts a command in the folder, and waits until it listens.
+    /// Waits until the receiver listens.
     pub(crate) fn start(folder: tempfile::TempDir, port: u16, command: &str) -> Self {
         let daemon = Self { folder, port };
-        // Killed and started again in one breath, as scripts do.
+        // Kills and starts it in one step, like scripts.
         let start = format!(
             "cd {folder}\n[ -e pid ] && kill -9 $(cat pid)\n{command} >>log 2>&1 </dev/null &\necho $! >pid\n",
             folder = daemon.folder.path().display(),
@@ -39,17 +39,14 @@ impl Daemon {
         daemon
     }
 
-    /// The command that restarts it.
     pub(crate) fn restart(&self) -> String {
         format!("sh {}", self.file("start").display())
     }
 
-    /// The command that sends it a signal.
     pub(crate) fn signal(&self, name: &str) -> String {
         format!("kill -{name} $(cat {})", self.file("pid").display())
     }
 
-    /// What it has printed.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.file("log")).unwrap_or_default()
     }
@@ -81,7 +78,7 @@ fn reference(profile: &str) -> (Daemon, String) {
     (daemon, format!("http://127.0.0.1:{effects_port}/effects"))
 }
 
-/// Holds the database's lock while there is a `broken` file, and says so with a `locked` file, until there is an `end`.
+/// Locks the database while a `broken` file exists, and reports it with a `locked` file, until an `end` file exists.
 fn lock_when_asked(folder: &Path) {
     let there = |name: &str| folder.join(name).exists();
     let wait = || std::thread::park_timeout(Duration::from_millis(10));
@@ -160,7 +157,7 @@ fn the_reference_receiver_passes_what_concerns_the_other_profiles() {
             "--effects-url",
             &effects,
         ];
-        // What the case above has shown, and what takes long.
+        // Without the case above, and without slow cases.
         let rest = ["--strict", "--skip", "replay.after-*,limit.slow,ack,timing"];
         let output = hookproof(&[&arguments[..], &rest[..]].concat());
         let told = String::from_utf8_lossy(&output.stdout).into_owned();

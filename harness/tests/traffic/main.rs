@@ -1,4 +1,4 @@
-//! The schedule from scenario and seed, and the generator's honesty about keeping it.
+//! The schedule from scenario and seed, and the generator's report on keeping it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -70,7 +70,7 @@ fn a_phase_of_one_key_has_no_other() {
     let phase =
         |more: &str| format!("[[traffic]]\nshape = \"steady\"\nrate = \"5/s\"\nlasts = \"10s\"\n{more}\n");
     let all = schedule(&format!("{}{}{}", phase(""), phase("key = \"the-clip\""), phase("")), 7);
-    // What is offered a second time comes a little later.
+    // A repeated event comes a little later.
     let firsts = |due: &&Due| all.due().iter().all(|other| other.token != due.token || other.at >= due.at);
     let of_the_clip = all.due().iter().filter(|due| all.key(due) == "the-clip");
     let at: Vec<u64> = of_the_clip.filter(firsts).map(|due| due.at).collect();
@@ -116,7 +116,7 @@ fn recorded_traffic_is_played_faster_and_more_often() {
     assert_eq!(tokens.len(), 9, "each of them is an event of its own");
 }
 
-/// A clock on which every wait takes as long as it is told to.
+/// A clock with a scripted length for each wait.
 struct Scripted {
     now: Cell<u64>,
     oversleeps: u64,
@@ -168,7 +168,7 @@ fn a_stopped_generator_releases_nothing_more() {
     assert!((10..=11).contains(&lag.released()), "{}", lag.released());
 }
 
-/// Prints how well this machine keeps a schedule of 5,000 events a second. No threshold: it is a figure, not a law.
+/// Prints how well this machine keeps a schedule of 5,000 events a second, without a threshold.
 #[test]
 fn its_lag_at_five_thousand_a_second_is_told() {
     let schedule = schedule("[[traffic]]\nshape = \"steady\"\nrate = \"5000/s\"\nlasts = \"1s\"\n", 1);

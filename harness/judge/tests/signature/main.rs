@@ -1,4 +1,4 @@
-//! The judge's own signing and verifying, against published examples and against every way to be wrong.
+//! The harness's own signing and verifying, against published examples and against invalid input.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod vectors;
@@ -21,7 +21,6 @@ fn signing(body: &[u8]) -> Signing<'_> {
     Signing { id: "msg_1", timestamp: "1614265330", event_type: "video.trending", body }
 }
 
-/// What a request with these headers gets.
 fn verdict(
     profile: Profile,
     secrets: &[Secret],
@@ -177,7 +176,7 @@ fn a_profile_is_read_by_its_name() {
 }
 
 proptest! {
-    /// From the definition: a signature is over every byte, so whatever byte changes, it is wrong.
+    /// A signature covers every byte, so a change of any byte makes it wrong.
     #[test]
     fn no_change_of_one_byte_verifies(
         profile in proptest::sample::select(&Profile::ALL[..]),
@@ -192,7 +191,7 @@ proptest! {
         prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &changed), Err(Wrong::NoKey));
     }
 
-    /// Whatever bytes stand in the headers, there is an answer.
+    /// Any bytes in the headers get an answer.
     #[test]
     fn nothing_panics(
         profile in proptest::sample::select(&Profile::ALL[..]),

@@ -1,4 +1,4 @@
-//! The judge's verifier agrees with every vector: those of specifications, and those that public libraries made.
+//! The harness's verifier agrees with every vector of specifications and public libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use hookproof_judge::signature::digest::unbase64;
 use hookproof_judge::signature::{Profile, Secret, verify};
 use serde::Deserialize;
 
-/// How far a timestamp may be from the moment of verifying.
+/// How far a timestamp may be from the time of verification.
 const TOLERANCE_SECONDS: i64 = 300;
 
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ fn the_judge_agrees_with_every_vector() {
     );
 }
 
-/// The verifier leaves to the checks how fresh a delivery is and what an id may hold; here they come together.
+/// The verifier leaves freshness and ids to the checks; here they are combined.
 fn accepts(vector: &Vector) -> Result<(), String> {
     let profile: Profile = vector.profile.parse().map_err(|error| format!("{error}"))?;
     let secrets =

@@ -1,8 +1,6 @@
-//! Subscriptions that are left with a sender are reported.
-
 use super::*;
 
-/// A driver file of a sender that gives its subscribers an id.
+/// A sender that assigns ids to its subscribers.
 const NAMED: &str = r#"
 name = "x"
 [subscribe]
@@ -30,7 +28,7 @@ async fn a_subscription_whose_id_is_not_known_is_told_as_left() {
 
 #[tokio::test]
 async fn what_is_not_taken_back_in_time_is_told() {
-    // It accepts the connection and never answers.
+    // Accepts the connection, and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let file = DriverFile::parse(NAMED, "x.toml").unwrap();

@@ -1,11 +1,9 @@
-//! Secrets do not appear in reports of failed calls.
-
 use super::*;
 
 /// A secret in the sender's answers, which the driver file saves.
 const KEY: &str = "secret-of-the-sender";
 
-/// A driver file that saves a key and an id of each answer, and has every kind of question.
+/// Saves a key and an id from each answer, and asks every kind of question.
 const CURIOUS: &str = r#"
 name = "x"
 [subscribe]
@@ -75,7 +73,7 @@ async fn a_value_is_hidden_even_if_the_call_that_returned_it_failed() {
     }
 }
 
-/// An answer in which the key lies across this byte.
+/// The key lies across byte `at`.
 fn across(at: usize) -> &'static str {
     Box::leak(format!("no: {}{KEY} and more", "-".repeat(at - 4 - KEY.len() / 2)).into_boxed_str())
 }
