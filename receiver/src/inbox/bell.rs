@@ -1,20 +1,19 @@
-//! Wakes the worker, whoever has something for it.
+//! Wakes the worker.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Rings for the worker. Copies ring for the same one.
+/// Clones wake the same worker.
 #[derive(Clone, Debug)]
 pub(super) struct Bell(SyncSender<()>);
 
 impl Bell {
-    /// Wakes the worker, now or before it rests the next time.
+    /// Wakes the worker, now or before its next wait.
     pub(super) fn ring(&self) {
-        // If it has been rung and not been heard yet, once is enough.
+        // A full channel means that a wakeup is pending already.
         let _ = self.0.try_send(());
     }
 }
 
-/// A bell, and what hears it.
 pub(super) fn bell() -> (Bell, Receiver<()>) {
     let (ring, rung) = sync_channel(1);
     (Bell(ring), rung)

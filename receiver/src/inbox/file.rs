@@ -1,4 +1,4 @@
-//! Opening an inbox's file.
+//! Opens an inbox's file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -14,35 +14,35 @@ use tracing::info;
 const APPLICATION_ID: i64 = 0x484B_5049;
 /// The version of the schema.
 const VERSION: i64 = 1;
-/// How long a connection waits for another one: at the opening, and for a reader that looks in from outside.
+/// How long a connection waits for another one's lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the log grows before it is written back, 32 MiB: pages that many commits change are written back once.
+/// The log's length before a checkpoint, 32 MiB, so that pages that many commits change are moved once.
 const CHECKPOINT_PAGES: i32 = 8_192;
 
-/// What an acknowledgement survives.
+/// The failures that an acknowledged delivery survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut.
     #[default]
     PowerLoss,
-    /// The end of the process, however it ends; a power cut may take the last commits.
+    /// Any end of the process. A power cut may lose the last commits.
     Process,
 }
 
-/// An inbox that can't be opened.
+/// The inbox cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process works on it.
+    /// Another process uses it.
     #[error("{path} is in use by another receiver; end that one first, or name another file")]
     InUse {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// It is something else.
+    /// It is not an inbox.
     #[error("{path} is not an inbox; name another file")]
     Foreign {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// Made by another version of this program.
@@ -51,17 +51,17 @@ pub enum OpenError {
          another file"
     )]
     OtherVersion {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its version.
         found: i64,
     },
-    /// The file, or the system, does not let us.
+    /// The file or the system failed.
     #[error("can't open the inbox {path}: {detail}")]
     Failed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         detail: String,
     },
 }
@@ -76,23 +76,22 @@ impl OpenError {
     }
 }
 
-/// Keeps other processes from working on the same file. The system gives it back when the process ends, however it
-/// does.
+/// Keeps other processes from using the same file. The system releases it when the process ends.
 #[derive(Debug)]
 pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing it would do, unless a process that somebody is just about to start holds a copy of it for a moment. If
-        // it fails, closing still does.
+        // Closing would be enough, unless a child process that is just being started still holds a copy. On
+        // failure, closing still releases it.
         let _ = self.0.unlock();
     }
 }
 
 impl Lock {
-    /// Takes it, as soon as another process gives it back, if that is soon enough.
+    /// Takes the lock. Waits up to `within` for another process to release it.
     pub(super) fn take(path: &Path, within: Duration) -> Result<Self, OpenError> {
-        // A file may have several names, and is one file: its own name is what the lock is called after.
+        // Resolves links first, because all names of a file must share one lock.
         drop(private().open(path).map_err(OpenError::io(path))?);
         let mut name = path.canonicalize().map_err(OpenError::io(path))?.into_os_string();
         name.push("-lock");
@@ -115,8 +114,7 @@ impl Lock {
     }
 }
 
-/// Waits for the lock, for so long. A lock can't be waited for with a limit, so a thread does it; if the lock comes to
-/// it too late, nobody takes it over, and it is given back.
+/// Waits for the lock on a thread, since locking has no timeout. A late lock is released at once.
 fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
     let (give, taken) = sync_channel(0);
     let waiting = std::thread::Builder::new().name("inbox-lock".to_owned()).spawn(move || {
@@ -128,7 +126,7 @@ fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
     }
 }
 
-/// Knows a file again: one that was deleted under its name, or replaced, takes what nobody will ever find.
+/// Detects that the file was deleted or replaced under its name. Deliveries written to it would be lost.
 #[derive(Debug)]
 pub(super) struct Watched {
     path: PathBuf,
@@ -145,7 +143,7 @@ impl Watched {
         Ok(Self { path: path.to_owned(), identity: identity(path)? })
     }
 
-    /// Whether the name still stands for the file.
+    /// Whether the name still refers to the same file.
     pub(super) fn is_there(&self) -> Result<(), String> {
         match identity(&self.path) {
             Ok(found) if found == self.identity => Ok(()),
@@ -166,7 +164,7 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
     return Ok(drop(found));
 }
 
-/// The connection that writes. There is one, so that commits never wait for each other.
+/// The only connection that writes, so that commits never wait for each other.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     drop(private().open(path).map_err(OpenError::io(path))?);
@@ -185,7 +183,7 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
          PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     );
     sql.execute_batch(&settings).map_err(&failed)?;
-    // SQLite's own would not say that a sync failed.
+    // SQLite's own checkpoint would not report a failed sync.
     let moving = |log: &mut Wal, pages: i32| if pages < CHECKPOINT_PAGES { Ok(()) } else { move_log(log) };
     sql.wal_hook(Some(moving)).map_err(&failed)?;
     if empty {
@@ -196,12 +194,12 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     Ok(sql)
 }
 
-/// Writes what is there already.
+/// Rewrites the present version, to test whether writing works.
 pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(&format!("PRAGMA user_version = {VERSION};"))
 }
 
-/// A connection that only reads, beside the writing.
+/// A read-only connection beside the writer.
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     let sql = connect(path)?;
@@ -218,7 +216,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(sql)
 }
 
-/// Refuses a file that is no inbox, or one of another version.
+/// Refuses a file that is not an inbox, or has another version.
 fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     let number = |pragma: &str| sql.query_row(pragma, [], |row| row.get(0)).map_err(OpenError::sql(path));
     if number("PRAGMA application_id")? != APPLICATION_ID {
@@ -230,7 +228,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Files that only their owner may read: bodies may be personal.
+/// Opens files that only their owner can read, because bodies may be personal.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

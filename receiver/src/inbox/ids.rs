@@ -1,22 +1,21 @@
-//! Which ids are known. The file has an index of them, in which most ids fall on a page of their own; so the latest are kept
-//! in memory as well as in the rows that have them, and many are put into the index at once.
+//! The known ids. Most ids fall on an index page of their own, so the latest stay in memory (and in their
+//! rows) until many are added to the index at once.
 
 use std::collections::HashSet;
 
 use rusqlite::{CachedStatement, Connection, Transaction};
 
-/// How many ids are kept out of the index, and how many bytes of them; up to twice as many as long as only arrivals are
-/// committed, as those are waited for.
+/// The most ids and bytes outside of the index. Commits of arrivals, which callers wait for, may double both.
 const RECENT_MAX: usize = 8_192;
 const RECENT_BYTES_MAX: usize = 1 << 20;
 
-/// The ids that the index does not have yet, as of the last commit.
+/// The ids that the index lacks, as of the last commit.
 #[derive(Debug)]
 pub(super) struct Ids {
     recent: HashSet<String>,
     bytes: usize,
     recent_max: usize,
-    /// The state of the file that they go by; none if that is not known.
+    /// The version of the file that they match, if known.
     pub(super) version: Option<i64>,
     /// The highest number of a delivery.
     last: u64,
@@ -29,20 +28,19 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// Keeps so many out of the index.
     pub(super) fn of(recent_max: usize) -> Self {
         Self { recent: HashSet::new(), bytes: 0, recent_max, version: None, last: 0 }
     }
 
-    /// Takes them for a transaction. If they are not put back, they are read from the file again.
+    /// Takes the ids for a transaction. If they are not put back, they are read from the file again.
     pub(super) fn take(&mut self) -> Self {
         let unsure = Self { last: self.last, ..Self::of(self.recent_max) };
         std::mem::replace(self, unsure)
     }
 
-    /// To be called in each transaction that takes arrivals, before the first.
+    /// Call it in each transaction with arrivals, before the first one.
     pub(super) fn look(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        // Whoever else wrote in spite of the lock may have taken ids, and numbers.
+        // Another writer that ignored the lock may have used ids and numbers.
         let version = Some(version(transaction)?);
         if self.version != version || self.is_over(2) {
             self.index(transaction)?;
@@ -52,12 +50,12 @@ impl Ids {
         Ok(())
     }
 
-    /// Whether an id is taken.
+    /// Whether an id is known.
     pub(super) fn know(&self, id: &str, index: &mut CachedStatement<'_>) -> rusqlite::Result<bool> {
         Ok(self.recent.contains(id) || index.exists([id])?)
     }
 
-    /// Takes an id, and answers the number of its delivery.
+    /// Adds an id, and returns its delivery's number.
     pub(super) fn add(&mut self, id: &str) -> u64 {
         self.bytes = self.bytes.saturating_add(id.len());
         self.recent.insert(id.to_owned());
@@ -65,15 +63,15 @@ impl Ids {
         self.last
     }
 
-    /// Puts them into the index once there are many.
+    /// Adds the ids to the index once there are many.
     pub(super) fn index_many(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         if self.is_over(1) { self.index(transaction) } else { Ok(()) }
     }
 
-    /// Puts into the index what it does not have yet, in the order that it has, so that a page is changed once for all ids on it.
+    /// Adds the missing ids to the index, in index order, so that each page changes only once.
     pub(super) fn index(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         if self.version == Some(version(transaction)?) {
-            // No row is read for it: one that can't be holds up nobody else.
+            // Reads no rows, so that an unreadable row does not block others.
             let mut recent: Vec<_> = self.recent.iter().collect();
             recent.sort_unstable();
             let mut insert = transaction.prepare_cached("INSERT OR IGNORE INTO inbox_ids VALUES (?1)")?;
@@ -94,12 +92,12 @@ impl Ids {
     }
 }
 
-/// The state of the file: another one with each commit of anybody else.
+/// Changes with each commit of another connection.
 fn version(sql: &Connection) -> rusqlite::Result<i64> {
     sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
-/// Puts the ids of all rows into the index that it does not have yet.
+/// Adds the ids of all rows that the index lacks.
 fn index_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let missing = "INSERT OR IGNORE INTO inbox_ids
          SELECT id FROM received WHERE seq > (SELECT delivery FROM inbox_indexed)
@@ -109,19 +107,18 @@ fn index_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.prepare_cached(missing)?.execute([]).map(drop)
 }
 
-/// The question to the index.
 pub(super) fn index<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<CachedStatement<'a>> {
     transaction.prepare_cached("SELECT 1 FROM inbox_ids WHERE id = ?1")
 }
 
-/// Notes that the index has all ids that there are.
+/// Records that the index is complete.
 pub(super) fn mark(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let mark = "UPDATE inbox_indexed SET effect = (SELECT ifnull(max(seq), 0) FROM effects),
          delivery = max((SELECT ifnull(max(seq), 0) FROM received), (SELECT ifnull(max(seq), 0) FROM inbox_failed))";
     transaction.prepare_cached(mark)?.execute([]).map(drop)
 }
 
-/// The highest number of a delivery that is in the file.
+/// The highest number of a delivery in the file.
 fn last(sql: &Connection) -> rusqlite::Result<u64> {
     sql.query_row("SELECT delivery FROM inbox_indexed", [], |row| row.get(0))
 }

@@ -1,4 +1,4 @@
-//! What is written, in transactions. Knows nothing of threads and queues.
+//! The transactions of the writer. Independent of threads and queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,10 @@ use super::work::{RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
 
-/// How often what is old is looked for, and how much of it is deleted at a time.
+/// The interval of sweeps, and the most rows that one deletes from a table.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_ROWS_MAX: u32 = 2_000;
 
-/// The writing side of an inbox.
 pub(super) struct Ledger {
     sql: Connection,
     watched: Watched,
@@ -25,16 +24,15 @@ pub(super) struct Ledger {
     retry: RetryPolicy,
     keep: Duration,
     waiting_max: Amount,
-    /// Whether a commit of arrivals waits for the disk, and whether the next commit does.
+    /// Whether commits of arrivals wait for the disk, and whether the next commit does.
     durability: Durability,
     syncs: bool,
     ids: Ids,
-    /// What waits, as of the last commit.
+    /// The backlog as of the last commit.
     waiting: Amount,
     swept: Option<Millis>,
 }
 
-/// Deliveries, and the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     rows: u64,
@@ -89,7 +87,7 @@ impl Ledger {
         self.settle(now, settlements).map_err(|error| error.to_string())
     }
 
-    /// Takes arrivals in one transaction. What it answers of them is true on disk.
+    /// Stores arrivals in one transaction. Its answers are durable.
     fn accept(
         &mut self,
         now: Millis,
@@ -111,11 +109,12 @@ impl Ledger {
         Ok(answers)
     }
 
-    /// Notes in one transaction how work went. With nothing to note, it writes a page all the same, to see whether it can.
+    /// Records the results of work in one transaction. Without any, it writes a page anyway, to test whether
+    /// writing works.
     fn settle(&mut self, now: Millis, settlements: &[Settlement]) -> Result<(), CommitError> {
-        // What was done is worked on again if a power cut takes it.
+        // A power cut may lose results; the work is then repeated.
         self.sync(settlements.is_empty())?;
-        // To guard each record of the work by itself costs more than what it writes, and few fail.
+        // A savepoint for each record costs more than the record, and few fail.
         match self.try_settle(now, settlements, Guard::Transaction) {
             Err(CommitError::Spoilt) => self.try_settle(now, settlements, Guard::Savepoint),
             done => done,
@@ -138,7 +137,7 @@ impl Ledger {
         if settlements.is_empty() {
             write_nothing_new(&transaction)?;
         }
-        // Nobody waits for this one.
+        // No caller waits for this.
         let mut ids = self.ids.take();
         ids.index_many(&transaction)?;
         let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
@@ -151,7 +150,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Says whether the next commit waits for the disk, where any does.
+    /// Sets whether the next commit waits for the disk.
     fn sync(&mut self, syncs: bool) -> rusqlite::Result<()> {
         let syncs = syncs && self.durability == Durability::PowerLoss;
         if self.syncs != syncs {
@@ -170,7 +169,7 @@ impl Ledger {
     }
 }
 
-/// Keeps what is new and has room, and answers what became of each.
+/// Stores the new arrivals that have room, and returns the result of each.
 fn take(
     transaction: &Transaction<'_>,
     now: Millis,
@@ -198,9 +197,9 @@ fn take(
     Ok(answers)
 }
 
-/// Forgets what was finished before then; answers whether that was all of it.
+/// Deletes deliveries finished before `before`; returns whether all are deleted.
 fn sweep(transaction: &Transaction<'_>, ids: &mut Ids, before: Millis) -> rusqlite::Result<bool> {
-    // What is in no memory but the index can be forgotten there.
+    // First adds all ids to the index, so that deleting them there is enough.
     ids.index(transaction)?;
     let mut all = true;
     for (table, finished) in [("effects", "done_ms"), ("inbox_failed", "finished_ms")] {
@@ -211,7 +210,7 @@ fn sweep(transaction: &Transaction<'_>, ids: &mut Ids, before: Millis) -> rusqli
         let rows = transaction.prepare_cached(&old_rows)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
         all &= rows < SWEEP_ROWS_MAX as usize;
     }
-    // Rows that come may get the numbers of those that went.
+    // Later rows may reuse the numbers of deleted ones.
     ids::mark(transaction)?;
     Ok(all)
 }
@@ -232,21 +231,20 @@ mod tests {
     use crate::inbox::{Effects, file};
 
     const KEEP: Duration = Duration::from_secs(3_600);
-    /// Few enough that ids are put into the index in the midst of a history.
+    /// Small, so that histories include additions to the index.
     const RECENT_MAX: usize = 3;
 
-    /// What may happen to an inbox.
     #[derive(Clone, Debug)]
     enum Step {
-        /// Arrivals, in one commit; and whether it fails at its end.
+        /// Arrivals in one commit, which fails if true.
         Arrive(Vec<u8>, bool),
-        /// The work on the first that are due: done, failed, or failed for good.
+        /// Work on the first due deliveries: done, failed, or given up.
         Work(Vec<Outcome>),
-        /// A receiver that should not be there takes these.
+        /// Another receiver ignores the lock and stores these.
         Intrude(Vec<u8>),
-        /// So many seconds go by.
+        /// Seconds pass.
         Pass(u16),
-        /// The process is killed, and another one started.
+        /// The process is killed and restarted.
         Kill,
     }
 
@@ -269,26 +267,26 @@ mod tests {
         ]
     }
 
-    /// What can be wrong with an inbox, to see that it shows.
+    /// A defect that the test must detect.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Bug {
         None,
-        /// The index is believed to have what it does not have.
+        /// The index is recorded as complete when it is not.
         MarksTooMuch,
-        /// What another process wrote is not looked for.
+        /// Commits of other processes are ignored.
         LooksAtNothing,
-        /// Ids of a commit that failed stay in memory.
+        /// Ids of a failed commit stay in memory.
         KeepsWhatFailed,
     }
 
-    /// An inbox's file with the ledger that writes it, and what should be in it.
+    /// The inbox with its expected content.
     struct World {
         folders: Vec<TempDir>,
         ledger: Ledger,
         now: Millis,
         bug: Bug,
         waiting: BTreeSet<String>,
-        /// When each was finished that is remembered, or may be.
+        /// When each delivery that may be remembered was finished.
         finished: BTreeMap<String, Millis>,
     }
 
@@ -344,7 +342,7 @@ mod tests {
             self.check_what_is_due()
         }
 
-        /// A commit of these that fails at its end.
+        /// A commit of these arrivals that fails at its end.
         fn fail(&mut self, arrivals: &[Arrival]) {
             self.ledger.sql.commit_hook(Some(|| true)).unwrap();
             self.ledger.accept_if_there(self.now, arrivals).unwrap_err();
@@ -357,7 +355,7 @@ mod tests {
             }
         }
 
-        /// An id is new if it is not known, and known for as long as it waits, and for a while after that.
+        /// An id is new unless it is in the backlog or was finished recently.
         fn check(
             &mut self,
             arrivals: &[Arrival],
@@ -368,7 +366,7 @@ mod tests {
                 let is_known = self.waiting.contains(id) || self.finished.contains_key(id);
                 let accepted = answer.map_err(|refused| TestCaseError::fail(refused.to_string()))?;
                 let expected = if is_known { Accepted::Known } else { Accepted::New };
-                // What is old is looked for now and then.
+                // Sweeps are periodic, so old ids may still be known.
                 prop_assert!(accepted == expected || is_old, "{id} is {accepted:?}");
                 if accepted == Accepted::New {
                     self.finished.remove(id);
@@ -407,7 +405,7 @@ mod tests {
             self.ledger.settle_if_there(self.now, &settlements).unwrap();
         }
 
-        /// What a kill leaves behind is the files as they are.
+        /// A kill leaves the files as they are.
         fn kill(&mut self) {
             let path = self.path();
             let folder = tempfile::tempdir().unwrap();
@@ -418,7 +416,7 @@ mod tests {
             self.ledger = open(&self.path());
         }
 
-        /// Everything that waits is found by the worker, once; and each effect is there once.
+        /// The worker finds each delivery of the backlog once, and each effect exists once.
         fn check_what_is_due(&self) -> TestCaseResult {
             let due: Vec<_> = self.due().into_iter().map(|delivery| delivery.id).collect();
             prop_assert_eq!(due.len(), self.waiting.len());
@@ -440,7 +438,7 @@ mod tests {
         sql.execute(all, []).unwrap();
     }
 
-    /// Tries random histories on an inbox.
+    /// Tries random histories.
     fn histories(bug: Bug, cases: u32) -> Result<(), TestError<Vec<Step>>> {
         let config =
             ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 200, ..Default::default() };
@@ -455,7 +453,7 @@ mod tests {
         histories(Bug::None, 100).unwrap();
     }
 
-    /// A page of rows whose ids are in no index yet makes no sense any more.
+    /// A page of rows is unreadable before their ids are in the index.
     #[test]
     fn rows_that_cannot_be_read_any_more_do_not_stop_what_comes() {
         let folder = tempfile::tempdir().unwrap();
@@ -469,7 +467,7 @@ mod tests {
             ledger.sql.execute_batch(truncate).unwrap();
             answers
         };
-        // The first commit sweeps, and so indexes what it has.
+        // The first commit sweeps, which adds its ids to the index.
         assert_eq!(accept(0..1, now), [Ok(Accepted::New)]);
         assert!(accept(1..100, now).iter().all(|answer| *answer == Ok(Accepted::New)));
         let bytes = std::fs::read(&path).unwrap();

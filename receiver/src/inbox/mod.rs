@@ -1,4 +1,4 @@
-//! The durable inbox: committed first, acknowledged then, worked on after that.
+//! The durable inbox: commits a delivery, acknowledges it, then processes it.
 //!
 //! ```text
 //!   requests ──► queue ──► writer (one thread, group commit) ──► SQLite ──► worker (one thread) ──► Work::run
@@ -6,16 +6,16 @@
 //!                                                   └──── done, or try again ────┘   Work::record, in the transaction
 //! ```
 //!
-//! - What was accepted is on disk before [`Inbox::accept`] answers; a crash loses nothing of it.
-//! - An id is taken once: a repeat is told from a new delivery in the transaction that writes it. The latest ids are in memory,
-//!   all others in an index; what is in memory is also in the rows that were written, so a crash loses none.
-//! - [`Work::run`] happens at least once, since a process may die between the work and the note that it is done.
-//!   [`Work::record`] happens exactly once, since it is part of the transaction that makes the note.
-//! - Nothing grows without bound: not the queue, nor what waits, and what is finished is forgotten after a while.
-//! - One process works on a file at a time; a second one is refused.
+//! - An accepted delivery is on disk before [`Inbox::accept`] answers, so a crash loses none.
+//! - An id is accepted once: repeats are detected in the transaction that stores deliveries. The latest ids
+//!   are in memory and in their rows, all others in an index.
+//! - [`Work::run`] happens at least once, since a process may die between the work and its record.
+//!   [`Work::record`] happens exactly once, because it is part of the transaction that records the end.
+//! - Everything is bounded: the queue, the backlog, and how long finished deliveries are remembered.
+//! - One process uses a file at a time; a second one is refused.
 //!
-//! What was not tried waits in one table, what failed in another, and what is done is there as its effect alone: each is
-//! written at the end of its table, and most of them are taken from the front of theirs. So a commit changes few pages.
+//! Untried deliveries are in one table, failed ones in another, and finished ones leave only an effect. Rows
+//! are appended, and mostly removed from the front, so that a commit changes few pages.
 
 mod bell;
 mod file;
@@ -43,27 +43,27 @@ use crate::clock::Clock;
 use crate::layer::Authentic;
 use queue::Queue;
 
-/// Where an inbox is, and what bounds it.
+/// The settings of an inbox.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file, made if there is none.
+    /// The file. Created if it does not exist.
     pub path: PathBuf,
-    /// How long to wait for another process that works on the file, and may be just about to end.
+    /// How long to wait for another process to release the file.
     pub open_within: Duration,
-    /// What an acknowledgement survives.
+    /// The failures that an acknowledged delivery survives.
     pub durability: Durability,
-    /// The most deliveries that may wait to be worked on.
+    /// The most deliveries in the backlog.
     pub waiting_max: u64,
     /// The most bytes of their bodies.
     pub waiting_bytes_max: u64,
-    /// For how long what is finished is remembered, and repeats of it are recognised. Longer than any sender retries.
+    /// How long finished deliveries are remembered, to recognise repeats. Longer than any sender retries.
     pub keep: Duration,
-    /// When work that failed is tried again.
+    /// The retries of failed work.
     pub retry: RetryPolicy,
 }
 
 impl Options {
-    /// The usual bounds for a file.
+    /// The default limits for a file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -78,69 +78,69 @@ impl Options {
     }
 }
 
-/// A verified request on its way into the inbox.
+/// A verified request to be stored.
 #[derive(Debug)]
 pub struct Arrival {
-    /// By which repeats are known.
+    /// The id that identifies repeats.
     pub id: String,
-    /// What happened, where a header says so.
+    /// The event's type from a header, if any.
     pub event: Option<String>,
-    /// What the body says it is.
+    /// The body's media type.
     pub content_type: Option<String>,
-    /// The body, as it was signed.
+    /// The signed body.
     pub body: Bytes,
-    /// The memory that the body takes, for as long as it is here.
+    /// The memory of the body, reserved while this exists.
     #[expect(dead_code, reason = "held, not used")]
     pub(crate) room: Option<Arc<tokio::sync::OwnedSemaphorePermit>>,
 }
 
 impl Arrival {
-    /// A delivery of that id.
+    /// A delivery with this id.
     #[must_use]
     pub fn new(id: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { id: id.into(), event: None, content_type: None, body: body.into(), room: None }
     }
 
-    /// What the layer let through.
+    /// A delivery that the layer verified.
     #[must_use]
     pub fn authentic(authentic: &Authentic, body: Bytes) -> Self {
         Self { room: Some(Arc::clone(&authentic.room)), ..Self::new(authentic.id.clone(), body) }
     }
 }
 
-/// What became of an arrival. Either way it is safe, and the sender is to be told so.
+/// The result of an arrival. In both cases it is safe, and the sender gets a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is new, and will be worked on.
+    /// New: it will be processed.
     New,
-    /// Its id was known, and nothing was done.
+    /// Its id is known; nothing was stored.
     Known,
 }
 
-/// Why an arrival was not accepted. The sender is to come back.
+/// Why an arrival was not accepted. The sender should retry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Too much is on its way to the disk.
+    /// The queue of the writer is full.
     #[error("the queue to the disk is full")]
     Busy,
-    /// Too much waits to be worked on.
+    /// The backlog is full.
     #[error("the inbox is full")]
     Full,
-    /// The disk does not take it.
+    /// The disk failed.
     #[error("the inbox can't be written: {0}")]
     Disk(String),
-    /// It is being closed.
+    /// The inbox is closing.
     #[error("the inbox is closed")]
     Closed,
 }
 
-/// An open inbox. Copies are the same one.
+/// An open inbox. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Inbox {
     queue: Arc<Queue>,
     path: Arc<Path>,
     threads: Arc<Mutex<Option<Threads>>>,
-    /// Whether the latest commit reached the disk.
+    /// Whether the latest commit succeeded.
     writes: Arc<AtomicBool>,
 }
 
@@ -148,15 +148,15 @@ pub struct Inbox {
 struct Threads {
     worker: worker::Handle,
     writer: std::thread::JoinHandle<()>,
-    /// Held for as long as we work on the file.
+    /// Held while this process uses the file.
     _lock: file::Lock,
 }
 
 impl Inbox {
-    /// Opens the file, and goes on with what waits there.
+    /// Opens the file, and continues with its backlog.
     ///
     /// # Errors
-    /// When the file can't be opened, is not an inbox, or is another process's.
+    /// When the file cannot be opened, is not an inbox, or belongs to another process.
     pub fn open(options: Options, clock: Clock, work: Arc<dyn Work>) -> Result<Self, OpenError> {
         let lock = file::Lock::take(&options.path, options.open_within)?;
         let sql = file::writer(&options.path, options.durability)?;
@@ -175,49 +175,50 @@ impl Inbox {
         Ok(Self { queue, path, threads, writes })
     }
 
-    /// Takes an arrival, and answers once it is on disk.
+    /// Stores an arrival, and answers once it is on disk.
     ///
     /// # Errors
-    /// When it can't be kept now. Nothing of it is then on disk, unless the disk failed at the end of a commit.
+    /// When it cannot be stored now. Then nothing of it is on disk, unless the disk failed at the end of a
+    /// commit.
     pub async fn accept(&self, arrival: Arrival) -> Result<Accepted, Refused> {
         self.queue.accept(arrival)?.await.map_or(Err(Refused::Closed), |(_, answer)| answer)
     }
 
-    /// What was processed, and how things stand, read beside the writing.
+    /// Reads results and counts, concurrently with the writer.
     ///
     /// # Errors
-    /// When the file can't be opened.
+    /// When the file cannot be opened.
     pub fn effects(&self) -> Result<Effects, OpenError> {
         Effects::open(&self.path)
     }
 
-    /// Whether it takes arrivals: it is open, and the latest commit reached the disk. If that did not, this has another
-    /// one tried, so that whoever asks again hears when it works again.
+    /// Whether it accepts arrivals: it is open, and the latest commit succeeded. After a failure, this starts
+    /// another commit, so that a later call learns of a recovery.
     #[must_use]
     pub fn is_open(&self) -> bool {
         if self.queue.is_closed() {
             return false;
         }
         let writes = self.writes.load(Ordering::Relaxed);
-        // What waits already is a try by itself, and many who ask must not fill the queue.
+        // Queued orders are a test already, and repeated calls must not fill the queue.
         if !writes && self.queue.is_empty() {
             let _nobody_waits = self.queue.settle(Vec::new());
         }
         writes
     }
 
-    /// Whether it works on what it took: the latest look into the file found out what is due.
+    /// Whether it can process its backlog: the worker's latest read succeeded.
     #[must_use]
     pub fn works(&self) -> bool {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.as_ref().is_some_and(|threads| threads.worker.works())
     }
 
-    /// Finishes what is under way, commits, and closes the file. Blocks until then.
+    /// Finishes the work under way, commits, and closes the file. Blocks until then.
     pub fn close(&self) {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Threads { worker, writer, _lock }) = threads else { return };
-        // The worker first: it needs the writer to note what it has done.
+        // The worker ends first, because it needs the writer to record its results.
         worker.stop();
         self.queue.close();
         let _ = writer.join();

@@ -1,4 +1,4 @@
-//! What waits for the writer. It is woken once by all that come before it has woken up.
+//! The writer's queue. Orders that arrive before the writer wakes up cause only one wakeup.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -7,17 +7,16 @@ use tokio::sync::oneshot;
 use super::settle::Settlement;
 use super::{Accepted, Arrival, Refused};
 
-/// The most orders that wait; the next are told to come back.
+/// The most orders in the queue; beyond it, senders must retry.
 const QUEUE_MAX: usize = 1_024;
 /// The most arrivals in one commit.
 const COMMIT_MAX: usize = 512;
 
-/// What becomes of an arrival, which is given back: whoever made it frees its memory, as allocators like it.
+/// Returns the arrival to its creator, because allocators free memory faster on the thread that allocated it.
 type Answer = (Arrival, Result<Accepted, Refused>);
-/// Where that goes.
 pub(super) type Reply = oneshot::Sender<Answer>;
 
-/// Orders to the writer, in the order in which they came.
+/// The writer's orders, in order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     orders: Mutex<Orders>,
@@ -27,15 +26,15 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Orders {
     arrivals: Vec<(Arrival, Reply)>,
-    /// How work went, and who is told whether that is on disk.
+    /// Results of work, and a channel that reports whether they are on disk.
     settlements: Vec<(Vec<Settlement>, oneshot::Sender<bool>)>,
-    /// Whether the writer waits for something, and nothing has come yet.
+    /// Whether the writer waits, and no order has arrived yet.
     is_awaited: bool,
-    /// Nothing more is taken; the writer ends after what is here.
+    /// No more orders are accepted; the writer ends after the present ones.
     is_closed: bool,
 }
 
-/// What is carried out together.
+/// The orders of one commit.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) arrivals: Vec<Arrival>,
@@ -45,7 +44,7 @@ pub(super) struct Round {
 }
 
 impl Queue {
-    /// Has an arrival kept. The answer comes once it is.
+    /// Queues an arrival. The answer comes once it is stored.
     pub(super) fn accept(&self, arrival: Arrival) -> Result<oneshot::Receiver<Answer>, Refused> {
         let mut orders = self.lock();
         if orders.is_closed {
@@ -60,7 +59,8 @@ impl Queue {
         Ok(replied)
     }
 
-    /// Has it noted how work went. The answer tells whether that is on disk, and never comes where the writer has ended.
+    /// Queues results of work. The answer says whether they are on disk; it never comes if the writer has
+    /// ended.
     pub(super) fn settle(&self, settlements: Vec<Settlement>) -> oneshot::Receiver<bool> {
         let (settled, is_settled) = oneshot::channel();
         let mut orders = self.lock();
@@ -71,7 +71,7 @@ impl Queue {
         is_settled
     }
 
-    /// Ends the writer after what is here.
+    /// Ends the writer after the present orders.
     pub(super) fn close(&self) {
         let mut orders = self.lock();
         orders.is_closed = true;
@@ -86,13 +86,13 @@ impl Queue {
         self.lock().len() == 0
     }
 
-    /// Lets nobody wait for what will not be carried out any more.
+    /// Drops all orders, so that their callers stop waiting.
     pub(super) fn abandon(&self) {
         let mut orders = self.lock();
         *orders = Orders { is_closed: true, ..Orders::default() };
     }
 
-    /// Waits until there is something, and takes all that one commit may. Nothing once it is closed and empty.
+    /// Waits for orders, and takes as many as one commit allows. `None` once it is closed and empty.
     pub(super) fn next(&self) -> Option<Round> {
         let mut orders = self.lock();
         while orders.len() == 0 && !orders.is_closed {
@@ -103,7 +103,7 @@ impl Queue {
         orders.take()
     }
 
-    /// Wakes the writer if it waits, after the lock is given back: it would wait for that next.
+    /// Wakes a waiting writer after releasing the lock, which it needs next.
     fn wake(&self, mut orders: MutexGuard<'_, Orders>) {
         if std::mem::take(&mut orders.is_awaited) {
             drop(orders);
@@ -112,7 +112,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Orders> {
-        // Nothing is done under the lock that could leave it half done.
+        // No holder of the lock can leave the state inconsistent.
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| std::iter::from_fn(|| queue.next()).count());
             for _ in 0..100 {
-                // Each waits until the writer has taken it; if nobody woke that, this would not end.
+                // Each waits until the writer has taken it, which needs a wakeup.
                 let reply = accept(&queue);
                 while !queue.is_empty() {
                     std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! What is read beside the writing: work that is due, and what has been done.
+//! Reads due deliveries and results, concurrently with the writer.
 
 use std::path::Path;
 
@@ -9,46 +9,46 @@ use super::file::{self, OpenError};
 use super::work::{Delivery, Table};
 use crate::clock::Millis;
 
-/// What was processed, and how things stand. Also for another process than the one that works on the file.
+/// Results and counts. Also usable in another process.
 #[derive(Debug)]
 pub struct Effects {
     sql: Connection,
 }
 
-/// How things stand.
+/// Counts of deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Deliveries that wait to be worked on, or to be tried again.
+    /// Waiting for their first attempt or a retry.
     pub waiting: u64,
-    /// Those that were given up.
+    /// Given up.
     pub given_up: u64,
-    /// Those that were processed and are remembered.
+    /// Processed and still remembered.
     pub processed: u64,
 }
 
 impl Effects {
-    /// Looks into a file.
+    /// Opens an inbox for reading.
     ///
     /// # Errors
-    /// When it can't be opened, or is not an inbox.
+    /// When it cannot be opened, or is not an inbox.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Ok(Self { sql: file::reader(path)? })
     }
 
-    /// The ids of the last `max` that were processed, in the order in which they were; an id that was processed twice
-    /// is there twice.
+    /// The ids of the last `max` processed deliveries, in order. An id that was processed twice appears
+    /// twice.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// When the file cannot be read.
     pub fn processed(&self, max: u32) -> rusqlite::Result<Vec<String>> {
         let last = "SELECT id FROM (SELECT seq, id FROM effects ORDER BY seq DESC LIMIT ?1) ORDER BY seq";
         self.sql.prepare_cached(last)?.query_map([max], |row| row.get(0))?.collect()
     }
 
-    /// The numbers.
+    /// The counts.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// When the file cannot be read.
     pub fn standing(&self) -> rusqlite::Result<Standing> {
         let sums = "SELECT (SELECT count(*) FROM received)
              + (SELECT count(*) FROM inbox_failed WHERE due_ms IS NOT NULL),
@@ -60,13 +60,13 @@ impl Effects {
     }
 }
 
-/// A delivery that is due.
+/// A due delivery.
 pub(super) enum Due {
     Readable(Delivery),
     Unreadable(Unreadable),
 }
 
-/// A delivery whose row makes no sense, or that the disk does not give. What can't be read of it has the least value.
+/// A delivery with an unreadable or invalid row. Unreadable parts have their smallest value.
 pub(super) struct Unreadable {
     pub(super) seq: u64,
     pub(super) table: Table,
@@ -74,11 +74,11 @@ pub(super) struct Unreadable {
     pub(super) attempts: u32,
     pub(super) body_bytes: u64,
     pub(super) why: String,
-    /// Another try would find the same.
+    /// A retry would fail as well.
     pub(super) for_good: bool,
 }
 
-/// Deliveries that are due, those first that have been for longest, until their bodies come to so many bytes.
+/// Due deliveries, the longest due first, until their bodies exceed `bytes`.
 pub(super) fn due(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     if next_due(sql)?.is_none_or(|next| next > now)
         && let Ok(due) = first_received(sql, max, bytes)
@@ -88,7 +88,7 @@ pub(super) fn due(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusq
     one_by_one(sql, now, max, bytes)
 }
 
-/// What has not been tried, where all of it can be read.
+/// Untried deliveries, if all of them are readable.
 fn first_received(sql: &Connection, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     let first =
         "SELECT seq, id, event, content_type, body, received_ms, 0 FROM received ORDER BY seq LIMIT ?1";
@@ -105,9 +105,9 @@ fn first_received(sql: &Connection, max: u32, bytes: usize) -> rusqlite::Result<
     Ok(due)
 }
 
-/// What is due, each read by itself, so that one that can't be read keeps nobody from the others.
+/// Due deliveries, each read separately, so that an unreadable one does not block the others.
 fn one_by_one(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
-    // What has not been tried has been due since it came.
+    // An untried delivery has been due since it arrived.
     let due = "SELECT seq, is_failed FROM (
              SELECT * FROM (SELECT received_ms AS due_ms, seq, FALSE AS is_failed FROM received ORDER BY seq LIMIT ?2)
              UNION ALL
@@ -158,12 +158,12 @@ fn unreadable(sql: &Connection, (seq, table): (u64, Table), error: &rusqlite::Er
         },
         body_bytes: part(sql, place, "length(body)").unwrap_or_default(),
         why: error.to_string(),
-        // What SQLite does not complain of is a value that makes no sense.
+        // Without an SQLite error, the value is invalid.
         for_good: code.is_none_or(|code| code == ErrorCode::DatabaseCorrupt),
     }
 }
 
-/// A part of a row, if at least that can be read.
+/// One column of a row, if readable.
 fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) -> Option<T> {
     let table = match table {
         Table::Received => "received",
@@ -173,7 +173,7 @@ fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) ->
     sql.query_row(&query, [seq], |row| row.get(0)).ok()
 }
 
-/// When the next of those is due that failed.
+/// When the next failed delivery is due.
 pub(super) fn next_due(sql: &Connection) -> rusqlite::Result<Option<Millis>> {
     let next = "SELECT due_ms FROM inbox_failed WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
     sql.prepare_cached(next)?.query_row([], |row| row.get(0).map(Millis)).optional()

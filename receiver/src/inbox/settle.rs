@@ -1,4 +1,4 @@
-//! What is written of work that was done, in a transaction of the ledger.
+//! Records the results of work, in a transaction of the ledger.
 
 use bytes::Bytes;
 use rusqlite::{Transaction, params};
@@ -8,14 +8,14 @@ use super::reader::Unreadable;
 use super::work::{Delivery, Failure, RetryPolicy, Table, Work};
 use crate::clock::Millis;
 
-/// A delivery that was worked on, and how that went.
+/// A delivery with the result of its work.
 #[derive(Debug)]
 pub(super) struct Settlement {
     delivery: Delivery,
     outcome: Result<(), Failure>,
-    /// What its body takes.
+    /// The size of its body.
     pub(super) body_bytes: u64,
-    /// If it failed, it is given up, however few attempts there were.
+    /// A failure gives it up, whatever its attempts.
     pub(super) is_final: bool,
 }
 
@@ -25,7 +25,7 @@ impl Settlement {
         Self { delivery, outcome, body_bytes, is_final: false }
     }
 
-    /// Whether both were done at the first attempt, and the other one came right after this one.
+    /// Whether both succeeded at their first attempt and have consecutive numbers.
     fn is_followed_by(&self, other: &Self) -> bool {
         let is_done_at_once = |one: &Self| one.outcome.is_ok() && one.delivery.table == Table::Received;
         is_done_at_once(self)
@@ -33,7 +33,7 @@ impl Settlement {
             && self.delivery.seq.checked_add(1) == Some(other.delivery.seq)
     }
 
-    /// One that could not be read, and so was not worked on.
+    /// An unreadable delivery, which was not worked on.
     pub(super) fn unread(unread: Unreadable) -> Self {
         let Unreadable { seq, table, id, attempts, body_bytes, why, for_good } = unread;
         let (body, received) = (Bytes::new(), Millis(0));
@@ -43,27 +43,27 @@ impl Settlement {
     }
 }
 
-/// What undoes a record of the work that fails.
+/// How a failed record of work is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// The end of the whole transaction.
+    /// By rolling back the whole transaction.
     Transaction,
-    /// A savepoint of its own.
+    /// By a savepoint of its own.
     Savepoint,
 }
 
-/// A commit that was not made.
+/// The transaction was not committed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
-    /// The file does not take it.
+    /// The file failed.
     #[error(transparent)]
     Sql(#[from] rusqlite::Error),
-    /// A record of the work failed, which only the end of the transaction undoes.
+    /// A record of work failed, so the whole transaction must be rolled back.
     #[error("the work could not record something")]
     Spoilt,
 }
 
-/// Writes how work went.
+/// Writes results.
 pub(super) struct Notes<'a> {
     pub(super) transaction: &'a Transaction<'a>,
     pub(super) now: Millis,
@@ -73,7 +73,7 @@ pub(super) struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// Notes how the work on some went; answers those for which that was the end of it.
+    /// Records results, and returns the deliveries that are finished.
     pub(super) fn settle_all<'s>(
         &self,
         settlements: &'s [Settlement],
@@ -94,7 +94,7 @@ impl Notes<'_> {
         Ok(ended)
     }
 
-    /// As [`Self::record`] for deliveries that came one after the other, which are most, with a statement for all of them.
+    /// [`Self::record`] for consecutive deliveries, the usual case, with one statement for all.
     fn record_run(&self, run: &[Settlement]) -> Result<(), CommitError> {
         let [first, .., last] = run else { return Ok(()) };
         let place = params![first.delivery.seq, last.delivery.seq, self.now.0];
@@ -111,7 +111,7 @@ impl Notes<'_> {
         Ok(())
     }
 
-    /// Notes how the work on a delivery went; answers whether that was the end of it.
+    /// Records one result; returns whether the delivery is finished.
     fn settle(&self, settlement: &Settlement) -> Result<bool, CommitError> {
         let Settlement { delivery, outcome, is_final, .. } = settlement;
         let outcome = match outcome {
@@ -130,7 +130,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Puts a delivery off whose work failed, or gives it up; answers whether it is given up.
+    /// Schedules a retry of failed work, or gives the delivery up; returns whether it is given up.
     fn put_off(&self, delivery: &Delivery, error: &str, is_final: bool) -> rusqlite::Result<bool> {
         let attempts = delivery.attempts.saturating_add(1);
         let delay = self.retry.delay(attempts).filter(|_| !is_final);
@@ -154,8 +154,8 @@ impl Notes<'_> {
         Ok(due.is_none())
     }
 
-    /// Takes a delivery from what waits and counts its effect, along with whatever the work writes: all of it, or nothing.
-    /// Nothing, too, if it is done already: whoever did it, in spite of the lock, the work is recorded once.
+    /// Removes a delivery from the backlog, records its effect, and lets the work write, atomically. Does
+    /// nothing if it is done already: even if another process ignored the lock, the work is recorded once.
     fn record(&self, delivery: &Delivery) -> rusqlite::Result<Result<(), Failure>> {
         self.savepoint("SAVEPOINT record")?;
         if !self.remove(delivery)? {
@@ -177,7 +177,6 @@ impl Notes<'_> {
         Ok(recorded)
     }
 
-    /// Has the work write what it writes.
     fn record_work(&self, delivery: &Delivery) -> Result<(), Failure> {
         let recording = std::panic::AssertUnwindSafe(|| self.work.record(self.transaction, delivery));
         match std::panic::catch_unwind(recording) {
@@ -194,7 +193,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Takes a delivery from what waits; false if it does not wait any more.
+    /// Removes a delivery from the backlog; false if it is not there.
     fn remove(&self, delivery: &Delivery) -> rusqlite::Result<bool> {
         let remove = match delivery.table {
             Table::Received => "DELETE FROM received WHERE seq = ?1",

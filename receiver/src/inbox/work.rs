@@ -1,4 +1,4 @@
-//! What is done with a delivery, outside of its request.
+//! The application's work on a delivery, outside of its request.
 
 use std::time::Duration;
 
@@ -7,79 +7,79 @@ use rusqlite::Transaction;
 
 use crate::clock::Millis;
 
-/// A delivery to be worked on.
+/// A delivery to be processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub(super) seq: u64,
     pub(super) table: Table,
-    /// By which repeats are known.
+    /// The id that identifies repeats.
     pub id: String,
-    /// What happened, where a header said so.
+    /// The event's type from a header, if any.
     pub event: Option<String>,
-    /// What the body says it is.
+    /// The body's media type.
     pub content_type: Option<String>,
-    /// The body, as it was signed.
+    /// The signed body.
     pub body: Bytes,
-    /// When it came.
+    /// When it arrived.
     pub received: Millis,
-    /// How often it has been tried before.
+    /// Failed attempts so far.
     pub attempts: u32,
 }
 
-/// Where a delivery waits.
+/// The table of a delivery in the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// Among those that have not been tried.
+    /// Untried.
     Received,
-    /// Among those whose work failed.
+    /// Failed before.
     Failed,
 }
 
-/// Work that failed, and is to be tried again.
+/// Work failed, and must be retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// The real work: what the receiver is there for. Called from a thread of the inbox, never on a request.
+/// The application's work. The inbox calls it on threads of its own, never during a request.
 pub trait Work: Send + Sync + 'static {
-    /// Does the work, for as long as it takes. Called again after a failure, and once more if the process died before
-    /// it was noted as done: work that must not happen twice belongs in [`Self::record`], or has to recognise the id.
+    /// Does the work, however long it takes. It is called again after a failure, and if the process died
+    /// before the result was recorded. Work that must not happen twice belongs in [`Self::record`], or must
+    /// recognise the id.
     ///
     /// # Errors
-    /// When it has to be tried again.
+    /// When it must be retried.
     fn run(&self, delivery: &Delivery) -> Result<(), Failure> {
         let _ = delivery;
         Ok(())
     }
 
-    /// Writes what is to be written to the inbox's own file, in the transaction that marks the delivery as done:
-    /// exactly once. Keep it short, since all arrivals wait meanwhile. Tables of its own are welcome,
-    /// but `received`, `effects`, and what begins with `inbox_`. What it writes counts
-    /// alone: it is called again, as if it had not been before, where the transaction could not be committed, or a record
-    /// in the same one failed.
+    /// Writes to the inbox's own file, in the transaction that finishes the delivery, so exactly once. Keep
+    /// it short, since all arrivals wait meanwhile. It may use tables of its own, but not `received`,
+    /// `effects` or names that begin with `inbox_`. It must have no other effects: if the commit or another
+    /// record in it fails, it is called again.
     ///
     /// # Errors
-    /// When it has to be tried again; nothing of it is then kept.
+    /// When it must be retried; its writes are then undone.
     fn record(&self, transaction: &Transaction<'_>, delivery: &Delivery) -> rusqlite::Result<()> {
         let _ = (transaction, delivery);
         Ok(())
     }
 }
 
-/// Does nothing but being counted among the effects.
+/// Does nothing beyond the recorded effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
 impl Work for Counting {}
 
-/// When work that failed is tried again: after a first delay, which doubles up to a longest one.
+/// Retries of failed work: a delay that doubles up to a maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// The first delay.
     pub first: Duration,
-    /// The longest.
+    /// The longest delay.
     pub longest: Duration,
-    /// After so many attempts it is given up; its body stays in the file, with the last error.
+    /// The most attempts. A delivery that is given up stays in the file with its body and last error.
     pub attempts_max: u32,
 }
 
@@ -90,7 +90,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after so many attempts have failed; nothing if that is enough.
+    /// The delay after that many failed attempts; `None` to give up.
     #[must_use]
     pub fn delay(&self, attempts: u32) -> Option<Duration> {
         let doubled =

@@ -1,4 +1,4 @@
-//! The thread that works: takes what is due, runs the work, and has the writer note how it went.
+//! The worker's thread: takes due deliveries, runs the work, and has the writer record the results.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,36 +19,35 @@ use super::settle::Settlement;
 use super::work::{Delivery, Failure, Work};
 use crate::clock::{Clock, Millis};
 
-/// How many deliveries are taken at a time, and noted in one commit; no more once their bodies come to so many bytes.
+/// The most deliveries in one batch and commit, and the size of bodies that ends a batch.
 const TAKEN_MAX: u32 = 512;
 const TAKEN_BYTES: usize = 8 << 20;
-/// What is done is noted at the latest after so much work: if the process dies before that, it is done again.
+/// Results are recorded after this much work at the latest, because the work is repeated if the process dies
+/// before.
 const NOTED_AFTER: Duration = Duration::from_millis(100);
-/// The longest to wait without a look: clocks may be set.
+/// The longest wait without a read, because clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// For how long a delivery is left alone that can neither be read nor given up, and how many there may be.
+/// How long a delivery is skipped that can neither be read nor given up, and the most such deliveries.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(60);
 const LEFT_ALONE_MAX: usize = 1_024;
-/// How long to wait after the file could not be read or written.
+/// The pause after a failed read or write.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A running worker.
 #[derive(Debug)]
 pub(super) struct Handle {
     stop: Arc<AtomicBool>,
     bell: Bell,
     thread: JoinHandle<()>,
-    /// Whether the latest look into the file succeeded.
+    /// Whether the latest read succeeded.
     works: Arc<AtomicBool>,
 }
 
 impl Handle {
-    /// Whether it can read what is due.
     pub(super) fn works(&self) -> bool {
         self.works.load(Ordering::Relaxed) && !self.thread.is_finished()
     }
 
-    /// Lets it finish the delivery that it works on, and waits for that.
+    /// Waits until it has finished its present delivery.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
@@ -89,11 +88,11 @@ struct Worker {
     queue: Arc<Queue>,
     clock: Clock,
     work: Arc<dyn Work>,
-    /// The longest that work which failed is put off.
+    /// The longest retry delay.
     put_off_max: Duration,
     stop: Arc<AtomicBool>,
     works: Arc<AtomicBool>,
-    /// Deliveries that can neither be read nor given up, and until when each is left alone.
+    /// Skipped deliveries, each with the end of its pause.
     left_alone: BTreeMap<u64, Millis>,
 }
 
@@ -115,24 +114,24 @@ impl Worker {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Works on what is due; answers how long there is nothing more to do.
+    /// Processes due deliveries; returns how long to wait.
     fn turn(&mut self) -> rusqlite::Result<Duration> {
         let now = self.clock.now();
         self.left_alone.retain(|_, until| now < *until);
         let mut due = self.due(now)?;
-        // Whatever the work itself may take.
+        // Set before the work, which may take any time.
         self.works.store(true, Ordering::Relaxed);
         if due.is_empty() {
             let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
             if next <= now {
-                // All that is due is left alone.
+                // All due deliveries are skipped.
                 return Ok(AGAIN_AFTER);
             }
             let wait = next.since(now);
             if wait <= self.put_off_max {
                 return Ok(wait.clamp(Duration::from_millis(1), LOOK_EVERY));
             }
-            // Nothing is put off for that long: the clock was far ahead when it came, and has been set back.
+            // No delay is that long: the clock was ahead at the failure and has been set back.
             due = self.due(next)?;
         }
         let mut unreadable = Vec::new();
@@ -148,7 +147,7 @@ impl Worker {
         Ok(if noted { Duration::ZERO } else { AGAIN_AFTER })
     }
 
-    /// Works on deliveries, and has it noted how that went. If that fails, the rest is still due.
+    /// Processes deliveries and records the results. If recording fails, the rest stays due.
     fn work_on(&self, deliveries: impl Iterator<Item = Delivery>) -> bool {
         let mut settlements = Vec::new();
         let mut since = self.clock.now();
@@ -168,7 +167,7 @@ impl Worker {
         self.note(settlements)
     }
 
-    /// What is due, but for what is left alone.
+    /// The due deliveries without the skipped ones.
     fn due(&self, now: Millis) -> rusqlite::Result<Vec<Due>> {
         let left_alone = u32::try_from(self.left_alone.len()).unwrap_or(u32::MAX);
         let mut due = reader::due(&self.sql, now, TAKEN_MAX.saturating_add(left_alone), TAKEN_BYTES)?;
@@ -179,8 +178,8 @@ impl Worker {
         Ok(due)
     }
 
-    /// Gives up what can't be read, or puts it off. By itself: where its row can't be written either, nothing else fails with
-    /// it but what comes at that moment.
+    /// Gives an unreadable delivery up, or skips it. In a commit of its own, because its row may not be
+    /// writable either.
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
         error!(seq, id = row.id, why = row.why, "a delivery can't be read");
@@ -192,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Has it noted how the work went. If that fails, the same deliveries are still due.
+    /// Has results recorded. On failure, the same deliveries stay due.
     fn note(&self, settlements: Vec<Settlement>) -> bool {
         self.queue.settle(settlements).blocking_recv().unwrap_or(false)
     }

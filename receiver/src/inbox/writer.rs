@@ -1,8 +1,8 @@
-//! The thread that writes: whatever has come while a commit was under way goes into the next one. One wait for the disk for
-//! all of them, where each alone would cost one.
+//! The writer's thread. Arrivals during a commit go into the next one, so that many share one wait for the
+//! disk.
 //!
-//! How work went is noted in commits between those, while whoever was answered gets the next arrivals ready. They don't wait for
-//! the disk: the next arrivals' commit takes them along, and what a power cut takes is worked on again.
+//! Results of work are committed in between, without waiting for the disk. The next commit of arrivals syncs
+//! them too, and work is repeated if a power cut loses its result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ fn run(mut ledger: Ledger, queue: &Queue, (clock, wake, writes): (&Clock, &Bell,
     }
 }
 
-/// Tells all who wait that nothing comes any more, however the writer ends.
+/// Ends all waits of callers, however the writer ends.
 struct Ended<'a>(&'a Queue);
 
 impl Drop for Ended<'_> {
@@ -46,13 +46,13 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Arrivals first, as their senders wait.
+/// Arrivals first, since their senders wait.
 fn carry_out(ledger: &mut Ledger, round: Round, clock: &Clock, wake: &Bell, writes: &AtomicBool) {
     if !round.replies.is_empty() {
         let accepted = note(writes, ledger.accept_if_there(clock.now(), &round.arrivals));
         let answers = accepted.unwrap_or_else(|error| vec![Err(Refused::Disk(error)); round.replies.len()]);
         let is_new = answers.contains(&Ok(Accepted::New));
-        // Whoever does not wait for an answer any more will ask again.
+        // A caller that stopped waiting will retry.
         for ((reply, arrival), answer) in round.replies.into_iter().zip(round.arrivals).zip(answers) {
             let _ = reply.send((arrival, answer));
         }
@@ -68,7 +68,6 @@ fn carry_out(ledger: &mut Ledger, round: Round, clock: &Clock, wake: &Bell, writ
     }
 }
 
-/// Notes whether a commit was made.
 fn note<T>(writes: &AtomicBool, committed: Result<T, String>) -> Result<T, String> {
     writes.store(committed.is_ok(), Ordering::Relaxed);
     committed.inspect_err(|error| error!(error, "can't write the inbox"))

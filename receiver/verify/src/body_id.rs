@@ -1,6 +1,5 @@
-//! The id of a delivery whose profile has no header for it: the `id` at the top of its body, or else a hash.
-//!
-//! Called for a body whose signature fits, never before.
+//! The id of a delivery whose profile has no header for it: the top-level `id` of the body, or else a hash.
+//! Used only after the signature was verified.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,16 +10,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::headers::is_id;
 
-/// The first `id` among the fields of the body's object, if it is a string that may be one; else `sha256:` and the
-/// hash of all bytes, since the same bytes are the same delivery.
+/// The first `id` in the body's object, if it is a valid id; else `sha256:` and the hash of the body.
 pub(super) fn of(body: &[u8]) -> Cow<'_, str> {
     written(body).unwrap_or_else(|| hashed(body).into())
 }
 
 fn written(body: &[u8]) -> Option<Cow<'_, str>> {
     let mut found = None;
-    // The rest of the body is none of our business, so whether it is JSON to its end is not asked: the search ends in
-    // an error as soon as it has what it wants.
+    // Stops at the id with an error; the rest of the body need not be JSON.
     let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Search(&mut found));
     found.filter(|id| is_id(id))
 }
@@ -36,7 +33,7 @@ fn hashed(body: &[u8]) -> String {
 
 struct Search<'p, 'de>(&'p mut Option<Cow<'de, str>>);
 
-/// A string, borrowed where it is written without escapes.
+/// Borrowed unless it has escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 

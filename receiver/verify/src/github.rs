@@ -1,4 +1,4 @@
-//! As GitHub signs: `sha256=` and the hex of the HMAC over the body alone.
+//! GitHub's signature: `sha256=` and the hex of the HMAC over the body.
 
 use super::headers::{Headers, id, only};
 use super::keys::Keys;

@@ -1,13 +1,13 @@
-//! What the verifier needs of a request's headers, whoever holds them.
+//! Access to a request's headers, independent of their type.
 
 use super::rejection::Rejection;
 
-/// The longest id of a delivery.
+/// The longest id of a delivery in bytes.
 const ID_BYTES_MAX: usize = 256;
 
-/// Headers that can be looked up by name. Names are compared without regard to case.
+/// Headers with lookup by name, which ignores case.
 pub trait Headers {
-    /// The values under a name, as they came: one header twice is two values.
+    /// The raw values of a name. A repeated header has several.
     fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]>;
 }
 
@@ -24,7 +24,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
     }
 }
 
-/// The one value of a header that has to be there, as text: visible ASCII, with spaces inside.
+/// The value of a required header as text: visible ASCII, with inner spaces. Refuses repeated headers.
 pub(super) fn only<'a, H: Headers + ?Sized>(
     headers: &'a H,
     name: &'static str,
@@ -32,7 +32,7 @@ pub(super) fn only<'a, H: Headers + ?Sized>(
     let mut values = headers.values(name);
     let value = values.next().ok_or(Rejection::Missing { name })?;
     if values.next().is_some() {
-        // Whoever stands in front may have read the other one.
+        // A proxy may have used the other value.
         return Err(Rejection::Twice { name });
     }
     if value.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn only<'a, H: Headers + ?Sized>(
     text.ok_or(Rejection::NotAscii { name })
 }
 
-/// The delivery's id, which is the one value of a header.
+/// The delivery's id from a header.
 pub(super) fn id<'a, H: Headers + ?Sized>(headers: &'a H, name: &'static str) -> Result<&'a str, Rejection> {
     let id = only(headers, name)?;
     if is_id(id) { Ok(id) } else { Err(Rejection::Id { name }) }

@@ -1,4 +1,4 @@
-//! What signatures are checked against.
+//! The keys that verify signatures.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ use zeroize::Zeroizing;
 use super::profile::Profile;
 use super::signature::{Mac, decode_base64};
 
-/// What a shared secret in the form of Standard Webhooks begins with.
+/// The prefix of a shared secret of Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
-/// What a public key in that form begins with.
+/// The prefix of a public key.
 const PUBLIC_PREFIX: &str = "whpk_";
-/// An Ed25519 public key, and how it is written.
+/// The length of an Ed25519 public key, and of its base64.
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
 
-/// What a sender and a receiver share, as text: `whsec_` and base64, `whpk_` and base64 (a public key), or any other
-/// text for the profiles that take it as it is. It cannot be printed. Wiped when dropped.
+/// A secret as text: `whsec_` and base64, `whpk_` and base64 (a public key), or plain text for profiles that
+/// use the text itself. Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The longest text.
+    /// The longest text in bytes.
     pub const BYTES_MAX: usize = 1_024;
 
-    /// Takes a text over. An empty one is refused: it is what a variable that was forgotten looks like.
+    /// Checks a text. Refuses an empty one, which a forgotten variable would give.
     ///
     /// # Errors
     /// When it is empty or longer than [`Self::BYTES_MAX`].
@@ -47,29 +47,29 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A profile, the keys that may have signed, and how old a signature may be. Made once, used for every request.
+/// A profile, its keys, and the tolerance for timestamps. Built once for all requests.
 #[derive(Clone)]
 pub struct Keys {
     profile: Profile,
     tolerance_seconds: u32,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
-    /// Where each of `macs`, then each of `publics`, stood among the secrets.
+    /// The index of each of `macs`, then of each of `publics`, among the secrets.
     places: Vec<usize>,
 }
 
 impl Keys {
-    /// The most keys at once: every one costs a hash over the body of a request that fits none.
+    /// The most keys. A request that matches none costs one hash of its body for each.
     pub const COUNT_MAX: usize = 8;
-    /// How far a timestamp may be from now unless somebody says otherwise.
+    /// The default tolerance for timestamps.
     pub const TOLERANCE_SECONDS: u32 = 300;
     /// The fewest and the most bytes of a key of Standard Webhooks.
     pub const BYTES: (usize, usize) = (24, 64);
 
-    /// Makes the keys of a profile ready. Several are for a rotation: whichever fits is good.
+    /// Prepares the keys of a profile. During a rotation there are several, and any may match.
     ///
     /// # Errors
-    /// When there is none, or too many, or one that the profile can't use.
+    /// When there is none or too many, or the profile cannot use one.
     pub fn new<'s>(
         profile: Profile,
         secrets: impl IntoIterator<Item = &'s Secret>,
@@ -101,19 +101,19 @@ impl Keys {
         if keys.places.is_empty() { Err(KeyError::None) } else { Ok(keys) }
     }
 
-    /// The same with another tolerance.
+    /// With another tolerance.
     #[must_use]
     pub fn with_tolerance(self, seconds: u32) -> Self {
         Self { tolerance_seconds: seconds, ..self }
     }
 
-    /// The profile that they are for.
+    /// Their profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// How far, in seconds, a timestamp may be from now.
+    /// The tolerance for timestamps, in seconds.
     #[must_use]
     pub const fn tolerance(&self) -> u32 {
         self.tolerance_seconds
@@ -145,7 +145,7 @@ impl fmt::Debug for Keys {
 
 fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(KeyError::Prefix)?;
-    // The decoder's own error would tell which character stands where.
+    // The decoder's own error would reveal a character.
     let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| KeyError::Encoding)?;
     let (min, max) = Keys::BYTES;
     if (min..=max).contains(&bytes.len()) { Ok(bytes) } else { Err(KeyError::Length { bytes: bytes.len() }) }
@@ -154,23 +154,23 @@ fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
 fn public(encoded: &str) -> Result<VerifyingKey, KeyError> {
     let bytes = decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(encoded).ok_or(KeyError::Public)?;
     let key = VerifyingKey::from_bytes(&bytes).map_err(|_| KeyError::Public)?;
-    // Everybody could sign for a weak one.
+    // Signatures for a weak key can be forged.
     if key.is_weak() { Err(KeyError::Public) } else { Ok(key) }
 }
 
-/// A text that is no secret, or the wrong kind. None of these says anything of what it holds.
+/// An invalid secret. Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Nothing there.
+    /// Empty.
     #[error("the secret is empty")]
     Empty,
     /// Too long.
     #[error("the secret has {bytes} bytes; expected at most {}", Secret::BYTES_MAX)]
     Long {
-        /// How many there are.
+        /// Its length.
         bytes: usize,
     },
-    /// A plain text, where the profile signs with decoded bytes.
+    /// Plain text, but the profile needs decoded bytes.
     #[error(
         "the secret is a plain text; standard-webhooks needs {SECRET_PREFIX} (or {PUBLIC_PREFIX}) and base64"
     )]
@@ -181,13 +181,13 @@ pub enum KeyError {
     /// Too few or too many bytes.
     #[error("the secret has {bytes} bytes after {SECRET_PREFIX}; expected {} to {}", Keys::BYTES.0, Keys::BYTES.1)]
     Length {
-        /// How many there are.
+        /// Their number.
         bytes: usize,
     },
     /// Not a usable Ed25519 key.
     #[error("the public key is not the base64 of a sound ed25519 key after {PUBLIC_PREFIX}")]
     Public,
-    /// No key at all.
+    /// No key.
     #[error("there is no key; expected at least one secret")]
     None,
     /// More than [`Keys::COUNT_MAX`].

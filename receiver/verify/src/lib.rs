@@ -1,12 +1,12 @@
-//! Is this request what the sender signed? One function, [`verify`], from bytes to an answer.
+//! Verifies with one function, [`verify`], that a sender signed a request.
 //!
-//! Pure and total: the time is an argument, and no header and no body makes it panic. Where it compares secrets it
-//! takes the same time whatever they are. It allocates nothing, but where a profile has no header for the id (the end of
-//! the search in the body is one small box) and where an Ed25519 signature has to be checked.
+//! Pure and total: the time is an argument, and no input makes it panic. It compares secrets in constant
+//! time. It allocates only where a profile has no header for the id (one small box at the end of the search
+//! in the body) and to check Ed25519 signatures.
 //!
-//! Strict where public libraries are lax, because what two parties read differently is what an attacker looks for:
-//! base64 without junk and with its padding, hex in lower case, timestamps in their one canonical form, no header
-//! twice, nothing but visible ASCII. The body is bytes: it is never parsed before its signature is known to fit.
+//! Stricter than public libraries, because attackers use input that two parsers read differently: canonical
+//! base64 with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. The
+//! body is not parsed before its signature is verified.
 //!
 //! Reading order: [`profile`], [`keys`], [`rejection`], then a file for each profile.
 
@@ -30,21 +30,21 @@ pub use profile::{Profile, UnknownProfile};
 pub use rejection::Rejection;
 pub use timestamp::UnixSeconds;
 
-/// A request whose signature fits.
+/// A request with a valid signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified<'a> {
-    /// By which a repeated delivery is told from a new one. See [`Profile::id_is_signed`] on who vouches for it.
+    /// The id that identifies repeats. [`Profile::id_is_signed`] says whether the signature covers it.
     pub id: Cow<'a, str>,
-    /// When it was signed, where the profile says so.
+    /// When it was signed, if the profile signs a time.
     pub signed_at: Option<UnixSeconds>,
-    /// The place of the key that fits, in the order in which they were given: tells when a rotation is over.
+    /// The index of the matching key, which shows when a rotation is complete.
     pub key: usize,
 }
 
-/// Whether the body, with these headers, was signed by one of the keys, and recently enough.
+/// Verifies that one of the keys signed the body and headers recently enough.
 ///
 /// # Errors
-/// The first rule that the request breaks. None of them tells what the signature should have been.
+/// The first broken rule. No error reveals the expected signature.
 pub fn verify<'a, H: Headers + ?Sized>(
     now: UnixSeconds,
     headers: &'a H,

@@ -1,9 +1,9 @@
-//! The ways to sign that can be verified.
+//! The signing profiles.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to sign: what is signed, and in which headers it comes.
+/// A signing profile: the signed content and its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Standard Webhooks 1.0.
@@ -11,7 +11,7 @@ pub enum Profile {
     StandardWebhooks,
     /// `X-VVV-Timestamp` and `X-VVV-Signature: sha256=…`, over `timestamp.body`.
     VvvTimestamped,
-    /// `X-VVV-Signature` over the body alone, made once for all attempts.
+    /// `X-VVV-Signature` over the body alone, the same for all attempts.
     VvvFrozen,
     /// `Stripe-Signature: t=…,v1=…`.
     Stripe,
@@ -20,11 +20,11 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All of them, the default first.
+    /// All profiles, the default first.
     pub const ALL: [Self; 5] =
         [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
 
-    /// Its name on the command line and in files.
+    /// The name on the command line and in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,8 +36,8 @@ impl Profile {
         }
     }
 
-    /// Whether the signature covers the delivery's id. Where it does not, whoever has overheard one delivery can have
-    /// it processed again under another id: let nobody overhear, which is to say, use TLS.
+    /// Whether the signature covers the delivery's id. Otherwise an eavesdropper can have a delivery
+    /// processed again under another id, so use TLS.
     #[must_use]
     pub const fn id_is_signed(self) -> bool {
         match self {
@@ -46,7 +46,7 @@ impl Profile {
         }
     }
 
-    /// Whether the signature says when it was made, so that an old one can be refused.
+    /// Whether the signature covers a time, so that old ones are refused.
     #[must_use]
     pub const fn has_timestamp(self) -> bool {
         match self {
@@ -71,7 +71,7 @@ impl FromStr for Profile {
     }
 }
 
-/// A name that no profile has.
+/// The name is not a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
 pub struct UnknownProfile {

@@ -1,78 +1,78 @@
-//! Why a request is not what the sender signed.
+//! Why a request is rejected.
 
-/// The first rule that a request breaks. What it says may be told to anybody: it names headers and rules, never what
-/// was expected in place of a signature, and nothing of what came.
+/// The first rule that a request breaks. Safe to reveal: it names headers and rules, but neither expected
+/// signatures nor received values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// A header that the profile needs is not there.
+    /// A required header is missing.
     #[error("the header {name} is missing")]
     Missing {
-        /// Which.
+        /// The header.
         name: &'static str,
     },
-    /// It is there more than once.
+    /// The header is repeated.
     #[error("the header {name} is there more than once")]
     Twice {
-        /// Which.
+        /// The header.
         name: &'static str,
     },
-    /// It has no value.
+    /// The header is empty.
     #[error("the header {name} is empty")]
     Empty {
-        /// Which.
+        /// The header.
         name: &'static str,
     },
-    /// It holds something that is not visible ASCII.
+    /// The header has characters other than visible ASCII.
     #[error("the header {name} holds something else than visible ascii")]
     NotAscii {
-        /// Which.
+        /// The header.
         name: &'static str,
     },
-    /// The id is none.
+    /// The id is invalid.
     #[error(
         "the id in {name} is not well formed; expected up to 256 visible characters, without blanks or what the profile uses to part fields"
     )]
     Id {
-        /// In which header.
+        /// The header.
         name: &'static str,
     },
-    /// The timestamp is not written as the profile wants it.
+    /// The timestamp is not canonical.
     #[error("the timestamp in {name} is not well formed; expected seconds since 1970 as plain digits")]
     Timestamp {
-        /// In which header.
+        /// The header.
         name: &'static str,
     },
-    /// It was signed too long ago: perhaps somebody sends again what was overheard.
+    /// It was signed too long ago, so it may be a replay.
     #[error("the timestamp is {seconds} s in the past; expected at most {tolerance} s")]
     Old {
-        /// How far back.
+        /// Its age.
         seconds: u64,
-        /// How far back it may be.
+        /// The largest age.
         tolerance: u32,
     },
-    /// It was signed in the future: one of the two clocks is wrong.
+    /// It was signed in the future: one of the clocks is wrong.
     #[error("the timestamp is {seconds} s in the future; expected at most {tolerance} s")]
     Ahead {
         /// How far ahead.
         seconds: u64,
-        /// How far ahead it may be.
+        /// The largest difference.
         tolerance: u32,
     },
-    /// Nothing in the header is of a version that the keys can check.
+    /// The header has no signature of a version that the keys can check.
     #[error("the header {name} holds no signature of a kind that the keys can check")]
     NoSignature {
-        /// In which header.
+        /// The header.
         name: &'static str,
     },
-    /// There are signatures, but none is encoded as the profile wants it.
+    /// All signatures are badly encoded.
     #[error("the signature in {name} is not well formed; expected {expected}")]
     Encoding {
-        /// In which header.
+        /// The header.
         name: &'static str,
-        /// How it should be written.
+        /// The expected encoding.
         expected: &'static str,
     },
-    /// No signature fits any key: the secret differs, or what was signed did.
+    /// No signature matches any key: the secret or the signed content differs.
     #[error("no signature fits; check the secret, and that the body is the raw one")]
     Signature,
 }
@@ -96,7 +96,7 @@ impl Rejection {
         }
     }
 
-    /// The HTTP status that says so: 400 for a request that no sender makes, 401 for one that proves nothing.
+    /// The HTTP status: 400 for a malformed request, 401 for one that proves nothing.
     #[must_use]
     pub const fn status(&self) -> http::StatusCode {
         match self {

@@ -1,4 +1,4 @@
-//! Signatures as they are written, and whether one fits.
+//! The encoding and comparison of signatures.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,16 +10,14 @@ use super::rejection::Rejection;
 
 /// The bytes of an HMAC-SHA256.
 const TAG_BYTES: usize = 32;
-/// How they are written in the two encodings.
+/// Their length in the two encodings.
 const BASE64_BYTES: usize = 44;
 const HEX_BYTES: usize = 64;
 
-/// How a signature in lower-case hex is asked for.
 pub(super) const HEX: &str = "64 hexadecimal digits in lower case";
-/// How a signature in base64 is asked for.
 pub(super) const BASE64: &str = "standard base64 of 32 bytes, with its padding";
 
-/// HMAC-SHA256 with its key worked in. As secret as the key; wiped when dropped.
+/// HMAC-SHA256 with a prepared key. As secret as the key; wiped when dropped.
 #[derive(Clone)]
 pub(super) struct Mac(Hmac<Sha256>);
 
@@ -28,7 +26,7 @@ impl Mac {
         Self(Hmac::new_from_slice(key).expect("hmac takes a key of any length"))
     }
 
-    /// The tag over these parts, one after another.
+    /// The tag of the concatenated parts.
     fn tag(&self, parts: &[&[u8]]) -> Tag {
         let mut hash = self.0.clone();
         for part in parts {
@@ -38,17 +36,17 @@ impl Mac {
     }
 }
 
-/// What a signature stands for. Not comparable but in constant time, and not printable.
+/// A decoded signature. Comparable only in constant time, and not printable.
 #[derive(Clone, Copy)]
 pub(super) struct Tag([u8; TAG_BYTES]);
 
 impl Tag {
-    /// From standard base64 with its padding, and nothing else in it.
+    /// From canonical base64 with padding.
     pub(super) fn from_base64(text: &str) -> Option<Self> {
         decode_base64::<TAG_BYTES, BASE64_BYTES>(text).map(Self)
     }
 
-    /// From hexadecimal digits in lower case. Which of them stands where is no secret: it came over the wire.
+    /// From lower-case hex. Need not take constant time, since the text came over the wire.
     pub(super) fn from_hex(text: &str) -> Option<Self> {
         let digits: &[u8; HEX_BYTES] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; TAG_BYTES];
@@ -59,7 +57,7 @@ impl Tag {
     }
 }
 
-/// Exactly `BYTES` bytes, written in exactly `WRITTEN` characters.
+/// Decodes exactly `BYTES` bytes from exactly `WRITTEN` characters.
 pub(super) fn decode_base64<const BYTES: usize, const WRITTEN: usize>(text: &str) -> Option<[u8; BYTES]> {
     if text.len() != WRITTEN {
         return None;
@@ -77,8 +75,8 @@ fn digit(character: u8) -> Option<u8> {
     }
 }
 
-/// The place of the first key by which one of the signatures was made over these parts. Each key costs one hash over
-/// them, however many signatures there are, and every signature is compared to its end.
+/// The index of the first key that matches one of the signatures. Each key costs one hash, and every
+/// signature is compared in full.
 pub(super) fn fitting_key(
     macs: &[Mac],
     parts: &[&[u8]],
@@ -91,7 +89,7 @@ pub(super) fn fitting_key(
     })
 }
 
-/// The same for a profile that has room for one signature, in hex.
+/// For a profile with one signature, in hex.
 pub(super) fn fitting_key_hex(
     macs: &[Mac],
     parts: &[&[u8]],

@@ -1,4 +1,5 @@
-//! Standard Webhooks 1.0: `id.timestamp.body`, signed by every key of the sender, `v1` (HMAC) or `v1a` (Ed25519).
+//! Standard Webhooks 1.0: `id.timestamp.body`, signed by each key of the sender, as `v1` (HMAC) or `v1a`
+//! (Ed25519).
 
 use ed25519_dalek::{Signature, VerifyingKey};
 
@@ -12,10 +13,10 @@ const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
-/// The bytes of an Ed25519 signature, and how they are written.
+/// The length of an Ed25519 signature, and of its base64.
 const ED25519_BYTES: usize = 64;
 const ED25519_WRITTEN: usize = 88;
-/// The most `v1a` signatures that are looked at: each costs as much as hashing many bodies, and a sender has few keys.
+/// The most `v1a` signatures that are checked, since each costs as much as hashing many bodies.
 const ED25519_TRIED_MAX: usize = 8;
 
 pub(super) fn verify<'a, H: Headers + ?Sized>(
@@ -26,7 +27,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
 ) -> Result<Verified<'a>, Rejection> {
     let id = id(headers, ID)?;
     if id.contains('.') {
-        // The signed text is `id.timestamp.body`: with a point in it, one text could be read in two ways.
+        // A dot in the id would make the signed text `id.timestamp.body` ambiguous.
         return Err(Rejection::Id { name: ID });
     }
     let timestamp = only(headers, TIMESTAMP)?;
@@ -38,8 +39,8 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
     Ok(Verified { id: id.into(), signed_at: Some(signed_at), key })
 }
 
-/// The place of the key that one of the signatures fits. Those that can't be read, or are of another version, are
-/// passed over: a sender may send what a later version of the standard brings.
+/// The index of the matching key. Skips unreadable signatures and other versions, which later versions of the
+/// standard may add.
 fn fitting(keys: &Keys, parts: &[&[u8]], signatures: &str) -> Result<usize, Rejection> {
     let of = |version: &'static str| {
         signatures

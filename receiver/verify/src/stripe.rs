@@ -1,4 +1,4 @@
-//! As Stripe signs: `t=…,v1=…` in one header, over `timestamp.body`, in hex, by every key of the sender.
+//! Stripe's signature: `t=…,v1=…` in one header, over `timestamp.body`, in hex, by each key of the sender.
 
 use super::body_id;
 use super::headers::{Headers, only};
@@ -25,7 +25,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
     };
     let signed_at = timestamp::parse(timestamp, SIGNATURE)?;
     timestamp::check_fresh(now, signed_at, keys.tolerance())?;
-    // Other schemes, such as the `v0` of test events, are passed over.
+    // Skips other schemes, such as the `v0` of test events.
     let tags = of("v1").filter_map(Tag::from_hex);
     if tags.clone().next().is_none() {
         return Err(match of("v1").next() {

@@ -1,4 +1,4 @@
-//! When a request was signed, and whether that is recent enough.
+//! The time of a signature, and its freshness.
 
 use super::rejection::Rejection;
 
@@ -6,14 +6,14 @@ use super::rejection::Rejection;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixSeconds(pub i64);
 
-/// Reads a timestamp in its canonical form: digits alone, no zero in front, no more than fits.
+/// Parses a canonical timestamp: only digits, without leading zeros, in range.
 pub(super) fn parse(text: &str, name: &'static str) -> Result<UnixSeconds, Rejection> {
     let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     let number = if canonical { text.parse().ok() } else { None };
     number.map(UnixSeconds).ok_or(Rejection::Timestamp { name })
 }
 
-/// Refuses what was signed further from now than the tolerance, on either side.
+/// Refuses times that differ from `now` by more than the tolerance.
 pub(super) fn check_fresh(now: UnixSeconds, signed_at: UnixSeconds, tolerance: u32) -> Result<(), Rejection> {
     let seconds = now.0.abs_diff(signed_at.0);
     if seconds <= u64::from(tolerance) {

@@ -1,4 +1,4 @@
-//! The two profiles of our own origin: signed anew for each attempt, or once when the event was emitted.
+//! Hookproof's own profiles: signed for each attempt, or once when the event was emitted.
 
 use super::body_id;
 use super::headers::{Headers, id, only};
@@ -31,8 +31,7 @@ pub(super) fn verify_timestamped<'a, H: Headers + ?Sized>(
     Ok(Verified { id: body_id::of(body), signed_at: Some(signed_at), key })
 }
 
-/// The hex of the HMAC over the body alone. Nothing vouches for the other headers: they are only asked to be there
-/// once and to be text.
+/// The hex of the HMAC over the body alone. The other headers are not signed; they must only be unique text.
 pub(super) fn verify_frozen<'a, H: Headers + ?Sized>(
     headers: &'a H,
     body: &'a [u8],

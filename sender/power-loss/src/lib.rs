@@ -1,9 +1,9 @@
 //! Tests of power loss. Programs run with a preloaded recorder (`record.c`), which records each change of the
 //! files in one folder. From the recording, this crate derives the disks that a power cut could leave.
 //!
-//! Such a disk has everything that was synced. Of the rest, any sectors of 512 bytes may be present, in
-//! whichever order they were written, with the names after any change since the folder's last sync. Bytes
-//! covered by a failed sync are lost.
+//! Such a disk has everything that was synced. Of the rest, any sectors of 512 bytes may be present, in any
+//! order, with the names after any change since the folder's last sync. Bytes covered by a failed sync are
+//! lost.
 
 mod image;
 mod random;
@@ -93,7 +93,7 @@ impl Disk {
         program.env("POWER_LOSS_LIES", "1");
     }
 
-    /// The recording's length in bytes. Results that a program reported so far depend only on changes before
+    /// The recording's length in bytes. Acknowledgements so far depend only on changes before
     /// it.
     ///
     /// # Errors
