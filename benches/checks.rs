@@ -1,5 +1,5 @@
-//! How long all checks take on a million arrivals, about a second; and how much memory an arrival takes meanwhile, below 500
-//! bytes, from when its trace is read from a file.
+//! Time and memory of all checks on a million arrivals. The budget is about a second, and 500 bytes an arrival,
+//! counted from reading the trace.
 
 #![expect(clippy::print_stdout, reason = "what a bench is for")]
 
@@ -19,7 +19,7 @@ use hookproof_judge::trace::{
 
 const ARRIVALS: u64 = 1_000_000;
 const SUBSCRIBERS: u64 = 100;
-/// From one arrival at a subscriber to the next.
+/// Nanoseconds between two arrivals of a subscriber.
 const GAP: u64 = 1_000_000;
 
 fn scenario() -> Scenario {
@@ -34,7 +34,7 @@ fn scenario() -> Scenario {
     Scenario::from_text(&text, "million.toml").expect("valid")
 }
 
-/// The trace of a run in which every event goes to every subscriber, as a file.
+/// Writes a run's trace in which every event goes to every subscriber.
 fn write(scenario: &Scenario, path: &Path) -> io::Result<()> {
     let mut writer = Writer::new(TraceFile::create(path)?, header(scenario))?;
     let names: Vec<Text> = scenario.subscribers.iter().map(|one| one.name.as_str().into()).collect();
@@ -80,7 +80,7 @@ fn header(scenario: &Scenario) -> Header {
     }
 }
 
-/// A request as our own sender makes it: the same bytes to every subscriber, and a signature of its own.
+/// Like our own sender's: equal bytes for every subscriber, and a separate signature.
 fn arrival(n: u64, t: u64, token: u64, endpoint: &Text) -> Arrival {
     let (path, content_type) = (format!("/hooks/{endpoint}").into(), Some("application/json".into()));
     Arrival {
@@ -104,7 +104,7 @@ fn arrival(n: u64, t: u64, token: u64, endpoint: &Text) -> Arrival {
     }
 }
 
-/// A figure of this process's memory, in bytes: `VmRSS` now, `VmHWM` at most so far.
+/// This process's memory in bytes: `VmRSS` now, `VmHWM` at its peak.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it says its memory");

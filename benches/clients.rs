@@ -1,4 +1,4 @@
-//! The cheapest clients there are: they write requests that were made beforehand, and read as much of each answer as has to be.
+//! Minimal clients: they write prepared requests, and read no more of each answer than necessary.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Requests a second, over all connections, one at a time on each.
+/// Requests a second over all connections, one at a time on each.
 pub(crate) async fn rate(server: SocketAddr, requests: Vec<Vec<Vec<u8>>>) -> f64 {
     let count: usize = requests.iter().map(Vec::len).sum();
     let mut streams = Vec::new();

@@ -1,11 +1,11 @@
-//! Requests a second of the same deliveries at a server that only reads them, and at the harness's endpoints, which record
-//! each in full as in a run: with signatures that they cannot check, and with such that they verify.
-//! `cargo bench -p hookproof-benches --bench endpoint_rate`.
+//! Request rates of equal deliveries at a bare server and at the harness's endpoints, which record each request, with
+//! signatures that they cannot check and with signatures that they verify. `cargo bench -p hookproof-benches --bench
+//! endpoint_rate`.
 //!
-//! Each server answers on one thread, as in a run; the clients have two, write requests that were made beforehand, and read
-//! until the end of a head. The trace goes nowhere, but has its thread. The servers take turns, and the medians of the ratios
-//! in each turn are told: by the clock, where clients, server and trace share the machine's cores, and by the processor time
-//! of the server's threads alone, that of the trace among them.
+//! Each server answers on one thread, as in a run. The clients have two threads, write prepared requests, and read to
+//! the end of a head. The trace is discarded, but has its thread. The servers take turns. The bench prints the median
+//! of each turn's ratios: by the clock, where clients, server and trace share the cores, and by the processor time of
+//! the server's threads, with the trace's.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
@@ -45,7 +45,7 @@ const BODY_BYTES: usize = 300;
 const REQUESTS: usize = 24_000;
 const TURNS: usize = 11;
 
-/// A server, and which threads work for it alone.
+/// A server, and the names of its threads.
 struct Server {
     name: &'static str,
     address: SocketAddr,
@@ -80,7 +80,7 @@ fn main() {
     ];
     let client = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let client = client.expect("a runtime");
-    // A turn that counts for nothing, to warm up.
+    // Warms up.
     for server in &servers {
         client.block_on(clients::rate(server.address, signed(0)));
     }
@@ -94,7 +94,7 @@ fn main() {
     end(&stage, writer);
 }
 
-/// Lets a server answer all requests of a turn: how many a second, and the microseconds of its threads for each.
+/// Sends a turn's requests; returns the rate, and the threads' microseconds for each request.
 fn measure(server: &Server, turn: usize, client: &tokio::runtime::Runtime) -> (f64, f64) {
     let (requests, before) = (signed(turn), nanos(server.threads));
     let rate = client.block_on(clients::rate(server.address, requests));
@@ -109,7 +109,7 @@ fn median(ratios: impl Iterator<Item = f64>) -> f64 {
     100.0 * ratios[ratios.len() / 2]
 }
 
-/// The processor time that threads of these names have had so far. Nothing where the system does not tell.
+/// Processor time of the threads with these names; 0 where the system does not report it.
 fn nanos(names: &[&str]) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |task: std::fs::DirEntry| {
@@ -120,7 +120,7 @@ fn nanos(names: &[&str]) -> u64 {
     tasks.filter_map(of).sum()
 }
 
-/// Runs a server on a thread of its own; it says where it listens.
+/// Runs a server on its own thread; returns its address.
 fn start<F: Future<Output = ()>>(
     name: &str,
     serve: impl FnOnce(Sender<SocketAddr>) -> F + Send + 'static,
@@ -175,7 +175,7 @@ fn header() -> Header {
     }
 }
 
-/// Ends the trace, and sees that it has all.
+/// Ends the trace, and checks that it is complete.
 fn end(stage: &Stage, writer: JoinHandle<std::io::Result<std::io::Sink>>) {
     let (arrivals, dropped) = (stage.recorder.arrivals(), stage.recorder.dropped());
     assert_eq!((arrivals, dropped), (2 * (REQUESTS * (TURNS + 1)) as u64, 0), "all is recorded");
@@ -184,7 +184,7 @@ fn end(stage: &Stage, writer: JoinHandle<std::io::Result<std::io::Sink>>) {
     writer.join().expect("it ends").expect("a trace that goes nowhere can be written");
 }
 
-/// Requests for each connection, each with a token and an id of its own.
+/// Requests for each connection, each with its own token and id.
 fn signed(turn: usize) -> Vec<Vec<Vec<u8>>> {
     let ready = Hmac::<Sha256>::new_from_slice(KEY).expect("hmac takes a key of any length");
     let request = |number: usize| {

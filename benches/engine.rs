@@ -1,7 +1,7 @@
 //! Complete attempts (claim, send, end, settle) a second on one core, through the pure engine.
 //!
 //! Time is virtual, so the figure is the engine's own cost: turns, limiter, timers, settlements. Every lane works at
-//! the limit of its contract, so that nearly every attempt sets a timer.
+//! its contract's limit, so nearly every attempt sets a timer.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const ATTEMPTS: u64 = 200_000;
 fn attempts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine attempts");
     group.throughput(Throughput::Elements(ATTEMPTS)).sample_size(20);
-    // The first works in bursts, as a lane does that has its whole contract free; the others at their rate.
+    // The first lane has a free contract, and sends in bursts; the others send at their rate.
     for (name, lanes, per_second, burst) in [
         ("1,000 lanes, never limited", 1_000, 1_000_000, 1_000_000),
         ("1,000 lanes at their limit", 1_000, 1_000, 64),
@@ -33,7 +33,7 @@ fn attempts(criterion: &mut Criterion) {
             bencher.iter_custom(|rounds| {
                 let begin = Instant::now();
                 let settled = black_box(treadmill.settle(ATTEMPTS * rounds));
-                // Many lanes act at one moment, so a round runs over; count what was done.
+                // Many lanes act at one moment, so a round exceeds its number: the actual count is used.
                 begin.elapsed().mul_f64((ATTEMPTS * rounds) as f64 / settled as f64)
             });
         });

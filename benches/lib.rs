@@ -1,7 +1,7 @@
-//! What Hookproof costs, measured.
+//! Measurements of Hookproof's cost.
 //!
-//! `engine`: complete attempts a second through the pure engine, with many lanes, in virtual time.
-//! `engine_memory`: bytes per idle lane.
+//! `engine`: attempts a second through the pure engine, with many lanes, in virtual time. `engine_memory`: bytes per
+//! idle lane.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use hookproof_sender::engine::{
     OutOfRange, Outcome, Output, Settings, StoreTime, Takeover, Term,
 };
 
-/// How long every endpoint takes.
+/// Every endpoint's latency.
 const LATENCY: Nanos = Nanos::from_millis(5);
 
-/// An engine whose store never runs out of work and answers at once, and whose endpoints all take the same time.
+/// An engine with endless work, a store that answers at once, and endpoints with equal latency.
 pub struct Treadmill {
     engine: Engine,
     now: Instant,
@@ -28,10 +28,10 @@ pub struct Treadmill {
 }
 
 impl Treadmill {
-    /// So many lanes, each with the same contract and endless work.
+    /// Lanes with the same contract and endless work.
     ///
     /// # Errors
-    /// When the contract is out of range.
+    /// If the contract is out of range.
     pub fn new(lanes: u64, rate: Rate, burst: u32, in_flight: u32) -> Result<Self, OutOfRange> {
         let mut treadmill = Self::idle(lanes, rate, burst, in_flight)?;
         for lane in 0..lanes {
@@ -41,10 +41,10 @@ impl Treadmill {
         Ok(treadmill)
     }
 
-    /// So many lanes with nothing to do.
+    /// Lanes without work.
     ///
     /// # Errors
-    /// When the contract is out of range.
+    /// If the contract is out of range.
     pub fn idle(lanes: u64, rate: Rate, burst: u32, in_flight: u32) -> Result<Self, OutOfRange> {
         let settings = settings(Contract::new(Some(Bucket::new(rate, burst)?), vec![], in_flight)?)?;
         let limits = Limits::new(10_000_000, 10_000_000)?;
@@ -67,7 +67,7 @@ impl Treadmill {
         Ok(treadmill)
     }
 
-    /// Runs until that many more deliveries are settled, and to the end of that moment. Answers how many it were.
+    /// Settles at least `count` more deliveries, and finishes that moment. Returns the actual number.
     pub fn settle(&mut self, count: u64) -> u64 {
         let (before, goal) = (self.settled, self.settled + count);
         self.pump();

@@ -1,4 +1,4 @@
-//! What verifying costs beside the hash that it cannot do without: `cargo bench -p hookproof-benches --bench receiver`.
+//! The cost of verification, compared with the necessary hash: `cargo bench -p hookproof-benches --bench receiver`.
 
 use std::hint::black_box;
 

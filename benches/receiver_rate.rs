@@ -1,10 +1,10 @@
-//! Requests a second of the same deliveries at three servers: one that only reads them, one that verifies them, and one
-//! that also commits them to its inbox before it answers. `cargo bench -p hookproof-benches --bench receiver_rate`.
+//! Request rates of equal deliveries at three servers: a bare one, one that verifies, and one that also commits to
+//! its inbox before it answers. `cargo bench -p hookproof-benches --bench receiver_rate`.
 //!
-//! The servers answer on one thread each, and the client writes requests that were signed beforehand. What counts is the
-//! processor time of that thread for each request, since a busy machine decides over the rest: a core that does nothing
-//! else answers so many more requests as each costs less. The three take turns, and the median of the ratios is told. The
-//! inbox's writer and worker have threads of their own, and wait for the disk: of those the clock tells more.
+//! Each server answers on one thread, and the client writes prepared requests. The processor time of that thread
+//! decides, because a busy machine distorts the clock. The three take turns, and the bench prints the median of the
+//! ratios. The inbox's writer and worker have their own threads and wait for the disk, so for them the clock says
+//! more.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
@@ -95,15 +95,15 @@ fn main() {
     inbox.close();
 }
 
-/// A server on a thread of its own.
+/// A server on its own thread.
 struct Server {
     address: SocketAddr,
-    /// Where the system tells how long the thread has run.
+    /// The file that reports the thread's processor time.
     schedule: PathBuf,
 }
 
 impl Server {
-    /// The processor time that its thread has had so far. Nothing where the system does not tell.
+    /// The thread's processor time; 0 where the system does not report it.
     fn nanos(&self) -> u64 {
         let told = std::fs::read_to_string(&self.schedule).unwrap_or_default();
         told.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default()
@@ -140,7 +140,7 @@ async fn bare(listener: TcpListener) {
     }
 }
 
-/// Answers whatever gets through to it.
+/// Answers every request that passes verification.
 #[derive(Clone)]
 struct Content;
 
@@ -162,7 +162,7 @@ fn tower_layer(layer: &VerifyLayer) -> hookproof_receiver::layer::Verify<Content
     tower::Layer::layer(layer, Content)
 }
 
-/// Requests for each connection, each with an id of its own.
+/// Requests for each connection, each with its own id.
 fn signed(turn: usize) -> Vec<Vec<Vec<u8>>> {
     let ready = Hmac::<Sha256>::new_from_slice(KEY).expect("hmac takes a key of any length");
     let body = [b'x'; BODY_BYTES];

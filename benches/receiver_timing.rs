@@ -1,9 +1,9 @@
-//! Does the time that `verify` takes tell how much of a wrong signature was right? `cargo bench -p hookproof-benches
-//! --bench receiver_timing` prints a statistic; it is a report, not a test, since a busy machine decides over it.
+//! Whether the time of `verify` reveals how much of a wrong signature was right. `cargo bench -p hookproof-benches
+//! --bench receiver_timing` prints a statistic. It is a report, not a test, because a busy machine decides over it.
 //!
-//! The idea is dudect's: two kinds of input, in random order, timed alike; then Welch's t of the two samples. Beyond 10
-//! either way, the kinds can be told apart; within 4.5, a million samples did not tell them apart. So that silence means
-//! something, the same is done to a comparison that ends at the first wrong byte.
+//! The method is dudect's: two kinds of input, in random order, and Welch's t of their times. Beyond ±10 the kinds
+//! can be told apart; within ±4.5, a million samples did not suffice. As a control, the same runs for a comparison
+//! that stops at the first wrong byte.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
@@ -18,7 +18,7 @@ use sha2::Sha256;
 const SECRET: &str = "a secret that both sides know";
 const BODY: &[u8] = b"{}";
 const SAMPLES: usize = 1_000_000;
-/// Of the slowest, which were interrupted, so many in a hundred are left out.
+/// Percentage of the slowest samples to drop, which were interrupted.
 const CROPPED: usize = 10;
 
 type Headers = [(&'static str, String); 2];
@@ -51,7 +51,7 @@ fn report(name: &str, verify: impl Fn(&Headers) -> bool, first: &[u8; 32], last:
         chance ^= chance >> 7;
         chance ^= chance << 17;
         let kind = usize::from(chance >> 63 == 1);
-        // A copy, so that both kinds lie in the same place of memory.
+        // A copy, so that both kinds lie at the same address.
         let headers = kinds[kind].clone();
         let begun = Instant::now();
         let accepted = black_box(verify(black_box(&headers)));

@@ -1,7 +1,7 @@
-//! What the store costs: durable emits a second, settled deliveries a second, and rows written for each.
+//! The store's cost: durable emits a second, settled deliveries a second, and rows written for each.
 //!
-//! `cargo bench -p hookproof-benches --bench store` prints a table. Figures of one machine compare with each other,
-//! not with another machine's: the disk decides over single commits.
+//! `cargo bench -p hookproof-benches --bench store` prints a table. Compare figures of one machine only: the disk
+//! decides over single commits.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -134,7 +134,7 @@ fn emits(name: &str, durability: Durability, batch: u64, total: u64) {
     print(name, total, took, store.written().rows - before);
 }
 
-/// One event a request, so many unanswered at a time: what the thread gathers into commits.
+/// One event a request, with `in_flight` unanswered requests: the thread groups them into commits.
 fn through_the_thread(name: &str, durability: Durability, in_flight: u64, total: u64) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (store, lanes) = open(folder.path(), durability, 10);
@@ -163,7 +163,7 @@ fn through_the_thread(name: &str, durability: Durability, in_flight: u64, total:
     print(name, total, took, handle.health().written.rows - before);
 }
 
-/// Emits, then claims and settles everything, lane by lane in turn, as the engine would.
+/// Emits, then claims and settles everything, lane by lane in turn, as the engine does.
 fn deliveries(name: &str, durability: Durability, lane_count: u64, total: u64, batch: usize) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mut store, lanes) = open(folder.path(), durability, lane_count);
@@ -216,7 +216,7 @@ fn deliveries(name: &str, durability: Durability, lane_count: u64, total: u64, b
     );
 }
 
-/// One lane with a million waiting must not slow another.
+/// A lane with a million waiting deliveries must not slow another.
 fn backlog() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mut store, lanes) = open(folder.path(), Durability::Process, 2);
@@ -273,7 +273,7 @@ fn latencies() {
     }
 }
 
-/// From an event's intended time to its being handed out, then settled, at a steady rate: what the store adds to the
+/// From an event's intended time to its claim, and then to its settlement, at a steady rate: the store's part of the
 /// latency of a first attempt.
 fn latency(name: &str, durability: Durability, per_second: u64, lane_count: u64) {
     const SECONDS: u64 = 5;
@@ -317,7 +317,7 @@ fn latency(name: &str, durability: Durability, per_second: u64, lane_count: u64)
 }
 
 fn submit(handle: &Handle, command: Command, answer: Answer) {
-    // After the stop, the last settlements find nobody; they do not matter here.
+    // The last settlements meet a stopped thread, and do not matter.
     drop(handle.submit(Request { commands: vec![command], answer }));
 }
 
@@ -331,7 +331,6 @@ fn sleep_until(moment: Instant) {
     std::thread::sleep(moment.saturating_duration_since(now()));
 }
 
-/// Ten thousand subscribers with one delivery each.
 fn many_lanes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let count = 10_000;

@@ -1,10 +1,10 @@
-//! What a client costs: requests against a bare hyper sink on loopback, 64 connections, a body of 300 bytes. The client
-//! has one thread and the sink another. Four clients by turns in one run, so that they share the machine's moods; of
-//! each the median round counts.
+//! The cost of a client: requests against a bare hyper sink on loopback, 64 connections, a body of 300 bytes. Client
+//! and sink have one thread each. Four clients take turns in one run, so that changes of the machine's load hit all;
+//! each client's median round counts.
 //!
-//! `bare` is the ceiling: hyper alone, a task for each connection, no pool, no deadline, the request made beforehand.
-//! The processor time is that of the client's thread, per request: it says what a client costs also where the sink or a
-//! neighbour is what limits the rate.
+//! `bare` is the ceiling: hyper alone, a task for each connection, no pool, no deadline, prepared requests. The
+//! processor time is that of the client's thread for each request. It is valid even where the sink or another program
+//! limits the rate.
 
 #![expect(clippy::print_stdout, reason = "what a bench is for")]
 
@@ -63,7 +63,7 @@ fn main() {
     }
 }
 
-/// Of one round, or each figure's median of several.
+/// Of one round, or the medians of several.
 struct Figures {
     per_second: f64,
     p50_us: f64,
@@ -89,7 +89,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts")
 }
 
-/// Reads requests whole and answers 204, on a thread of its own.
+/// Reads whole requests and answers 204, on its own thread.
 fn sink() -> SocketAddr {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
@@ -119,13 +119,13 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The processor time of this thread so far, where the system tells.
+/// This thread's processor time, where the system reports it.
 fn cpu() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(told.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// Runs all workers at once; each returns how long its requests took.
+/// Runs all workers at once; each returns its requests' times.
 #[expect(clippy::cast_precision_loss, reason = "figures that are rounded anyway")]
 async fn timed<W>(workers: Vec<W>) -> Figures
 where
@@ -145,12 +145,12 @@ where
     }
 }
 
-/// Requests by a client that finds its connections itself.
+/// Requests by a client with its own pool.
 async fn pooled<F>(exchange: impl Fn() -> F + Clone + Send + 'static) -> Figures
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Connections are opened outside of the time that counts.
+    // Opens the connections before the measurement.
     (0..CONNECTIONS).map(|_| exchange()).collect::<JoinSet<_>>().join_all().await;
     let worker = |_| {
         let exchange = exchange.clone();

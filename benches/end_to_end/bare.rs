@@ -1,4 +1,4 @@
-//! The ceiling: the plainest client there is, which sends the same bytes and does nothing else.
+//! The ceiling: a minimal client that sends equal bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a delivery costs the sender in processor time, by its threads: the clock says little where other programs run beside.
+//! Processor time of a delivery in the sender, by thread. Other programs on the machine distort it less than
+//! wall-clock time.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +9,15 @@ use crate::process::{Place, Sender};
 use crate::sink::Sink;
 use crate::{now, offer, serving};
 
-/// Beside one subscriber: so many, and the connections of each.
+/// Numbers of subscribers beside a single one, with the connections of each.
 const SUBSCRIBERS: [(u64, u32); 2] = [(10, 6), (1_000, 1)];
-/// Threads that cost less than this are not told one by one.
+/// Cheaper threads are not listed, in microseconds.
 const TOLD_MICROS: f64 = 0.05;
 
-/// The nanoseconds that the threads of each name have run for.
+/// Nanoseconds that the threads of each name have run.
 pub(crate) struct Spent(BTreeMap<String, u64>);
 
-/// A flood of so many events for one subscriber, and then as many deliveries for ten and for a thousand.
+/// Floods one subscriber with `events` events, then ten and a thousand with as many deliveries.
 pub(crate) fn measure(sink: &Sink, events: u64) -> Result<(), Failure> {
     let place = Place::File("power-loss");
     let sender = serving(sink, &place)?;
@@ -33,12 +34,12 @@ pub(crate) fn measure(sink: &Sink, events: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The settings of a subscriber that only so many connections limit, after a comma.
+/// Settings that limit only connections, after a comma.
 pub(crate) fn unlimited(connections: u32) -> String {
     format!(r#", "limit": {{"rate": "1000000/s", "burst": 100000, "in_flight": {connections}}}"#)
 }
 
-/// The first event, for which each subscriber's first connection is made, and then more: their rate.
+/// Emits the first event, which opens each connection, and then more; returns their rate.
 pub(crate) fn first_and_more(
     sink: &Sink,
     sender: &Sender,
@@ -52,7 +53,7 @@ pub(crate) fn first_and_more(
     flood(sink, sender, each, subscribers, subscribers)
 }
 
-/// Emits so many events for so many subscribers, and tells what it cost to deliver them, beside those that were recorded before.
+/// Emits `events` events for these subscribers, and prints the cost of their deliveries, without the earlier ones.
 pub(crate) fn flood(
     sink: &Sink,
     sender: &Sender,
@@ -75,7 +76,7 @@ impl Spent {
     fn by(sender: &Sender) -> Result<Self, Failure> {
         let mut spent = BTreeMap::<String, u64>::new();
         for thread in std::fs::read_dir(sender.threads())?.map_while(Result::ok) {
-            // One that has ended meanwhile is no longer there to be read.
+            // The thread may have ended.
             let read = |what| std::fs::read_to_string(thread.path().join(what)).unwrap_or_default();
             let nanos = read("schedstat").split(' ').next().and_then(|text| text.parse::<u64>().ok());
             *spent.entry(read("comm").trim().to_owned()).or_default() += nanos.unwrap_or(0);

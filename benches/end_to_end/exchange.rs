@@ -1,11 +1,10 @@
-//! HTTP/1.1 to the sender's API, as plain as it can be.
+//! Minimal HTTP/1.1 to the sender's API.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 pub(crate) use crate::failure::Failure;
 
-/// One kept connection.
 pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
@@ -21,7 +20,7 @@ impl Connection {
         self.exchange(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes(), b"")
     }
 
-    /// Sends a body and returns the answer's.
+    /// Returns the answer's body.
     pub(crate) fn post(&mut self, path: &str, kind: &str, body: &[u8]) -> Result<String, Failure> {
         let length = body.len();
         let head = format!(
@@ -60,7 +59,7 @@ impl Connection {
         Err(Failure::Says(format!("the sender answered {}: {answer}", status.trim_end())))
     }
 
-    /// Reads a chunk; whether there was one.
+    /// Returns false after the last chunk.
     fn chunk(&mut self, answer: &mut Vec<u8>) -> Result<bool, Failure> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;

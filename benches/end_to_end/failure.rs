@@ -1,6 +1,3 @@
-//! Why nothing could be measured.
-
-/// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]

@@ -1,11 +1,9 @@
-//! How figures are reckoned and printed.
-
 use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// How often something happened a second.
+/// In events a second.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate(pub(crate) f64);
 
@@ -14,7 +12,7 @@ impl Rate {
         Self(float(count) / within.as_secs_f64())
     }
 
-    /// The mean of two measurements of the same thing.
+    /// The mean of two measurements.
     pub(crate) fn between(before: Self, after: Self) -> Self {
         Self(f64::midpoint(before.0, after.0))
     }
@@ -24,7 +22,7 @@ impl Rate {
     }
 }
 
-/// Latencies in microseconds, up to a minute.
+/// In microseconds, up to a minute.
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
@@ -89,6 +87,6 @@ pub(crate) fn latencies(what: &str, latencies: &Latencies) {
 }
 
 fn print(line: &str) {
-    // Whoever closes the pipe has seen enough.
+    // The reader may have closed the pipe.
     drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -1,14 +1,19 @@
-//! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
-//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it (or as many as `HOOKPROOF_WAITING` says), and with
-//! `-- many`, ten thousand subscribers; with `-- cost`, what each of its threads costs. Where `HOOKPROOF_POSTGRES` names a server with a database to itself, the same is
-//! measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes, or as many
-//! seconds in each half as `HOOKPROOF_SECONDS` says, and with `-- steady beside` the second half alone; with `-- nodes`, what
-//! several nodes do on it, and a lane beside as many waiting deliveries as for `-- scale`.
+//! The whole sender on this machine, compared with the machine's ceiling:
+//! `cargo bench -p hookproof-benches --bench end_to_end`. Options:
 //!
-//! The sender is a process of its own, started from this very program with the environment of its unit for systemd; so is the bare
-//! client that measures the ceiling, without that.
-//! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
-//! after, as these machines are shared: a ratio between things that ran at the same time means the most.
+//! - `-- scale`: a million waiting deliveries, or `HOOKPROOF_WAITING`;
+//! - `-- many`: ten thousand subscribers;
+//! - `-- cost`: processor time of each thread;
+//! - `-- server`: only the server that `HOOKPROOF_POSTGRES` names, with a database of its own. Without an option the
+//!   bench measures it too;
+//! - `-- steady`: that server for six minutes, or `HOOKPROOF_SECONDS` in each half; `-- steady beside`: the second
+//!   half alone;
+//! - `-- nodes`: several nodes on that server, and a lane beside as many waiting deliveries as for `-- scale`.
+//!
+//! The sender is a separate process of this program, with the environment of its systemd unit; the bare client, which
+//! measures the ceiling, is another. Both send the same 300-byte body to the same sink, over at most 64 connections.
+//! The ceiling is measured before and after, because other programs share the machine: compare only ratios of
+//! simultaneous figures.
 
 mod bare;
 mod cost;
@@ -35,30 +40,30 @@ use process::{Bare, Database, Place, Sender};
 use server::Server;
 use sink::Sink;
 
-/// As in the sender's own program, and so for the bare client too.
+/// The sender's allocator, and so the bare client's too.
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 
 /// Connections of the bare client, and requests in flight of the sender.
 const CONNECTIONS: u32 = 64;
 
-/// How much is measured: set `HOOKPROOF_EVENTS` for another number of events.
+/// The default number of events; `HOOKPROOF_EVENTS` overrides it.
 const EVENTS: u64 = 300_000;
 
-/// Deliveries that wait while others are sent: set `HOOKPROOF_WAITING` for another number of them.
+/// The default number of waiting deliveries; `HOOKPROOF_WAITING` overrides it.
 const WAITING: u64 = 1_000_000;
 
-/// The open-loop part: so many events a second, one by one, for so long.
+/// The open-loop part: the rate of single events, and the duration.
 const PACE_PER_SECOND: u32 = 1_000;
 const PACE: Pace =
     Pace { requests_per_second: PACE_PER_SECOND, events_each: 1, lasts: Duration::from_secs(10) };
-/// At half of what the sender carries, so many come in one request, as one by one the requests would be what is measured.
+/// Events in one request at half the sender's rate: single requests would be the bottleneck.
 const HALF_EACH: u32 = 20;
 
-/// What the sender's files survive.
+/// The kinds of durability of the sender's files.
 const FILES: [&str; 2] = ["power-loss", "process"];
 
-/// What the figures are wanted at.
+/// The ratio to the ceiling that is expected.
 const RATIO_WANTED: f64 = 0.5;
 
 fn main() -> ExitCode {
@@ -76,7 +81,7 @@ fn main() -> ExitCode {
         Some("cost") => Sink::start().and_then(|sink| cost::measure(&sink, events())),
         Some("steady") => Sink::start().and_then(|sink| steady::measure(&sink, &arguments[2..])),
         Some("server") => measure(&[], events(), PACE),
-        // `cargo test --all-targets` runs benches too: once through is all that it wants to know.
+        // `cargo test --all-targets` runs benches too: once is enough.
         _ if !arguments.iter().any(|argument| argument == "--bench") => {
             measure(&FILES, 2_000, Pace { lasts: Duration::from_secs(1), ..PACE })
         }
@@ -95,12 +100,11 @@ fn events() -> u64 {
     number("HOOKPROOF_EVENTS", EVENTS)
 }
 
-/// What a variable says, or as many as usual.
+/// A variable's value, or the default.
 fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// The moment, for whatever is measured here.
 #[expect(clippy::disallowed_methods, reason = "a bench measures real time; this is its one clock")]
 fn now() -> Instant {
     Instant::now()
@@ -108,7 +112,7 @@ fn now() -> Instant {
 
 fn measure(files: &[&'static str], events: u64, pace: Pace) -> Result<(), Failure> {
     let sink = Sink::start()?;
-    // The first run also warms the machine up.
+    // The first run also warms up the machine.
     ceiling(&sink, events)?;
     let server = Server::named().map(Place::Server);
     if server.is_none() {
@@ -140,7 +144,7 @@ fn measure(files: &[&'static str], events: u64, pace: Pace) -> Result<(), Failur
     Ok(())
 }
 
-/// A sender with one subscriber that nothing limits but its connections.
+/// A sender with one subscriber that is limited only by its connections.
 fn serving(sink: &Sink, place: &Place) -> Result<Sender, Failure> {
     let database = place.database()?;
     add(&database, sink)?;
@@ -164,11 +168,11 @@ fn ceiling(sink: &Sink, requests: u64) -> Result<Rate, Failure> {
 struct Written {
     rows_per_delivery: f64,
     deliveries_per_commit: f64,
-    /// Bytes of its log, and microseconds of processor time, for each delivery.
+    /// Bytes of the server's log, and microseconds of processor time, for each delivery.
     by_server: Option<(f64, f64)>,
 }
 
-/// Emits as fast as the sender takes it, until everything has arrived and is recorded.
+/// Emits at full speed, until every delivery has arrived and is recorded.
 fn end_to_end(sink: &Sink, place: &Place, events: u64) -> Result<(Rate, Written), Failure> {
     let sender = serving(sink, place)?;
     let before = sink.arrivals();
@@ -194,7 +198,7 @@ fn end_to_end(sink: &Sink, place: &Place, events: u64) -> Result<(Rate, Written)
     Ok((rate, written))
 }
 
-/// Emits as fast as the sender takes it, for a subscriber that is paused.
+/// Emits at full speed for a paused subscriber.
 fn emits(sink: &Sink, place: &Place, events: u64) -> Result<Rate, Failure> {
     let database = place.database()?;
     add(&database, sink)?;
@@ -207,7 +211,6 @@ fn emits(sink: &Sink, place: &Place, events: u64) -> Result<Rate, Failure> {
     Ok(rate)
 }
 
-/// Half of that rate.
 fn half(rate: Rate, lasts: Duration) -> Pace {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are far below 2^32")]
     let per_second = (rate.0 / 2.0) as u32;
@@ -215,7 +218,7 @@ fn half(rate: Rate, lasts: Duration) -> Pace {
     Pace { requests_per_second, events_each: u64::from(HALF_EACH), lasts }
 }
 
-/// Emits by the clock, whatever the answers do.
+/// Emits by the clock, in open loop.
 fn paced(sink: &Sink, place: &Place, pace: Pace) -> Result<(), Failure> {
     let sender = serving(sink, place)?;
     sink.forget_latencies();

@@ -1,5 +1,5 @@
-//! Several nodes on one server: what they cost while nothing is to do, how soon one of them sends what another took, how a lane goes
-//! beside the backlog of another, and how much more two of them do than one where each has only so many connections.
+//! Several nodes on one server: their cost while idle, the latency of an event that another node took, a lane beside
+//! another's backlog, and the gain of more nodes where connections are the limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::sink::Sink;
 use crate::{PACE_PER_SECOND, WAITING, now, number, offer};
 
-/// Lanes that have nothing to do, and for how long it is looked what that costs.
+/// Idle lanes, and how long their cost is measured.
 const IDLE_LANES: u64 = 10_000;
 const IDLE_LASTS: Duration = Duration::from_secs(60);
 const IDLE_PERCENT_WANTED: f64 = 2.0;
@@ -18,30 +18,30 @@ const IDLE_MIB_WANTED: f64 = 200.0;
 
 /// Deliveries of the lane beside a backlog.
 const BESIDE: u64 = 200_000;
-/// Deliveries before that, until the server's buffers are as full as they stay.
+/// Earlier deliveries, which fill the server's buffers.
 const WARM_UP: u64 = 600_000;
 
-/// A server is at rest that has vacuumed nothing for so long; it looks once a minute for what is to be. How often it is asked, and
-/// for how long at most.
+/// A server is at rest after this time without a vacuum; it checks for work once a minute. `LOOK` is the interval of
+/// polls.
 const QUIET: Duration = Duration::from_secs(65);
 const LOOK: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_mins(10);
 
-/// How long each endpoint takes, how many lanes there are, and how many connections a node has.
+/// An endpoint's latency, the lanes, and a node's connections.
 const TAKES: Duration = Duration::from_millis(100);
 const SLOW_LANES: u64 = 32;
 const SLOW_SETTINGS: [&str; 3] = ["limit.rate=1000/s", "limit.burst=1000", "limit.in_flight=8"];
 const CONNECTIONS: &str = "32";
 const RATE_LASTS: Duration = Duration::from_secs(10);
-/// Events for all of those lanes, more than can be sent meanwhile.
+/// Events for all of those lanes, more than the nodes can send in time.
 const SLOW_EVENTS: u64 = 500;
 
-/// How much more so many nodes are to do than one.
+/// The expected rates of one, two and three nodes, relative to one.
 const WANTED: [f64; 3] = [1.0, 1.6, 2.4];
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
-/// All of it, or the parts that are named.
+/// Measures all parts, or the named ones.
 pub(crate) fn measure(parts: &[String]) -> Result<(), Failure> {
     let Some(server) = Server::named() else {
         figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");
@@ -73,7 +73,7 @@ fn nodes(database: &Database, count: usize, options: &[&str]) -> Result<Vec<Send
         .collect()
 }
 
-/// Waits until each node has lanes, and all of them together so many.
+/// Waits until each node has lanes, and all nodes together `lanes`.
 fn wait_until_shared(database: &Database, nodes: usize, lanes: u64) -> Result<(), Failure> {
     loop {
         let shares = database.lanes_by_node()?;
@@ -85,7 +85,7 @@ fn wait_until_shared(database: &Database, nodes: usize, lanes: u64) -> Result<()
     }
 }
 
-/// Emits at one node what the other sends.
+/// Emits at one node for lanes of the other.
 fn elsewhere(server: &Server) -> Result<(), Failure> {
     let (sink, database) = (Sink::start()?, Place::Server(server.clone()).database()?);
     crate::add(&database, &sink)?;
@@ -109,7 +109,7 @@ fn elsewhere(server: &Server) -> Result<(), Failure> {
     nodes.into_iter().try_for_each(Sender::end)
 }
 
-/// How much more nodes do that have so many connections each, where endpoints take their time.
+/// The gain of more nodes with limited connections and slow endpoints.
 fn rates(server: &Server) -> Result<(), Failure> {
     figures::title(&format!(
         "endpoints that take {TAKES:?}, {SLOW_LANES} lanes, {CONNECTIONS} connections for each node"
@@ -133,7 +133,6 @@ fn rates(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A lane beside the backlog of another.
 fn backlog(server: &Server) -> Result<(), Failure> {
     let waiting = number("HOOKPROOF_WAITING", WAITING);
     figures::title(&format!("{waiting} deliveries waiting for a slow subscriber, on PostgreSQL"));
@@ -150,7 +149,7 @@ fn backlog(server: &Server) -> Result<(), Failure> {
     sender.end()
 }
 
-/// Waits until what was just written has been vacuumed, and nothing more is for a while.
+/// Waits until the new rows are vacuumed, and the server is at rest.
 fn rest(server: &Server) -> Result<(), Failure> {
     let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'";
     let (mut quiet_since, give_up) = (now(), now() + REST_MAX);
@@ -166,7 +165,7 @@ fn rest(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The middle of three rates of [`BESIDE`] deliveries each, and what the server did for one of them.
+/// The median of three rates of [`BESIDE`] deliveries, and the server's work for one of them.
 fn median_of_three(
     server: &Server,
     what: &str,
@@ -184,7 +183,7 @@ fn median_of_three(
     Ok(rates[1])
 }
 
-/// What two nodes and the server cost with lanes that have nothing to do.
+/// The cost of two nodes and the server with idle lanes.
 fn idle(server: &Server) -> Result<(), Failure> {
     figures::title(&format!("{IDLE_LANES} idle lanes on two nodes, {IDLE_LASTS:?}"));
     let place = Place::Server(server.clone());
@@ -194,7 +193,7 @@ fn idle(server: &Server) -> Result<(), Failure> {
     offer::flood(nodes[0].address(), offer::KIND, 1)?;
     sink.wait_for(IDLE_LANES)?;
     wait_until_shared(&database, 2, IDLE_LANES)?;
-    // Vacuum and what was just done come to rest.
+    // Waits until the server is at rest.
     offer::wait_until(now() + IDLE_LASTS / 4);
     let (began, before) = (now(), server.used()?);
     offer::wait_until(began + IDLE_LASTS);

@@ -1,4 +1,4 @@
-//! Events for the sender: as many as it takes, or one after another by the clock.
+//! Events for the sender: at full speed, or by the clock.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -10,33 +10,32 @@ use crate::exchange::{Connection, Failure};
 use crate::figures::Latencies;
 use crate::now;
 
-/// What arrives is this long.
+/// The length of each body at the sink.
 pub(crate) const BODY_BYTES: usize = 300;
-/// What the sender puts around the data, beside the type: id, timestamp, names.
+/// The sender's envelope around the data, without the type: id, timestamp, names.
 const AROUND_BYTES: usize = 97;
-/// Events in one request of a flood, and requests at once.
+/// Events in a request of a flood, and concurrent requests.
 const BATCH: u64 = 500;
 const FLOODING: usize = 4;
-/// Requests at once by the clock: one that hangs must not hold up the next.
+/// Concurrent requests by the clock: a slow one must not delay the next.
 const PACING: u64 = 32;
 const FAST: &[u8] = b"\"fast.";
-/// The type of what is offered, where it does not matter.
+/// The default type of events.
 pub(crate) const KIND: &str = "video.trending";
 const EMITTED: &str = "\"emitted_ns\": ";
 
-/// What was offered by the clock.
 pub(crate) struct Offer {
     pub(crate) events: u64,
     pub(crate) acknowledged: Latencies,
     pub(crate) lag: Latencies,
 }
 
-/// What the bare client sends: as long as what the sender does.
+/// As long as the sender's bodies.
 pub(crate) fn plain_body() -> Vec<u8> {
     vec![b'x'; BODY_BYTES]
 }
 
-/// An event, with the time in it if it is wanted.
+/// An event, optionally with the time in it.
 fn event(kind: &str, n: u64, emitted: Option<Duration>) -> String {
     let mut data = format!("\"n\": {n}, ");
     if let Some(emitted) = emitted {
@@ -48,7 +47,7 @@ fn event(kind: &str, n: u64, emitted: Option<Duration>) -> String {
     format!("{{\"type\": \"{kind}\", \"key\": \"v1\", \"data\": {{{data}}}}}")
 }
 
-/// When the event in a body was emitted, if it says.
+/// `None` if the body has no time.
 pub(crate) fn emitted_at(body: &[u8]) -> Option<Duration> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, after) = text.split_once(EMITTED)?;
@@ -56,12 +55,12 @@ pub(crate) fn emitted_at(body: &[u8]) -> Option<Duration> {
     digits.parse().ok().map(Duration::from_nanos)
 }
 
-/// Whether the event in a body is of a type that begins with `fast`.
+/// Whether the event's type begins with `fast`.
 pub(crate) fn is_fast(body: &[u8]) -> bool {
     body.windows(FAST.len()).take(AROUND_BYTES).any(|window| window == FAST)
 }
 
-/// Emits as fast as it is taken.
+/// Emits as fast as the sender accepts.
 pub(crate) fn flood(address: SocketAddr, kind: &str, events: u64) -> Result<(), Failure> {
     let next = AtomicU64::new(0);
     on_threads(FLOODING, || {
@@ -81,7 +80,6 @@ pub(crate) fn flood(address: SocketAddr, kind: &str, events: u64) -> Result<(), 
     })
 }
 
-/// How often something is offered, by the clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) requests_per_second: u32,
@@ -89,7 +87,7 @@ pub(crate) struct Pace {
     pub(crate) lasts: Duration,
 }
 
-/// Emits by the clock, whatever the answers do.
+/// Emits by the clock, in open loop.
 pub(crate) fn paced(address: SocketAddr, clock: Instant, pace: Pace) -> Result<Offer, Failure> {
     let gap = Duration::from_secs(1) / pace.requests_per_second;
     let requests = u64::try_from(pace.lasts.as_nanos() / gap.as_nanos()).unwrap_or(u64::MAX);

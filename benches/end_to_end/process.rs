@@ -1,4 +1,4 @@
-//! The processes that are measured, each this program under another name.
+//! The measured processes: this program with another first argument.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,38 +13,33 @@ use crate::exchange::{Connection, Failure};
 use crate::figures::Rate;
 use crate::server::{Server, Used};
 
-/// The first argument that makes this program the sender.
+/// Makes this program the sender.
 pub(crate) const SENDER: &str = "as-sender";
-/// The first argument that makes it the bare client.
+/// Makes this program the bare client.
 pub(crate) const BARE: &str = "as-bare-client";
 
-/// Whose environment the sender has, but for what is set already.
+/// The unit whose environment the sender gets; existing variables win.
 const UNIT: &str = include_str!("../../packaging/systemd/hookproof-sender.service");
 
-/// The sender as a process.
 pub(crate) struct Sender {
     child: Child,
     address: SocketAddr,
     database: Option<Database>,
 }
 
-/// Where senders keep what they have.
 pub(crate) enum Place {
-    /// In files, which survive so much.
+    /// Files, with this kind of durability.
     File(&'static str),
-    /// On a server.
     Server(Server),
 }
 
-/// A database of its own.
 pub(crate) struct Database {
     address: OsString,
     durability: Option<&'static str>,
-    /// Where its file is, if it is one.
+    /// The folder of its file, if it is one.
     folder: Option<TempDir>,
 }
 
-/// The bare client.
 pub(crate) struct Bare;
 
 impl Sender {
@@ -54,7 +49,7 @@ impl Sender {
         Ok(sender)
     }
 
-    /// One more on a database, with options of its own.
+    /// Another sender on the same database, with these options.
     pub(crate) fn beside(database: &Database, options: &[&str]) -> Result<Self, Failure> {
         let mut child = database
             .program()?
@@ -68,7 +63,7 @@ impl Sender {
         Ok(Self { child, address, database: None })
     }
 
-    /// Subscribers over the API, one after another, with these settings after a comma, if any.
+    /// Adds subscribers over the API, with these settings after a comma.
     pub(crate) fn subscribe_many(&self, url: &str, count: u64, settings: &str) -> Result<(), Failure> {
         let mut connection = Connection::open(self.address)?;
         for n in 0..count {
@@ -98,7 +93,7 @@ impl Sender {
         kib.map(|kib| kib / 1024.0).ok_or_else(|| Failure::Says(format!("the system does not tell {what}")))
     }
 
-    /// Its database's file, where it has one of its own.
+    /// An error unless the sender owns a file.
     pub(crate) fn file(&self) -> Result<&Path, Failure> {
         let file = self.database.as_ref().filter(|database| database.folder.is_some());
         let file = file.map(|database| Path::new(&database.address));
@@ -109,12 +104,12 @@ impl Sender {
         self.address
     }
 
-    /// Where the system tells of its threads.
+    /// The folder of its threads in `/proc`.
     pub(crate) fn threads(&self) -> String {
         format!("/proc/{}/task", self.child.id())
     }
 
-    /// A figure of its metrics, over all of its labels.
+    /// Sums a metric over its labels.
     pub(crate) fn metric(&self, name: &str) -> Result<f64, Failure> {
         let text = Connection::open(self.address)?.get("/metrics")?;
         let of_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
@@ -130,7 +125,6 @@ impl Sender {
         Ok(values.iter().sum())
     }
 
-    /// Asks until everything is recorded as delivered.
     pub(crate) fn wait_until_recorded(&self, events: u64) -> Result<(), Failure> {
         let events = crate::figures::float(events);
         while self.metric("hookproof_all_delivered_total")? < events {
@@ -139,14 +133,13 @@ impl Sender {
         Ok(())
     }
 
-    /// Stops it in order, and leaves its database.
+    /// Stops the sender in order; returns its database.
     pub(crate) fn stop(mut self) -> Result<Database, Failure> {
         let database = self.database.take();
         self.end()?;
         database.ok_or_else(|| Failure::Says("the sender had no database of its own".to_owned()))
     }
 
-    /// Stops it in order.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         let status = self.child.wait()?;
@@ -160,7 +153,6 @@ fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 impl Place {
-    /// A new database.
     pub(crate) fn database(&self) -> Result<Database, Failure> {
         Ok(match self {
             Self::File(durability) => {
@@ -174,7 +166,7 @@ impl Place {
         })
     }
 
-    /// What a server has used so far; nothing of files.
+    /// The server's total use; `None` for files.
     pub(crate) fn used(&self) -> Result<Option<Used>, Failure> {
         match self {
             Self::File(_) => Ok(None),
@@ -196,7 +188,7 @@ impl Database {
         done(add.args(settings))
     }
 
-    /// How many lanes each node has, by its name.
+    /// The number of lanes of each node, by name.
     pub(crate) fn lanes_by_node(&self) -> Result<BTreeMap<String, u64>, Failure> {
         let output = self.program()?.args(["nodes", "--json"]).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -210,12 +202,11 @@ impl Database {
         all.ok_or_else(|| Failure::Says(format!("the nodes are told of as '{}'", text.trim())))
     }
 
-    /// Prints what the tables of a server hold.
+    /// Prints the sizes of a server's tables.
     pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
         Server::at(&self.address.to_string_lossy()).tell_tables()
     }
 
-    /// Pauses the one subscriber.
     pub(crate) fn pause(&self) -> Result<(), Failure> {
         done(self.program()?.args(["subscriber", "pause", "sink"]))
     }
@@ -229,7 +220,7 @@ impl Database {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // It is gone already if it was stopped; what was measured stands either way.
+        // The process may have ended already; the measurement stands in either case.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -259,7 +250,7 @@ fn program(role: &str) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Where it listens, as it says in its log. What it warns of later is passed on.
+/// The address in its log. Later warnings are passed on.
 fn listening(child: &mut Child) -> Result<SocketAddr, Failure> {
     let output = child.stderr.take().ok_or_else(|| Failure::Says("the sender has no stderr".to_owned()))?;
     let mut log = BufReader::new(output);

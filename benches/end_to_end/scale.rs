@@ -1,4 +1,4 @@
-//! A million deliveries that wait, beside a lane that does not; a start with them; ten thousand subscribers.
+//! A million waiting deliveries beside an idle lane, a start with them, and ten thousand subscribers.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::process::{Database, Place, Sender};
 use crate::sink::Sink;
 use crate::{cost, now, offer, space};
 
-/// What is measured here is a matter of files.
+/// These measurements concern files only.
 const PLACE: Place = Place::File("power-loss");
 
-/// Subscribers with a connection each, and events for all of them after their first.
+/// Subscribers with one connection each, and events for each after the first.
 const SUBSCRIBERS: u64 = 10_000;
 const MORE: u64 = 30;
 const MANY_WANTED_PER_SECOND: f64 = 20_000.0;
 const MANY_WANTED_MIB: f64 = 150.0;
 const RSS_WANTED_MIB: f64 = 200.0;
 const START_WANTED: Duration = Duration::from_millis(100);
-/// The part of its rate that a fast lane is to keep.
+/// The part of its rate that a fast lane must keep.
 const RATIO_WANTED: f64 = 0.98;
 
 const UNLIMITED: [&str; 3] = ["limit.rate=1000000/s", "limit.burst=100000", "limit.in_flight=64"];
@@ -26,7 +26,7 @@ const ROOM: [&str; 2] = ["queue.rows=20000000", "queue.bytes=64GiB"];
 const SLOW: [&str; 2] = ["limit.rate=1/s", "limit.burst=1"];
 const SLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Everything, with so many deliveries waiting and so many sent beside them.
+/// Measures with `waiting` waiting deliveries, and `sent` sent beside them.
 pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failure> {
     figures::title(&format!("{waiting} deliveries waiting for a slow subscriber"));
     let before = fast_rate(&serving(sink)?, sink, sent)?;
@@ -36,7 +36,7 @@ pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failur
     space::wait_until_noted(sender.file()?)?;
     space::print(sender.file()?, waiting)?;
     let beside = fast_rate(&sender, sink, sent)?;
-    // Alone once more, as the machine may be busier by now than it was before.
+    // Alone again, because the machine's load may have changed.
     let alone = Rate::between(before, fast_rate(&serving(sink)?, sink, sent)?);
     figures::rate("fast lane alone", alone);
     figures::rate("fast lane beside them", beside);
@@ -52,7 +52,7 @@ pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failur
     offer::flood(sender.address(), "fast.one", 1)?;
     sink.wait_for_fast(fast + 1)?;
     let claimed = now() - began;
-    // One of the slow lane's, too: its limit is one a second.
+    // Including one of the slow lane, whose limit is one a second.
     sink.wait_for(all + 2)?;
     let slow = now() - began;
     figures::wanted("start with them, seconds", ready.as_secs_f64(), START_WANTED.as_secs_f64());
@@ -74,7 +74,7 @@ fn serving(sink: &Sink) -> Result<Sender, Failure> {
     Sender::start(database)
 }
 
-/// A subscriber that takes everything at once, and one that takes one event a second.
+/// A fast subscriber, and one that takes one event a second.
 pub(crate) fn add_fast_and_slow(database: &Database, sink: &Sink) -> Result<(), Failure> {
     database.add("fast", &sink.url(), "fast.*", UNLIMITED.iter().chain(&ROOM))?;
     database.add("slow", &sink.url(), "slow.*", SLOW.iter().chain(&ROOM))
@@ -88,7 +88,6 @@ pub(crate) fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rat
     Ok(Rate::new(events, now() - began))
 }
 
-/// Events for ten thousand.
 pub(crate) fn many(sink: &Sink) -> Result<(), Failure> {
     figures::title(&format!("{SUBSCRIBERS} subscribers with a connection each"));
     let sender = Sender::start(PLACE.database()?)?;

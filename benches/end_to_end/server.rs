@@ -1,4 +1,4 @@
-//! A PostgreSQL server, as far as the bench looks at it: the one that `HOOKPROOF_POSTGRES` names.
+//! The PostgreSQL server that `HOOKPROOF_POSTGRES` names.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,66 +8,64 @@ use tokio_postgres::{NoTls, SimpleQueryMessage, SimpleQueryRow};
 use crate::failure::Failure;
 use crate::figures::{self, float};
 
-/// The system tells processor time in hundredths of a second.
+/// Linux reports processor time in hundredths of a second.
 const TICK_MICROS: f64 = 10_000.0;
 
-/// The tables of a schema, and the catalogue as one: dead tuples, and bytes with indexes.
+/// A schema's tables, and the catalogue as one: dead tuples, and bytes with indexes.
 const TABLES: &str = "SELECT relname, n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables
     WHERE schemaname = current_schema() UNION ALL
     SELECT '(catalogue)', sum(n_dead_tup), sum(pg_total_relation_size(relid)) FROM pg_stat_sys_tables
     WHERE schemaname = 'pg_catalog' ORDER BY 3 DESC";
-/// A table is told of from so many bytes or dead tuples on.
+/// Smaller tables are not listed.
 const BYTES_TOLD: u64 = 1 << 20;
 const DEAD_TOLD: u64 = 1_000;
 
-/// The address of a database that is the bench's own.
+/// The address of a database that belongs to the bench.
 #[derive(Clone)]
 pub(crate) struct Server(String);
 
-/// What the server has used so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Used {
     /// Bytes of its log.
     log_bytes: u64,
-    /// Ticks of the processor, of all its processes.
+    /// Processor time of all its processes.
     ticks: u64,
 }
 
 impl Used {
-    /// How much of one processor it had until a later moment.
+    /// Percent of one processor used until `later`.
     pub(crate) fn percent_until(&self, later: &Self, took: Duration) -> f64 {
         float(later.ticks - self.ticks) * TICK_MICROS / 10_000.0 / took.as_secs_f64()
     }
 
-    /// Microseconds of processor time until a later moment, for each of these events.
+    /// Microseconds of processor time until `later`, for each event.
     pub(crate) fn micros_until(&self, later: &Self, events: u64) -> f64 {
         micros(later.ticks - self.ticks, events)
     }
 
-    /// Bytes of its log until a later moment, for each of these events.
+    /// Bytes of log until `later`, for each event.
     pub(crate) fn log_bytes_until(&self, later: &Self, events: u64) -> f64 {
         float(later.log_bytes - self.log_bytes) / float(events)
     }
 }
 
-/// A transaction that stays open until this is dropped.
+/// A transaction that stays open until dropped.
 pub(crate) struct Held {
     _runtime: tokio::runtime::Runtime,
     _client: tokio_postgres::Client,
 }
 
 impl Server {
-    /// The one that is named, if one is.
     pub(crate) fn named() -> Option<Self> {
         std::env::var("HOOKPROOF_POSTGRES").ok().map(Self)
     }
 
-    /// The one at an address, with the schema that it names.
+    /// A server by its address, which includes a schema.
     pub(crate) fn at(address: &str) -> Self {
         Self(address.to_owned())
     }
 
-    /// The address of a new schema in it.
+    /// The address of a new schema.
     pub(crate) fn schema(&self) -> Result<String, Failure> {
         static SCHEMAS: AtomicU32 = AtomicU32::new(0);
         let name = format!("bench_{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed));
@@ -81,7 +79,7 @@ impl Server {
         let log_bytes = told.and_then(|text| text.parse().ok());
         let log_bytes = log_bytes
             .ok_or_else(|| Failure::Says("the server does not tell the place of its log".to_owned()))?;
-        // One of those that last.
+        // A long-lived process of the server.
         let one = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         let one = self
             .ask(one)?
@@ -89,7 +87,7 @@ impl Server {
         Ok(Used { log_bytes, ticks: ticks(&one)? })
     }
 
-    /// Begins a transaction that reads a table of its own, and keeps it open.
+    /// Keeps a transaction open that has read a table of its own.
     pub(crate) fn hold(&self) -> Result<Held, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (client, connection) = runtime.block_on(tokio_postgres::connect(&self.0, NoTls))?;
@@ -101,7 +99,7 @@ impl Server {
         Ok(Held { _runtime: runtime, _client: client })
     }
 
-    /// Prints how many dead tuples the tables of its schema hold, and how much room they take.
+    /// Prints the dead tuples and the size of its schema's tables.
     pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
         let (mut dead_in_all, mut bytes_in_all) = (0, 0);
         for row in self.rows(TABLES)? {
@@ -119,7 +117,7 @@ impl Server {
         Ok(())
     }
 
-    /// The first column of the first row of an answer.
+    /// The first column of the first row.
     pub(crate) fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {
         Ok(self.rows(statement)?.first().and_then(|row| row.get(0)).map(ToOwned::to_owned))
     }
@@ -131,7 +129,7 @@ impl Server {
             let connection = tokio::spawn(connection);
             let answers = client.simple_query(statement).await?;
             drop(client);
-            // However it ended, the answer is here.
+            // The answer is complete, so the connection's end does not matter.
             drop(connection.await);
             let row = |answer| match answer {
                 SimpleQueryMessage::Row(row) => Some(row),
@@ -142,19 +140,17 @@ impl Server {
     }
 }
 
-/// What so many ticks are for each of these events.
 pub(crate) fn micros(ticks: u64, events: u64) -> f64 {
     float(ticks) * TICK_MICROS / float(events)
 }
 
-/// What the processes of a server have had of the processors, given one of them: their parent, its children, and those of them that
-/// have ended.
+/// Processor ticks of a server's processes, given one of them: their parent, its children, and its ended children.
 fn ticks(one: &str) -> Result<u64, Failure> {
     let parent = figures_of(one).and_then(|figures| figures.get(PARENT).copied());
     let parent = parent.ok_or_else(|| Failure::Says(format!("the system does not tell of process {one}")))?;
     let mut sum = 0;
     for process in std::fs::read_dir("/proc")?.map_while(Result::ok) {
-        // One that has ended meanwhile is no longer there to be read.
+        // The process may have ended.
         let name = process.file_name();
         let Some(figures) = name.to_str().and_then(figures_of) else { continue };
         if name.to_str() == Some(&parent.to_string()) {
@@ -166,18 +162,19 @@ fn ticks(one: &str) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// Where in [`figures_of`] a process's parent is, and what it has spent by itself and in the system, and its ended children.
+/// Positions in [`figures_of`]: the parent, and the first of the process's own times, in user and system mode, and
+/// those of ended children.
 const PARENT: usize = 1;
 const SPENT: usize = 11;
 
-/// What the system tells of a process, behind its name; what is no number counts as none.
+/// The fields of `/proc/PID/stat` after the name; a field that is no number counts as 0.
 pub(crate) fn figures_of(process: &str) -> Option<Vec<u64>> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     Some(rest.split_whitespace().map(|figure| figure.parse().unwrap_or(0)).collect())
 }
 
-/// What a process has spent by itself and in the system, of [`figures_of`] it.
+/// User and system time of the process itself.
 pub(crate) fn spent(figures: &[u64]) -> u64 {
     figures.iter().skip(SPENT).take(2).sum()
 }

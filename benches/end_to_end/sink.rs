@@ -1,4 +1,4 @@
-//! Where everything goes: answers 204, counts, and takes the time that an event carries.
+//! The endpoint: answers 204, counts, and measures the latency of events with a time.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::exchange::Failure;
 use crate::figures::Latencies;
 use crate::{now, offer};
 
-/// Without a single arrival for so long, the rest will not come.
+/// After this time without an arrival, no more will come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Sink {
@@ -30,15 +30,15 @@ pub(crate) struct Sink {
 struct Seen {
     clock: Instant,
     arrivals: AtomicU64,
-    /// Those of types that begin with `fast`.
+    /// Arrivals with types that begin with `fast`.
     fast: AtomicU64,
-    /// What is waited for; notified when it is there.
+    /// Notified once its number is reached.
     wanted: Mutex<Wanted>,
     there: Condvar,
     latencies: Mutex<Latencies>,
 }
 
-/// So many arrivals, or so many fast ones.
+/// The awaited number of all arrivals, or of fast ones.
 #[derive(Clone, Copy)]
 enum Wanted {
     All(u64),
@@ -50,7 +50,7 @@ impl Sink {
         Self::start_slow(Duration::ZERO)
     }
 
-    /// One that takes so long for each answer.
+    /// Answers after `takes`.
     pub(crate) fn start_slow(takes: Duration) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
@@ -75,7 +75,7 @@ impl Sink {
         format!("http://{}/", self.address)
     }
 
-    /// What the times in events count from.
+    /// The origin of the times in events.
     pub(crate) fn clock(&self) -> Instant {
         self.seen.clock
     }
@@ -84,17 +84,15 @@ impl Sink {
         self.seen.arrivals.load(Ordering::SeqCst)
     }
 
-    /// Arrivals of types that begin with `fast`.
     pub(crate) fn fast_arrivals(&self) -> u64 {
         self.seen.fast.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many have arrived since the beginning.
+    /// Waits for `count` arrivals since the start.
     pub(crate) fn wait_for(&self, count: u64) -> Result<(), Failure> {
         self.wait(Wanted::All(count))
     }
 
-    /// Waits until so many of the fast ones have.
     pub(crate) fn wait_for_fast(&self, count: u64) -> Result<(), Failure> {
         self.wait(Wanted::Fast(count))
     }
@@ -120,7 +118,7 @@ impl Sink {
         Ok(())
     }
 
-    /// That exactly so many have arrived since the beginning.
+    /// Fails unless exactly `count` requests have arrived since the start.
     pub(crate) fn expect(&self, count: u64) -> Result<(), Failure> {
         let arrivals = self.arrivals();
         if arrivals == count {
@@ -133,7 +131,7 @@ impl Sink {
         drop(self.latencies());
     }
 
-    /// The latencies since they were last asked for.
+    /// Latencies since the last call.
     pub(crate) fn latencies(&self) -> Latencies {
         std::mem::take(&mut *self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -151,12 +149,12 @@ impl Seen {
 async fn accept(listener: TcpListener, seen: Arc<Seen>, takes: Duration) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
-        // A socket that cannot be told so is slower, and still right.
+        // Without this option the socket is only slower.
         drop(stream.set_nodelay(true));
         let seen = Arc::clone(&seen);
         tokio::spawn(async move {
             let service = service_fn(|request| take(request, &seen, takes));
-            // A connection that breaks off is missed in the count.
+            // A broken connection shows as a missing arrival.
             drop(
                 hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)

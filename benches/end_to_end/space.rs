@@ -1,4 +1,4 @@
-//! What a backlog takes on the disk, tree by tree.
+//! Disk space of a backlog, by table and index.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,22 +8,21 @@ use rusqlite::Connection;
 use crate::exchange::Failure;
 use crate::{figures, now, offer};
 
-/// Bytes of the file for a waiting delivery.
+/// Expected bytes of the file for a waiting delivery.
 const BYTES_WANTED: f64 = 500.0;
-/// How often to look whether all that waits is noted.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A table or an index is of interest from here on, in bytes for a delivery.
+/// Smaller tables and indexes are not listed, in bytes for a delivery.
 const TREE_BYTES_TOLD: f64 = 1.0;
 
-/// Whether a sweep has come to the newest delivery: it notes what waits in the order of its recording, and all of it waits.
+/// Whether a sweep has reached the newest delivery. It records expiry in the order of deliveries, all of which wait.
 const ALL_NOTED: &str =
     "SELECT count(*) FROM (SELECT delivery, expires FROM deliveries ORDER BY delivery DESC LIMIT 1)
     JOIN expiring USING (expires, delivery)";
 const TREES: &str = "SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE ORDER BY pgsize DESC";
 const BODY: &str = "SELECT bytes FROM deliveries ORDER BY delivery DESC LIMIT 1";
 
-/// Waits until it is noted of all deliveries when they expire, which also takes room.
+/// Waits until the expiry of every delivery is recorded, because that needs space too.
 pub(crate) fn wait_until_noted(file: &Path) -> Result<(), Failure> {
     let sql = Connection::open(file)?;
     while sql.query_row(ALL_NOTED, [], |row| row.get::<_, u64>(0))? == 0 {
@@ -32,7 +31,7 @@ pub(crate) fn wait_until_noted(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What each of so many deliveries takes, while the sender has the file open.
+/// Prints the space of each of `deliveries` deliveries, while the sender has the file open.
 pub(crate) fn print(file: &Path, deliveries: u64) -> Result<(), Failure> {
     let each = |bytes: u64| figures::float(bytes) / figures::float(deliveries);
     let mut log = file.as_os_str().to_owned();

@@ -1,5 +1,5 @@
-//! How steady the sender's rate on a server is, minute by minute, also while a stranger keeps a transaction open: PostgreSQL then
-//! keeps all that was deleted or changed since.
+//! The sender's rate on a server over time, alone and beside a stranger's open transaction, for which PostgreSQL
+//! keeps every deleted or changed row.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::server::Server;
 use crate::sink::Sink;
 use crate::{now, number, offer, serving};
 
-/// How long each half takes: set `HOOKPROOF_SECONDS` for another length. And how long each part of it that is told.
+/// The length of each half, which `HOOKPROOF_SECONDS` overrides, and of each reported part.
 const SECONDS: u64 = 180;
 const PART: Duration = Duration::from_secs(20);
-/// Events between two looks at the clock.
+/// Events between two checks of the clock.
 const EVENTS: u64 = 20_000;
 
-/// First with nobody else on the server, then beside a transaction that has read and stays open; or that alone.
+/// First alone on the server, then beside a transaction that has read and stays open; or only the latter.
 pub(crate) fn measure(sink: &Sink, parts: &[String]) -> Result<(), Failure> {
     let Some(server) = Server::named() else {
         figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");

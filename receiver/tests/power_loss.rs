@@ -1,8 +1,8 @@
-//! The inbox on disks that lose their power: in each image that a cut could leave, it opens, is whole, and knows every delivery that was
+//! The inbox on disks that lose power: each possible image after a cut opens, is consistent, and knows every delivery
 //! acknowledged before the cut.
 //!
-//! `cargo test -p hookproof-receiver --test power_loss` makes 200 images of an inbox at work. With `-- --ignored` it makes 20,000, or as many
-//! as `HOOKPROOF_IMAGES` says.
+//! `cargo test -p hookproof-receiver --test power_loss` makes 200 images. With `-- --ignored` it makes 20,000, or
+//! `HOOKPROOF_IMAGES` images.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,18 +15,17 @@ use hookproof_power_loss::{Change, Disk, Images, Of, Random, Recording};
 use hookproof_receiver::clock::Clock;
 use hookproof_receiver::inbox::{Accepted, Arrival, Counting, Inbox, Options};
 
-/// In the process that is recorded: where its inbox is, from which delivery to which, and how many bytes each has.
+/// The recorded process's inbox; its first and last delivery, and their size in bytes.
 const DATABASE: &str = "POWER_LOSS_INBOX";
 const NUMBERS: [&str; 3] = ["POWER_LOSS_FROM", "POWER_LOSS_TO", "POWER_LOSS_BYTES"];
 
-/// Deliveries offered at once.
 const AT_ONCE: usize = 8;
 
 const QUICK: usize = 200;
 const LONG: usize = 20_000;
 const OF_ONE_RECORDING: usize = 500;
 
-/// Takes deliveries, and says of each when it is acknowledged.
+/// Accepts deliveries, and prints each acknowledged one.
 #[test]
 #[ignore = "is the process of the other tests"]
 fn the_inbox() {
@@ -42,11 +41,11 @@ fn the_inbox() {
         }
         std::io::stdout().flush().unwrap();
     }
-    // Deliveries that were worked on are noted without a sync: the next one that is taken has them on the disk as well.
+    // Done work is recorded without a sync: the next accepted delivery syncs it too.
     inbox.close();
 }
 
-/// What is answered to each of some deliveries that arrive at once.
+/// The answers to concurrent deliveries.
 fn offer(inbox: &Inbox, numbers: &[usize], bytes: usize) -> Vec<Option<Accepted>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -66,7 +65,7 @@ fn offer(inbox: &Inbox, numbers: &[usize], bytes: usize) -> Vec<Option<Accepted>
     })
 }
 
-/// A disk, and which deliveries were acknowledged when.
+/// A disk, and the time of each acknowledgement.
 struct Shelf {
     disk: Disk,
     told: Vec<(usize, u64)>,
@@ -90,7 +89,7 @@ impl Shelf {
         program.spawn().unwrap()
     }
 
-    /// Has deliveries taken; a sync fails after some: the exit code.
+    /// Accepts deliveries until a sync fails, if one must; returns the exit code.
     fn take(&mut self, [from, to, bytes]: [usize; 3], lies: bool, fails: Option<(Of, usize)>) -> Option<i32> {
         let mut program = self.start([from, to, bytes], lies);
         for line in BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok) {
@@ -106,7 +105,7 @@ impl Shelf {
         program.wait().unwrap().code()
     }
 
-    /// Images at these cuts; those of them that are damaged, and the acknowledged deliveries that they lack.
+    /// Counts the images at these cuts, the damaged ones, and the acknowledged deliveries that they lack.
     fn judge(&self, recording: &Recording, cuts: &[usize], seed: u64) -> [usize; 3] {
         let (mut images, mut random) = (Images::new(recording), Random::new(seed));
         let [mut damaged, mut missing] = [0; 2];
@@ -134,7 +133,7 @@ impl Shelf {
     }
 }
 
-/// How many of these deliveries an inbox does not know, if it is whole.
+/// Counts these deliveries that the inbox does not know, if it is consistent.
 fn lacks(path: &Path, told: &[usize]) -> Result<usize, String> {
     let inbox = Inbox::open(Options::new(path), Clock::wall(), Arc::new(Counting));
     let inbox = inbox.map_err(|error| error.to_string())?;
@@ -150,7 +149,7 @@ fn lacks(path: &Path, told: &[usize]) -> Result<usize, String> {
     }
 }
 
-/// An inbox at work, which ends in order and is opened again.
+/// An inbox at work, which stops in order and is opened again.
 fn at_work(images: usize, seed: u64, lies: bool) -> [usize; 3] {
     let mut shelf = Shelf::new();
     shelf.take([0, 200, 2_000], lies, None);

@@ -1,4 +1,4 @@
-//! What a request may cost.
+//! Limits on requests.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use crate::wire::{answer, connect, head, request};
 use crate::world::{World, signed};
 
-/// Asserts that it still takes a delivery.
 #[track_caller]
 fn check_serving(address: SocketAddr) {
     assert_eq!(
@@ -62,7 +61,7 @@ fn a_long_head_is_refused() {
         let mut request = head("POST", "/", &headers);
         request.extend(b"content-length: 2\r\n\r\n{}");
         let mut stream = connect(receiver.address);
-        // What comes after the bound may find the connection closed.
+        // Beyond the limit the connection may be closed.
         let _ = stream.write_all(&request);
         if let Some(answer) = answer(stream) {
             assert_eq!(answer.status, 431, "{bytes}");
@@ -94,7 +93,7 @@ fn slow_heads_and_slow_bodies_are_cut_off_while_others_are_served() {
     let slow: Vec<_> = (0..25).flat_map(|_| [slow(b"POST / HTTP/1.1\r\nhost:"), slow(&body)]).collect();
     check_serving(receiver.address);
     for stream in slow {
-        // To the end of the connection, which comes by itself.
+        // Until the receiver ends the connection.
         if let Some(answer) = answer(stream) {
             assert_eq!(answer.status, 408);
         }
@@ -106,7 +105,7 @@ fn a_client_that_never_reads_its_answers_is_cut_off() {
     let receiver = World::new().serve(&["--read-within", "300ms", "--connections-max", "1"]);
     let mut stream = connect(receiver.address);
     let requests = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(1_000);
-    // Answers pile up until no more requests are read; the only place is taken until the connection ends.
+    // Answers pile up until the receiver stops reading; the only place stays taken until the connection ends.
     while stream.write_all(&requests).is_ok() {}
     check_serving(receiver.address);
 }
@@ -124,7 +123,7 @@ fn heads_that_never_end_keep_nobody_out_and_those_that_came_last_stay() {
         })
         .collect();
     check_serving(receiver.address);
-    // One was closed for that, and there is room again: the youngest is let finish.
+    // One was closed to make room, so the youngest may finish.
     let mut youngest = halves.pop().unwrap();
     youngest.write_all(b"\r\n{}").unwrap();
     assert_eq!(answer(youngest).unwrap().status, 204);
@@ -141,7 +140,7 @@ fn a_full_inbox_says_when_to_come_back() {
 fn no_memory_for_bodies_says_when_to_come_back() {
     let receiver =
         World::new().serve(&["--body-max", "64KiB", "--bodies-max", "64KiB", "--read-within", "10m"]);
-    // One body takes nearly all there is, and does not end.
+    // One endless body takes nearly all the memory.
     let mut begin = head("POST", "/", &signed("a", b""));
     begin.extend(format!("content-length: {}\r\n\r\n", 64 << 10).into_bytes());
     begin.extend(vec![b'x'; (64 << 10) - 1]);
@@ -150,7 +149,7 @@ fn no_memory_for_bodies_says_when_to_come_back() {
         stream.write_all(&begin).unwrap();
         stream
     };
-    // If the other one comes first, the one that does not end is refused instead; then both try again.
+    // If the other request comes first, the endless one is refused instead; then both try again.
     let other = vec![b'x'; 40 << 10];
     let tries = std::iter::repeat_with(|| (hold(), receiver.post("b", &other)));
     let (first, refused) = tries.into_iter().find(|(_, answer)| answer.status != 204).unwrap();

@@ -1,4 +1,4 @@
-//! `kill -9`, again and again, while deliveries flow.
+//! Repeated `kill -9` while deliveries flow.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,12 +24,12 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
                 scope.spawn(move || {
                     for number in 0.. {
                         let id = format!("{kill}-{sender}-{number}");
-                        // Some of those from before, of which the sender may not have heard the answer, come again.
+                        // Repeats earlier deliveries, because the sender may have missed their answers.
                         let before = format!("{}-{sender}-{}", kill.saturating_sub(1), number / 2);
                         for id in [id, before] {
                             match try_request(address, "POST", "/", &signed(&id, b"{}"), b"{}") {
                                 Some(answer) if answer.status == 204 => acknowledged.lock().unwrap().push(id),
-                                // Killed: whether it was kept is open.
+                                // Killed: the delivery may be recorded or not.
                                 Some(_) | None => return,
                             }
                             answered.fetch_add(1, Ordering::Relaxed);
@@ -37,7 +37,7 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
                     }
                 });
             }
-            // Later each time, so that it dies at other points of its work.
+            // Later each time, so that the kill meets other steps.
             while answered.load(Ordering::Relaxed) < kill * 11 + 3 {
                 std::thread::yield_now();
             }
@@ -46,7 +46,7 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
     }
     let receiver = world.serve(&[]);
     let acknowledged = acknowledged.into_inner().unwrap();
-    // Each is known, whichever process took it, and how soon that was killed.
+    // Each acknowledged delivery is known, even right before a kill.
     for id in &acknowledged {
         assert_eq!(receiver.post(id, b"{}").status, 204);
     }
@@ -62,7 +62,7 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
 }
 
-/// Far more than the limit has room for.
+/// Far more than the limit can hold.
 const FULL_AFTER_MAX: usize = 1_000;
 
 #[test]
@@ -85,7 +85,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged_and_ends_nothing() {
     let refused = refused.expect("a disk that is never full shows nothing");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("30")));
     assert!(!acknowledged.is_empty(), "there was room for nothing at all");
-    // Moving the log may have made room meanwhile; what is taken then is looked for below like all that was acknowledged.
+    // A checkpoint may have freed space; the delivery then counts as acknowledged too.
     let again = receiver.post("again", &body).status;
     assert!([204, 503].contains(&again), "it is still there, and says {again}");
     receiver.kill();

@@ -1,4 +1,4 @@
-//! The inbox as a library: work, its failures, and what is remembered.
+//! The inbox as a library: work, its failures, and remembered ids.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use hookproof_receiver::inbox::{
 };
 use tempfile::TempDir;
 
-/// An inbox with a clock that is set by hand.
+/// An inbox with a manual clock.
 struct Shelf {
     folder: TempDir,
     time: Arc<AtomicU64>,
@@ -29,7 +29,7 @@ impl Shelf {
         Options { retry, ..Options::new(self.folder.path().join("inbox.db")) }
     }
 
-    /// A clock that goes on by a millisecond each time it is looked at, so that what is due in a while comes to be.
+    /// The clock advances by a millisecond at each reading, so that delays pass.
     fn clock(&self) -> Clock {
         let time = Arc::clone(&self.time);
         Clock::new(move || Millis(time.fetch_add(1, Ordering::Relaxed)))
@@ -53,7 +53,7 @@ fn accept(inbox: &Inbox, id: &str) -> Result<Accepted, Refused> {
     runtime.block_on(inbox.accept(Arrival::new(id, id.to_owned())))
 }
 
-/// Fails as often as told, in one way or another, and tells of each attempt.
+/// Fails a given number of times, in different ways, and reports each attempt.
 struct Unwilling {
     failures: AtomicUsize,
     panics: bool,
@@ -130,7 +130,7 @@ fn work_that_always_fails_is_given_up_and_holds_nobody_up() {
     assert_eq!(shelf.effects().processed(10).unwrap(), ["good"]);
 }
 
-/// Writes to a table of its own, and fails after the first times that it has.
+/// Writes to its own table, and fails at first.
 struct Recording {
     failures: AtomicUsize,
     told: Mutex<Sender<()>>,
@@ -169,7 +169,7 @@ fn what_is_recorded_is_recorded_once_however_often_recording_fails() {
     }
 }
 
-/// Takes as long as somebody holds it up.
+/// Works until released.
 struct HeldUp(Mutex<Receiver<()>>);
 
 impl Work for HeldUp {
@@ -187,7 +187,7 @@ fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
     assert_eq!(accept(&inbox, "a"), Ok(Accepted::New));
     assert_eq!(accept(&inbox, "b"), Ok(Accepted::New));
     assert_eq!(accept(&inbox, "c"), Err(Refused::Full));
-    // It is safe already, so its sender need not come again.
+    // It is durable already, so the sender need not repeat it.
     assert_eq!(accept(&inbox, "a"), Ok(Accepted::Known));
     go_on.send(()).unwrap();
     go_on.send(()).unwrap();
@@ -197,7 +197,7 @@ fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
     inbox.close();
 }
 
-/// Takes long, begins when somebody lets it, and tells how much was noted as done by then.
+/// Slow work, which starts on a signal, and reports how much was recorded as done by then.
 struct Slow {
     path: std::path::PathBuf,
     time: Arc<AtomicU64>,
@@ -228,12 +228,12 @@ fn slow_work_is_noted_as_it_goes_on() {
         go_on.send(()).unwrap();
     }
     let noted: Vec<_> = noted.iter().take(5).collect();
-    // Two take longer than what is done may go without being noted.
+    // Two take longer than done work may stay unrecorded.
     assert!(noted.iter().enumerate().all(|(done, noted)| done <= noted + 1), "{noted:?}");
     inbox.close();
 }
 
-/// Changes the rows that wait, while nobody works on them.
+/// Changes the waiting rows while no worker has them.
 fn change(shelf: &Shelf, sql: &str) {
     rusqlite::Connection::open(shelf.options().path).unwrap().execute_batch(sql).unwrap();
 }
@@ -346,7 +346,7 @@ fn a_closed_inbox_says_so() {
     inbox.close();
     assert!(!inbox.is_open());
     assert_eq!(accept(&inbox, "a"), Err(Refused::Closed));
-    // Its file is free again.
+    // The file is free again.
     shelf.open(Counting).close();
 }
 
@@ -415,7 +415,7 @@ fn nothing_is_acknowledged_into_a_file_that_is_gone_and_all_is_well_when_it_is_b
     assert!(matches!(accept(&inbox, "b"), Err(Refused::Disk(_))));
     assert!(!inbox.is_open());
     std::fs::rename(&aside, &path).unwrap();
-    // Asking is what has it tried again.
+    // Each question triggers another try.
     while !inbox.is_open() {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! The receiver over real sockets: the binary as a process of its own, and the inbox as a library.
+//! The receiver over real sockets: the binary as a process, and the inbox as a library.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 #[path = "../../verify/tests/signing/mod.rs"]

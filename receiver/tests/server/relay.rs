@@ -1,4 +1,4 @@
-//! The relay: verifies, lets through once, forwards as it came, passes back what the other side says.
+//! The relay: verifies, passes each delivery once, forwards it unchanged, and returns the upstream's answer.
 
 use crate::upstream::upstream;
 use crate::wire::request;

@@ -1,5 +1,3 @@
-//! One delivery, one effect.
-
 use crate::signing::{OTHER, SECRET, sign};
 use crate::wire::request;
 use crate::world::{World, now, signed};
@@ -15,7 +13,7 @@ fn a_repeat_is_accepted_and_has_no_effect() {
     for _ in 0..3 {
         assert_eq!(request(receiver.address, "POST", "/", &headers, b"{}").status, 204);
     }
-    // Signed anew, as retries are; and even with another body.
+    // Signed again, like a retry; even with another body.
     assert_eq!(
         request(receiver.address, "POST", "/", &sign(PROFILE, SECRET, "a", now() - 60, b"{}"), b"{}").status,
         204

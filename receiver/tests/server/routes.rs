@@ -1,4 +1,4 @@
-//! The relay with a route for each subscriber, and what it does when the file of routes changes.
+//! The relay with a route for each subscriber, and changes of the file of routes.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -24,7 +24,6 @@ const FULL: &str = "HTTP/1.1 503 No\r\nretry-after: 7\r\ncontent-length: 0\r\n\r
 const UNTIL: &str =
     "HTTP/1.1 429 No\r\nretry-after: Fri, 31 Dec 2027 23:59:59 GMT\r\ncontent-length: 0\r\n\r\n";
 
-/// A file of routes.
 struct File {
     folder: TempDir,
 }
@@ -40,7 +39,7 @@ impl File {
         self.folder.path().join("routes.toml")
     }
 
-    /// Writes it anew, in one step.
+    /// Replaces the file atomically.
     fn write(&self, text: &str) {
         let draft = self.folder.path().join("draft");
         std::fs::write(&draft, text).unwrap();
@@ -57,14 +56,14 @@ fn relay(file: &Path, arguments: &[&str]) -> Receiver {
     Starting::with_routes("127.0.0.1:0", &[&fixed, arguments].concat()).listening()
 }
 
-/// The route of a subscriber whose deliveries are signed as `vvv-frozen`.
+/// The subscriber signs as `vvv-frozen`.
 fn route(subscriber: &str, to: SocketAddr, secret: &str) -> String {
     format!(
         "[routes.{subscriber}]\nto = \"http://{to}/{subscriber}\"\nprofile = \"vvv-frozen\"\nsecrets = [\"{secret}\"]\n"
     )
 }
 
-/// The headers of a delivery to a subscriber, as `vvv-frozen` has them.
+/// The headers of a `vvv-frozen` delivery.
 fn frozen(subscriber: &str, id: &str, secret: &str) -> Headers {
     let mut headers = sign(Profile::VvvFrozen, secret, id, now(), BODY);
     set(&mut headers, "x-vvv-subscriber", subscriber);
@@ -84,7 +83,6 @@ fn post(relay: &Receiver, headers: &Headers) -> Answer {
     request(relay.address, "POST", "/hook", headers, BODY)
 }
 
-/// The ids of what came so far.
 fn ids(requests: &mpsc::Receiver<Request>) -> Vec<String> {
     requests.try_iter().map(|request| request.header("x-vvv-delivery-id").unwrap().to_owned()).collect()
 }
@@ -210,7 +208,7 @@ fn a_target_that_hangs_takes_its_own_places_alone() {
             bytes.extend(BODY);
             let (mut stream, told) = (connect(relay.address), told.clone());
             stream.write_all(&bytes).unwrap();
-            // Most get no answer before the relay ends, and nobody asks for those.
+            // Most get no answer before the relay ends, and the receiver of those is gone.
             scope.spawn(move || drop(told.send(answer(stream))));
         }
         let refused = answers.recv_timeout(HANGS).unwrap().unwrap();
@@ -315,7 +313,7 @@ fn a_file_that_cannot_be_used_is_told_with_its_mistake_and_without_its_secrets()
     assert!(told.contains("not a regular file"), "{told}");
 }
 
-/// What is said of a file with which the relay does not start.
+/// The relay's output if it refuses to start with this file.
 fn refused(file: &Path) -> String {
     let output = command(&["relay", "--routes", file.to_str().unwrap()]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
@@ -345,7 +343,7 @@ fn the_example_is_good() {
     assert_eq!(unknown.status, 404);
 }
 
-/// Ends the load when it is dropped, so that a test that fails comes to its end, too.
+/// Ends the load when dropped, so that a failed test ends too.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -376,7 +374,7 @@ fn no_request_is_lost_while_routes_change_under_load() {
             file.write(&route("a", next.0, SECRET));
             relay.hang_up();
             relay.says("the new routes are in use");
-            // The load has come along.
+            // The load uses the new route.
             came.push(next.1.recv_timeout(HANGS).unwrap().header("x-vvv-delivery-id").unwrap().to_owned());
         }
         drop(ending);

@@ -1,5 +1,3 @@
-//! What `serve` answers.
-
 use std::io::Write as _;
 
 use hookproof_verify::Profile;
@@ -113,11 +111,11 @@ fn a_stop_lets_what_is_under_way_finish() {
     let mut request = head("POST", "/", &signed("a", BODY));
     request.extend(format!("content-length: {}\r\nexpect: 100-continue\r\n\r\n", BODY.len()).into_bytes());
     stream.write_all(&request).unwrap();
-    // It has begun with this request once it asks for the body.
+    // The receiver handles this request once it asks for the body.
     let mut go_on = [0; 25];
     std::io::Read::read_exact(&mut stream, &mut go_on).unwrap();
     receiver.terminate();
-    // It has begun to stop once nobody new gets in.
+    // It is stopping once it refuses connections.
     while std::net::TcpStream::connect(receiver.address).is_ok() {
         std::thread::yield_now();
     }
@@ -175,7 +173,7 @@ fn one_file_is_one_process() {
     assert_eq!(first.post("a", BODY).status, 204);
 }
 
-/// As a script does that kills a receiver and starts the next one in the same breath.
+/// Like a script that kills a receiver and starts the next at once.
 #[test]
 fn a_receiver_waits_for_the_one_before_it_to_end() {
     let world = World::new();

@@ -1,10 +1,9 @@
-//! The other side of a relay: answers as it is told, and keeps what it got.
+//! A relay's upstream: gives scripted answers, and records requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 
-/// What came.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) line: String,
@@ -21,11 +20,11 @@ impl Request {
     }
 }
 
-/// At the end of an answer: no more of it comes, and the connection stays.
+/// At the end of an answer: the rest never comes, and the connection stays open.
 pub(crate) const STALLS: char = '…';
 
-/// Answers one connection after another with these, and then listens no more. An empty answer is none: it holds the
-/// connection until the other side closes it.
+/// Answers one connection after another with these, and then stops listening. An empty answer sends nothing, and
+/// waits until the relay closes the connection.
 pub(crate) fn upstream<A>(answers: A) -> (SocketAddr, Receiver<Request>)
 where
     A: IntoIterator<Item = &'static str> + Send + 'static,

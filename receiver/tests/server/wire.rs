@@ -1,13 +1,12 @@
-//! HTTP as bytes: what a test writes is what is sent.
+//! HTTP as bytes, exactly as a test writes them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything takes that comes to an end: a test that hangs has failed.
+/// Longer than any step takes; after this a test fails.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -16,14 +15,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let pairs = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         pairs.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
-/// Connects.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     try_connect(address).unwrap()
 }
@@ -36,10 +33,10 @@ fn try_connect(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// The answer that comes until the connection ends; nothing if there is none.
+/// Reads until the connection ends; `None` without an answer.
 pub(crate) fn answer(mut stream: TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
-    // A connection that is reset has told all that it will.
+    // A reset loses nothing that was read.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -47,7 +44,7 @@ pub(crate) fn answer(mut stream: TcpStream) -> Option<Answer> {
     Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
 }
 
-/// The head of a request, without the empty line at its end.
+/// Without the empty line at its end.
 pub(crate) fn head(method: &str, path: &str, headers: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n").into_bytes();
     for (name, value) in headers {
@@ -56,7 +53,6 @@ pub(crate) fn head(method: &str, path: &str, headers: &[(&str, Vec<u8>)]) -> Vec
     head
 }
 
-/// Sends a request and reads the answer.
 pub(crate) fn request(
     address: SocketAddr,
     method: &str,
@@ -67,7 +63,7 @@ pub(crate) fn request(
     try_request(address, method, path, headers, body).expect("an answer")
 }
 
-/// The same, where there may be no answer.
+/// As `request`; `None` without an answer.
 pub(crate) fn try_request(
     address: SocketAddr,
     method: &str,

@@ -1,4 +1,4 @@
-//! A receiver in a process of its own.
+//! A receiver as a process.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
@@ -14,19 +14,18 @@ use tempfile::TempDir;
 use crate::signing::{Headers, SECRET, sign};
 use crate::wire::{Answer, request};
 
-/// A place for a receiver's file.
+/// The folder of a receiver's file.
 pub(crate) struct World {
     folder: Arc<TempDir>,
 }
 
-/// A receiver that runs.
 pub(crate) struct Receiver {
     process: Process,
-    /// Kept for as long as it runs.
+    /// Kept while it runs.
     #[expect(dead_code, reason = "held, not used")]
     folder: Option<Arc<TempDir>>,
     pub(crate) address: SocketAddr,
-    /// What it has logged since it listens.
+    /// Log lines since it listens.
     log: Mutex<mpsc::Receiver<String>>,
 }
 
@@ -39,7 +38,7 @@ impl World {
         self.folder.path().join("inbox.db")
     }
 
-    /// Starts `serve` with further arguments, and waits until it listens.
+    /// Starts `serve` with more arguments, and waits until it listens.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Receiver {
         let database = self.database();
         let fixed = ["serve", "--db", database.to_str().unwrap()];
@@ -47,10 +46,10 @@ impl World {
         Receiver { folder: Some(Arc::clone(&self.folder)), ..receiver }
     }
 
-    /// The ids that were processed, once nothing waits any more.
+    /// The processed ids, once no delivery waits.
     pub(crate) fn settled_effects(&self) -> Vec<String> {
         let effects = Effects::open(&self.database()).unwrap();
-        // The worker is another process: there is nothing to wait on but its file.
+        // The worker is another process, so only its file can be polled.
         while effects.standing().unwrap().waiting > 0 {
             std::thread::yield_now();
         }
@@ -59,12 +58,12 @@ impl World {
 }
 
 impl Receiver {
-    /// Starts a command that listens, and waits until it does.
+    /// Starts a command, and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Starting::at("127.0.0.1:0", arguments).listening()
     }
 
-    /// Posts a delivery, signed now as Standard Webhooks are.
+    /// Signed now, as Standard Webhooks.
     pub(crate) fn post(&self, id: &str, body: &[u8]) -> Answer {
         request(self.address, "POST", "/hook", &signed(id, body), body)
     }
@@ -74,12 +73,12 @@ impl Receiver {
         self.process.0.wait().unwrap();
     }
 
-    /// Asks it to stop, as `kill` does.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal("-TERM");
     }
 
-    /// Asks it to read its files again.
+    /// Makes it read its files again.
     pub(crate) fn hang_up(&self) {
         self.signal("-HUP");
     }
@@ -89,7 +88,7 @@ impl Receiver {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Waits until it logs something, and answers the line.
+    /// Waits for a log line with `text`; returns the line.
     pub(crate) fn says(&self, text: &str) -> String {
         self.log.lock().unwrap().iter().find(|line| line.contains(text)).expect(text)
     }
@@ -99,7 +98,7 @@ impl Receiver {
     }
 }
 
-/// A command that was started, and may listen soon.
+/// A started command that may listen soon.
 pub(crate) struct Starting {
     process: Process,
     log: Lines<BufReader<ChildStderr>>,
@@ -110,14 +109,14 @@ impl Starting {
         Self::with_routes(listen, &[arguments, &["--secret-env", "HOOK_SECRET"]].concat())
     }
 
-    /// The same for a command that gets its secrets elsewhere.
+    /// For a command with secrets of its own.
     pub(crate) fn with_routes(listen: &str, arguments: &[&str]) -> Self {
         let mut command = command(arguments);
         command.args(["--listen", listen]);
         Self::run(command)
     }
 
-    /// The same where no file may grow beyond so many blocks of the shell's, as on a disk that is nearly full.
+    /// Limits file sizes to `blocks` blocks of the shell, as on a nearly full disk.
     pub(crate) fn within(blocks: u32, arguments: &[&str]) -> Self {
         let limited = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
@@ -132,24 +131,23 @@ impl Starting {
         Self { process: Process(child), log }
     }
 
-    /// Waits until it says something, and answers the line.
+    /// Waits for a line with `text`; returns the line.
     pub(crate) fn says(&mut self, text: &str) -> String {
         self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
     }
 
-    /// Waits until it listens.
     pub(crate) fn listening(mut self) -> Receiver {
         let line = self.says(" listening ");
         let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
         let Self { process, log: lines } = self;
         let (logged, log) = mpsc::channel();
-        // What nobody reads would fill the pipe, and then hold it up. The test may be over.
+        // An unread pipe would fill up and block the process. The test may be over.
         std::thread::spawn(move || lines.map(Result::unwrap).for_each(|line| drop(logged.send(line))));
         Receiver { process, folder: None, address, log: Mutex::new(log) }
     }
 }
 
-/// Killed when it is dropped.
+/// Dropping it kills the process.
 struct Process(Child);
 
 impl Drop for Process {
@@ -160,19 +158,19 @@ impl Drop for Process {
     }
 }
 
-/// The command line with the secret in its environment.
+/// With the secret in the environment.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-receiver"));
     command.args(arguments).env("HOOK_SECRET", SECRET).env_remove("HOOKPROOF_LOG");
     command
 }
 
-/// Headers of a delivery that is signed now.
+/// The headers of a delivery that is signed now.
 pub(crate) fn signed(id: &str, body: &[u8]) -> Headers {
     sign(Profile::StandardWebhooks, SECRET, id, now(), body)
 }
 
-/// Now, for a process that goes by the wall clock.
+/// For a process with a real clock.
 #[expect(clippy::disallowed_methods, reason = "the receiver under test is a process with a real clock")]
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

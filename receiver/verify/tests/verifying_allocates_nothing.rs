@@ -1,5 +1,5 @@
-//! Verifying takes no memory from the allocator, whatever the size of the body. Alone in its file, since it watches the
-//! allocator of the whole process.
+//! Verification allocates nothing, for any size of the body. Alone in its file, because it counts the allocations of
+//! the whole process.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod signing;
@@ -22,14 +22,14 @@ fn verifying_allocates_nothing() {
         let keys = Keys::new(profile, &secrets).unwrap();
         let headers = sign(profile, SECRET, "evt_1", NOW, body.as_bytes());
         let wrong = sign(profile, SECRET, "evt_1", NOW, b"another body");
-        // The test's own harness may allocate on another thread meanwhile, but not every time.
+        // The test harness may allocate on another thread, but not every time.
         let fewest = (0..100).map(|_| {
             let region = Region::new(ALLOCATOR);
             assert!(verify(UnixSeconds(NOW), headers.as_slice(), body.as_bytes(), &keys).is_ok());
             assert!(verify(UnixSeconds(NOW), wrong.as_slice(), body.as_bytes(), &keys).is_err());
             region.change().allocations
         });
-        // Where the id is the body's own, the search for it ends in an error, which is one small box.
+        // If the body has the id, the search for it ends with an error, which is one small box.
         let id_in_body = matches!(profile, Profile::VvvTimestamped | Profile::Stripe);
         assert_eq!(fewest.min(), Some(usize::from(id_in_body)), "{profile}");
     }

@@ -1,4 +1,4 @@
-//! A sender for tests: signs as each profile says, written from the profiles' descriptions alone.
+//! A sender for tests: signs each profile, written from the profiles' descriptions alone.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,15 +6,13 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hookproof_verify::Profile;
 use sha2::Sha256;
 
-/// The secret that all tests share, in a form that every profile takes.
+/// The secret of all tests, valid in every profile.
 pub(crate) const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-/// Another one.
 pub(crate) const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=";
 
-/// Headers with their values.
 pub(crate) type Headers = Vec<(&'static str, Vec<u8>)>;
 
-/// HMAC-SHA256 by a secret, taken as the profile takes it.
+/// Decodes the secret as the profile does.
 pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
     let key = match profile {
         Profile::StandardWebhooks => STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap(),
@@ -25,17 +23,16 @@ pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Hexadecimal digits in lower case.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Standard base64 with its padding.
+/// Standard base64 with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The headers of a correct request.
+/// The headers of a valid request.
 pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8]) -> Headers {
     let at = at.to_string();
     let dated = || tag(profile, secret, &[at.as_bytes(), b".", body]);

@@ -1,4 +1,4 @@
-//! Correct requests.
+//! Valid requests.
 
 use ed25519_dalek::{Signer as _, SigningKey};
 use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
@@ -86,9 +86,9 @@ fn the_public_key_of_a_sender_verifies_what_its_private_key_signed() {
     check(&headers(signature(&message)), BODY, &keys, Ok(ID));
     check(&headers(format!("v1a,junk {}", signature(&message))), BODY, &keys, Ok(ID));
     check(&headers(signature(b"something else")), BODY, &keys, Err("signature-wrong"));
-    // An HMAC is no Ed25519 signature, and its key is not here.
+    // An HMAC is no Ed25519 signature, and its key is missing here.
     check(&signed(Profile::StandardWebhooks), BODY, &keys, Err("signature-wrong"));
-    // Both kinds of key, during a change from one to the other.
+    // Both kinds of key, as during a migration.
     let shared = Secret::new(signing::SECRET).unwrap();
     let both = Keys::new(Profile::StandardWebhooks, [&public, &shared]).unwrap();
     for (list, place) in [

@@ -1,4 +1,4 @@
-//! Laws: nothing makes `verify` panic, and no change of a single byte is accepted.
+//! Laws: no input makes `verify` panic, and no change of a single byte is accepted.
 
 use hookproof_verify::{Profile, UnixSeconds, verify};
 use proptest::collection::vec;
@@ -9,20 +9,20 @@ use crate::fuzzing::{Random, Target};
 use crate::signing::{Headers, SECRET, sign};
 use crate::{BODY, ID, NOW, keys, place_of_signature, signed};
 
-/// A way to judge a request: the real one, or one with a flaw.
+/// Judges a request: `verify`, or a faulty substitute.
 type Judge = fn(Profile, &Headers, &[u8]) -> bool;
 
 fn accepts(profile: Profile, headers: &Headers, body: &[u8]) -> bool {
     verify(UnixSeconds(NOW), headers.as_slice(), body, &keys(profile, &[SECRET])).is_ok()
 }
 
-/// Looks at the beginning of the body only, as one does who has verified what a parser made of it.
+/// Ignores the body's last byte, as a verifier of a parser's output may.
 fn forgets_the_end_of_the_body(profile: Profile, headers: &Headers, body: &[u8]) -> bool {
     let original = format!("{}!", str::from_utf8(&body[..body.len() - 1]).unwrap_or_default());
     accepts(profile, headers, body) || accepts(profile, headers, original.as_bytes())
 }
 
-/// One bit of a byte in a place, both taken modulo what there is.
+/// One bit of a byte; both positions are taken modulo the size.
 #[derive(Clone, Copy, Debug)]
 struct Flip {
     place: usize,
@@ -36,7 +36,7 @@ impl Flip {
     }
 }
 
-/// Which parts of a request are signed, or are the signature: a change in any of them must be refused.
+/// The signed headers and those with the signature: a change in any must be refused.
 fn guarded(profile: Profile) -> &'static [&'static str] {
     match profile {
         Profile::StandardWebhooks => &["webhook-id", "webhook-timestamp", "webhook-signature"],
@@ -47,7 +47,7 @@ fn guarded(profile: Profile) -> &'static [&'static str] {
     }
 }
 
-/// The first request with one bit changed that is accepted, if there is any.
+/// The first accepted request with one bit changed.
 fn accepted_change(judge: Judge, profile: Profile, id: &str, body: &[u8], flip: Flip) -> Option<String> {
     let headers = sign(profile, SECRET, id, NOW, body);
     assert!(judge(profile, &headers, body), "{profile}: the request itself is refused");
@@ -79,7 +79,7 @@ proptest! {
         prop_assert_eq!(accepted_change(accepts, profile, &id, &body, flip), None);
     }
 
-    /// Text that is nearly right reaches further than bytes at random.
+    /// Nearly valid text reaches further than random bytes.
     #[test]
     fn no_text_that_is_nearly_right_makes_it_panic_or_is_accepted(
         profile in select(Profile::ALL.to_vec()),
@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// Every bit of every place, for one request of each profile.
+/// Every bit of one request of each profile.
 #[test]
 fn no_bit_anywhere_in_a_request_can_be_changed() {
     let body = br#"{"id":"evt_1","data":{}}"#;
@@ -121,7 +121,7 @@ fn a_judge_with_a_flaw_is_found_out() {
     }
 }
 
-/// A request as an input: its profile, its headers' values and its body, parted by zeros.
+/// A request as an input: profile, header values and body, separated by zeros.
 fn written(profile: Profile) -> Vec<u8> {
     let place = Profile::ALL.iter().position(|one| *one == profile).unwrap();
     let mut parts = vec![vec![u8::try_from(place).unwrap()]];
@@ -130,14 +130,14 @@ fn written(profile: Profile) -> Vec<u8> {
     parts.join(&0)
 }
 
-/// No input makes `verify` panic, at no time. One that is accepted holds all that was signed, and nothing else that counts.
+/// No input makes `verify` panic, at any time. An accepted one holds every signed part unchanged.
 fn outcome(input: &[u8], random: &mut Random) -> String {
     let mut parts = input.split(|byte| *byte == 0);
     let place = parts.next().and_then(|first| first.first()).map_or(0, |place| usize::from(*place));
     let profile = Profile::ALL[place % Profile::ALL.len()];
     let names = signed(profile).into_iter().map(|(name, _)| name);
     let mut headers: Headers = names.zip(parts.by_ref().map(<[u8]>::to_vec)).collect();
-    // An empty part is a header that is missing.
+    // An empty part stands for a missing header.
     headers.retain(|(_, value)| !value.is_empty());
     let body = parts.collect::<Vec<_>>().join(&0);
     let keys = keys(profile, &[SECRET]);

@@ -1,4 +1,4 @@
-//! What `verify` accepts and what it refuses: by example, and by law.
+//! The accepted and refused requests of `verify`: examples and laws.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 #[path = "../../../../sender/tests/fuzzing/mod.rs"]
@@ -14,11 +14,11 @@ mod vectors;
 use hookproof_verify::{Keys, Profile, Secret, UnixSeconds};
 use signing::{Headers, SECRET};
 
-/// When all tests take place.
+/// The time of all tests.
 const NOW: i64 = 1_700_000_000;
-/// The delivery that most are about.
+/// The default delivery.
 const ID: &str = "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W";
-/// Its body, with the id where profiles without a header for it look.
+/// Its body, which holds the id for profiles without a header for it.
 const BODY: &[u8] =
     br#"{"id":"msg_2KWPBgLlAfxdpx2AI54pPJ85f4W","type":"video.trending","data":{"views":1200000}}"#;
 
@@ -31,7 +31,7 @@ fn signed(profile: Profile) -> Headers {
     signing::sign(profile, SECRET, ID, NOW, BODY)
 }
 
-/// Asserts the id of what is accepted, or the rule that is broken.
+/// Expects the id of an accepted request, or the violated rule.
 #[track_caller]
 fn check(headers: &Headers, body: &[u8], keys: &Keys, expected: Result<&str, &str>) {
     let found = hookproof_verify::verify(UnixSeconds(NOW), headers.as_slice(), body, keys);
@@ -39,20 +39,19 @@ fn check(headers: &Headers, body: &[u8], keys: &Keys, expected: Result<&str, &st
     assert_eq!(found, expected, "{}", keys.profile());
 }
 
-/// The headers with one of them replaced.
+/// Replaces one header.
 fn with(mut headers: Headers, name: &str, value: impl Into<Vec<u8>>) -> Headers {
     let (_, place) = headers.iter_mut().find(|(known, _)| *known == name).unwrap();
     *place = value.into();
     headers
 }
 
-/// The value of a header, as text.
 fn value<'h>(headers: &'h Headers, name: &str) -> &'h str {
     let (_, value) = headers.iter().find(|(known, _)| *known == name).unwrap();
     str::from_utf8(value).unwrap()
 }
 
-/// The header that holds a profile's signature, and what stands before it there.
+/// The header with a profile's signature, and the text before the signature.
 fn place_of_signature(profile: Profile) -> (&'static str, String) {
     match profile {
         Profile::StandardWebhooks => ("webhook-signature", "v1,".to_owned()),

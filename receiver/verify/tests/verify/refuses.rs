@@ -1,4 +1,4 @@
-//! Requests with one thing wrong, and the rule that they break.
+//! Requests with one fault, and the rule that they violate.
 
 use hookproof_verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
 
@@ -16,7 +16,7 @@ fn another_secret_is_refused() {
 fn a_header_that_is_missing_empty_doubled_or_not_ascii_is_refused() {
     for profile in Profile::ALL {
         let keys = keys(profile, &[SECRET]);
-        // GitHub's event, and ours of the frozen profile, are not asked for; but none may come twice.
+        // These headers may be missing, but none may come twice.
         let optional = ["x-github-event", "x-vvv-event", "x-vvv-attempt", "x-vvv-subscriber"];
         for (name, _) in signed(profile).iter().filter(|(name, _)| !optional.contains(name)) {
             let mut missing = signed(profile);
@@ -61,7 +61,7 @@ fn signatures_are_read_in_one_way_only() {
 fn base64_has_no_junk_and_its_own_alphabet() {
     let (profile, name) = (Profile::StandardWebhooks, "webhook-signature");
     let keys = keys(profile, &[SECRET]);
-    // A signature with both characters in which the alphabets differ, and two bits in its last one that stand for nothing.
+    // A signature with both characters in which the alphabets differ, and with two unused bits in its last character.
     let body = (0..10_000_u32).map(|n| n.to_string()).find(|body| {
         let headers = sign(profile, SECRET, ID, NOW, body.as_bytes());
         ['+', '/'].iter().all(|character| value(&headers, name).contains(*character))
@@ -157,7 +157,7 @@ fn the_boundary_between_id_timestamp_and_body_cannot_move() {
     let body = format!("{NOW}.{{}}");
     let headers = sign(profile, SECRET, "msg", NOW, body.as_bytes());
     check(&headers, body.as_bytes(), &keys(profile, &[SECRET]), Ok("msg"));
-    // The same bytes are signed: id `msg.<now>`, timestamp, and the rest of the body.
+    // The signed bytes are equal: id `msg.<now>`, timestamp, and the rest of the body.
     let moved = with(headers, "webhook-id", format!("msg.{NOW}"));
     check(&moved, b"{}", &keys(profile, &[SECRET]), Err("id-malformed"));
 }
@@ -221,7 +221,7 @@ fn texts_that_are_no_keys_are_refused() {
     check(standard, &SECRET.replace('=', ""), KeyError::Encoding);
     check(standard, "whsec_c2hvcnQ=", KeyError::Length { bytes: 5 });
     check(standard, "whpk_c2hvcnQ=", KeyError::Public);
-    // The neutral element, for which everybody can sign.
+    // The neutral element, for which anybody can sign.
     let weak = [&[1_u8][..], &[0; 31]].concat();
     check(standard, &format!("whpk_{}", base64(&weak)), KeyError::Public);
     assert_eq!(Keys::new(standard, []).unwrap_err(), KeyError::None);

@@ -1,4 +1,4 @@
-//! The verifier agrees with the vectors, which come from specifications and from public libraries.
+//! The verifier agrees with the vectors of specifications and public libraries.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -37,7 +37,7 @@ impl Vector {
         }
     }
 
-    /// What is wrong with the verifier's answer, if anything.
+    /// The fault in the verifier's answer, if any.
     fn disagreement(&self) -> Option<String> {
         let profile: Profile = self.profile.parse().unwrap();
         let secrets: Vec<_> = self.secrets.iter().map(String::as_str).collect();
