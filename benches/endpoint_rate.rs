@@ -1,6 +1,6 @@
 //! Request rates of equal deliveries at a bare server and at the harness's endpoints, which record each request, with
-//! signatures that they cannot check and with signatures that they verify. `cargo bench -p hookproof-benches --bench
-//! endpoint_rate`.
+//! signatures that they cannot check and with signatures that they verify.
+//! `cargo bench -p hookproof-benches --bench endpoint_rate`.
 //!
 //! Each server answers on one thread, as in a run. The clients have two threads, write prepared requests, and read to
 //! the end of a head. The trace is discarded, but has its thread. The servers take turns. The bench prints the median

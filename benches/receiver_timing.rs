@@ -1,5 +1,6 @@
-//! Whether the time of `verify` reveals how much of a wrong signature was right. `cargo bench -p hookproof-benches
-//! --bench receiver_timing` prints a statistic. It is a report, not a test, because a busy machine decides over it.
+//! Whether the time of `verify` reveals how much of a wrong signature was right.
+//! `cargo bench -p hookproof-benches --bench receiver_timing` prints a statistic. It is a report, not a test, because
+//! a busy machine decides over it.
 //!
 //! The method is dudect's: two kinds of input, in random order, and Welch's t of their times. Beyond ±10 the kinds
 //! can be told apart; within ±4.5, a million samples did not suffice. As a control, the same runs for a comparison

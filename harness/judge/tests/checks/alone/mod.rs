@@ -2,8 +2,8 @@
 //! cannot break alone are in [`implied`].
 //!
 //! A check is broken if it fails or warns in the strict reading; a `harness.*` check, if it is inconclusive. The
-//! breaks are listed in `reports/kill-matrix-checks.md`; `HOOKPROOF_BLESS=1 cargo test -p hookproof --test checks
-//! alone` rewrites it, and any difference fails.
+//! breaks are listed in `reports/kill-matrix-checks.md`;
+//! `HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone` rewrites it, and any difference fails.
 
 mod crash;
 mod figures;
