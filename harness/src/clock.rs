@@ -1,11 +1,10 @@
-//! The harness's one clock: nanoseconds since a run began, and the waiting that goes by it. Everybody else gets the time
-//! from here.
+//! The harness's clock: nanoseconds since a run began, and waiting. All other modules get the time from here.
 #![expect(clippy::disallowed_methods, reason = "this is the one home of time in the harness")]
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time of one run. Copies tell the same. Until the run begins it stands at 0.
+/// The clock of one run. Clones share it. It stands at 0 until the run begins.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<OnceLock<Beginning>>);
 
@@ -21,7 +20,7 @@ impl Beginning {
     }
 }
 
-/// What the wall clock shows, in Unix nanoseconds.
+/// Unix nanoseconds of the wall clock.
 fn wall_ns() -> u64 {
     nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
@@ -35,7 +34,7 @@ impl Clock {
         clock
     }
 
-    /// Begins the run, if it hasn't begun.
+    /// Begins the run, if it has not begun.
     pub fn begin(&self) {
         self.0.get_or_init(Beginning::now);
     }
@@ -46,24 +45,24 @@ impl Clock {
         self.0.get().map_or(0, |beginning| nanos(beginning.steady.elapsed()))
     }
 
-    /// What the wall clock would show at a moment of the run, had nobody set it since the run began.
+    /// The wall clock at a moment of the run, assuming that nobody set it since the beginning.
     #[must_use]
     pub fn unix_ns(&self, at: u64) -> u64 {
         self.0.get().copied().unwrap_or_else(Beginning::now).unix_ns.saturating_add(at)
     }
 
-    /// How far the wall clock is ahead of [`Clock::unix_ns`], in nanoseconds; less than 0 where it is behind. None before the
-    /// run begins.
+    /// The wall clock's lead over [`Clock::unix_ns`], in nanoseconds, negative if it is behind. None before
+    /// the run begins.
     #[must_use]
     pub fn wall_ahead_ns(&self) -> Option<i64> {
         let beginning = self.0.get()?;
         let unix_ns = || beginning.unix_ns.saturating_add(nanos(beginning.steady.elapsed()));
-        // A thread that has to wait between two of these sees no difference.
+        // A thread that is delayed between two of these sees no difference.
         let (before, wall, after) = (unix_ns(), wall_ns(), unix_ns());
         Some(beyond(wall, before, after))
     }
 
-    /// The smallest step that this clock was seen to make.
+    /// The smallest observed step of this clock.
     #[must_use]
     pub fn resolution_ns(&self) -> u64 {
         const STEPS: usize = 1_000;
@@ -75,7 +74,7 @@ impl Clock {
         steps.min().unwrap_or(1)
     }
 
-    /// Waits until a moment of the run; not at all if it has passed.
+    /// Waits until a moment of the run; returns at once if it has passed.
     pub async fn until(&self, at: u64) {
         self.pass(at.saturating_sub(self.now())).await;
     }
@@ -87,7 +86,7 @@ impl Clock {
         }
     }
 
-    /// Waits until a moment of the run, for a thread of its own.
+    /// Blocks the thread until a moment of the run.
     pub fn block_until(&self, at: u64) {
         let left = at.saturating_sub(self.now());
         if left > 0 {
@@ -96,13 +95,13 @@ impl Clock {
     }
 }
 
-/// How far a moment is after the latest of some, or, less than 0, before the earliest; 0 for one between them.
+/// How far a moment is after the latest, or (negative) before the earliest; 0 in between.
 fn beyond(moment: u64, earliest: u64, latest: u64) -> i64 {
     let signed = |distance: u64| i64::try_from(distance).unwrap_or(i64::MAX);
     signed(moment.saturating_sub(latest)) - signed(earliest.saturating_sub(moment))
 }
 
-/// A length of time in nanoseconds; one of centuries is the longest there is.
+/// A duration in nanoseconds, saturating after centuries.
 #[must_use]
 pub fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)

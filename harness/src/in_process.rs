@@ -1,5 +1,5 @@
-//! A sender inside of a test: a Rust sender without an API of its own is handed its subscribers and its events by calls,
-//! and judged like any other. The calls come over loopback HTTP, as to every sender; a driver file for that is made here.
+//! A sender inside of a test: a Rust sender without an API receives its subscribers and events by calls, and
+//! is judged like any other. The calls come over loopback HTTP; this module writes the driver file for that.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -29,58 +29,58 @@ const EVENT_BYTES_MAX: usize = 64 << 20;
 
 /// A sender under test.
 pub trait Sender: Send + Sync + 'static {
-    /// Takes a subscriber. Events are delivered to it from now on.
+    /// Adds a subscriber. Events are delivered to it from now on.
     fn subscribe(&self, subscriber: NewSubscriber) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Takes an event. With `Ok` the sender answers for it.
+    /// Takes an event. After `Ok` the sender is responsible for it.
     fn emit(&self, event: NewEvent) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// A subscriber, as the scenario has it.
+/// A subscriber of the scenario.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NewSubscriber {
     /// Its name.
     pub name: String,
-    /// Where its deliveries go.
+    /// The URL of its endpoint.
     pub url: String,
-    /// What they are signed with, as `whsec_…`.
+    /// Its secret, as `whsec_…`.
     pub secret: String,
     /// The types of events that it is owed.
     pub types: Vec<String>,
-    /// Requests a second.
+    /// Requests per second.
     pub rate_per_second: f64,
     /// Requests at once, within the rate.
     pub burst: u32,
-    /// Requests under way at once.
+    /// The most open requests.
     pub in_flight: u32,
-    /// How long an attempt may take.
+    /// The timeout of an attempt, in seconds.
     pub timeout_seconds: u64,
-    /// Attempts of a delivery.
+    /// Attempts of a delivery in total.
     pub attempts: u32,
 }
 
 /// An event.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NewEvent {
-    /// Its id, which its deliveries have to carry in their body or have in their data.
+    /// Its id, which the body or the data of its deliveries must contain.
     pub id: String,
     /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
     /// Its key.
     pub key: String,
-    /// Its data, as JSON text. The harness's own token is in it.
+    /// Its data, as JSON text with the harness's token.
     pub data: String,
 }
 
-/// A scenario to be played against a sender in this process.
+/// A scenario for a sender in this process.
 #[derive(Clone, Debug)]
 pub struct Harness {
     scenario: String,
     sections: String,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// Every check's verdict.
@@ -91,16 +91,16 @@ pub struct Judged {
 /// A scenario that could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
-    /// The scenario has mistakes.
+    /// The scenario is invalid.
     #[error("{0}")]
     Scenario(String),
     /// The run could not begin, or broke off.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The harness's own files or sockets.
+    /// The harness's own files or sockets failed.
     #[error("the harness could not go on: {0}")]
     Harness(#[from] std::io::Error),
-    /// The trace.
+    /// The trace is invalid.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -120,13 +120,13 @@ impl fmt::Display for Judged {
 }
 
 impl Harness {
-    /// Of a scenario's text.
+    /// From a scenario's text.
     #[must_use]
     pub fn new(scenario: impl Into<String>) -> Self {
         Self { scenario: scenario.into(), sections: String::new() }
     }
 
-    /// With these sections of a driver file, such as `[sign]` and `[declares]`.
+    /// Adds sections of a driver file, such as `[sign]` and `[declares]`.
     #[must_use]
     pub fn driver(mut self, sections: &str) -> Self {
         self.sections.push_str(sections);
@@ -134,7 +134,7 @@ impl Harness {
         self
     }
 
-    /// Plays the scenario, and judges what arrived.
+    /// Plays the scenario, and judges the trace.
     pub async fn judge<S: Sender>(self, sender: S) -> Result<Judged, HarnessError> {
         let scenario = Scenario::from_text(&self.scenario, "scenario").map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -169,7 +169,7 @@ impl Harness {
     }
 }
 
-/// How a sender in this process is called.
+/// The driver file for a sender in this process.
 fn driver_file(address: SocketAddr, sections: &str) -> String {
     format!(
         r#"name = "in-process"
@@ -188,10 +188,10 @@ calls = 16
     )
 }
 
-/// Hands calls over until it is dropped.
+/// Serves calls until it is dropped.
 async fn serve<S: Sender>(listener: TcpListener, sender: Arc<S>) {
     let mut connections = JoinSet::new();
-    // One that can't be accepted is one that the caller sees fail.
+    // A connection that can't be accepted fails at the caller.
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(connection(stream, Arc::clone(&sender)));
         while connections.try_join_next().is_some() {}
@@ -201,7 +201,7 @@ async fn serve<S: Sender>(listener: TcpListener, sender: Arc<S>) {
 async fn connection<S: Sender>(stream: TcpStream, sender: Arc<S>) {
     let service = service_fn(|request| answer(request, Arc::clone(&sender)));
     let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // Whoever called sees that it broke off.
+    // The caller sees the error.
     let _ended = served.await;
 }
 

@@ -1,34 +1,34 @@
-//! The harness: replays a viral spike against any sender, sends every awkward request to any receiver, and judges both
-//! from what it saw. It is a stranger to what it judges: nothing outside [`cli`] (which hands over to the other command
-//! lines) and the simulator may name the sender or the receiver, and a test proves it.
+//! The harness: replays a viral spike against any sender, sends every awkward request to any receiver, and
+//! judges both by its own observations. It is a stranger to both: only [`cli`] (for the other command lines)
+//! and the simulator may name the sender or the receiver; a test enforces that.
 //!
 //! In reading order:
 
-/// The command line: what is asked, and the exit code of the answer.
+/// The command line, and its exit codes.
 pub mod cli;
 
 /// The schedule of a run, computed before it begins, and the generator that keeps it.
 pub mod traffic;
 
-/// Mock receivers that behave as a scenario says, and stamp what arrives.
+/// Mock receivers that behave as a scenario says, and stamp arrivals.
 pub mod endpoint;
 
 /// The database that a run gives to the sender under test.
 pub mod database;
 
-/// How the harness starts and talks to a sender under test.
+/// Starts and calls a sender under test.
 pub mod driver;
 
-/// What is done to the sender under test while it works.
+/// Faults of the sender under test.
 pub mod fault;
 
-/// The one home of time.
+/// The only source of time.
 pub mod clock;
 
 /// One run, from the scenario to the trace.
 pub mod run;
 
-/// A driver file, tried before it is trusted.
+/// Tests a driver file.
 pub mod rehearsal;
 
 /// A scenario played against a sender inside of a test.
@@ -48,5 +48,5 @@ pub mod load;
 /// The production engine and store in virtual time.
 pub mod sim;
 
-/// How far a launch stretches, what breaks first, and what would carry it.
+/// The plan of a launch: its headroom, its first breach, and the changes that carry more.
 pub mod plan;

@@ -1,4 +1,4 @@
-//! A database of a run's own on somebody's server.
+//! A database for one run on a given server.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use url::Url;
 use super::{DatabaseError, is_on_a_server};
 use crate::clock::Clock;
 
-/// How long a server may take to be connected to.
+/// The time limit of connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// And to make a database, or to drop it.
+/// The time limit of creating or dropping a database.
 const EXECUTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// A database that is dropped with this. A harness that is killed leaves it behind.
+/// A database that is dropped with this. A killed harness leaves it behind.
 #[derive(Debug)]
 pub(super) struct Given {
     server: Config,
@@ -23,7 +23,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Makes one on the server with that address.
+    /// Creates one on the server with that address.
     pub(super) async fn create(server: &str) -> Result<Self, DatabaseError> {
         let unusable = |error: &dyn std::fmt::Display| DatabaseError::Given(error.to_string());
         if !is_on_a_server(server) {
@@ -48,7 +48,7 @@ impl Given {
 impl Drop for Given {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        // On a thread with a runtime of its own: a run that is broken off has none any more.
+        // On a thread with its own runtime: a run that is aborted has none any more.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let dropped = runtime.block_on(execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")));
@@ -63,7 +63,7 @@ impl Drop for Given {
 fn tell(text: &str) {
     use std::io::Write as _;
 
-    // Where nobody reads it any more, there is nobody to tell.
+    // Without a reader there is nobody to inform.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -71,7 +71,7 @@ fn tell(text: &str) {
 fn named(server: &str, name: &str) -> Result<String, DatabaseError> {
     let mut address = Url::parse(server).map_err(|error| DatabaseError::Given(error.to_string()))?;
     if address.query_pairs().any(|(key, _)| key == "dbname") {
-        // It would win over the path, and the sender write into somebody's database.
+        // It would override the path, and the sender would write into a foreign database.
         return Err(DatabaseError::Given(
             "it names a database by dbname; a run makes one of its own".to_owned(),
         ));
@@ -92,7 +92,7 @@ async fn execute(server: &Config, statement: &str) -> Result<(), DatabaseError> 
 /// A connection, which ends with the client.
 async fn connect(server: &Config) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = server.connect(NoTls).await?;
-    // How it ends, whoever asks something of the client hears.
+    // The client's next query reports the error.
     tokio::spawn(connection);
     Ok(client)
 }

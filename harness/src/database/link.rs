@@ -1,8 +1,8 @@
-//! The way from one process of the sender to the private database server: a socket of the harness's own, whose bytes it carries on.
-//! A fault may silence it, as a network does that loses everything, or one direction of it alone; delay it; or cut it.
+//! A proxy socket between one process of the sender and the private database server. A fault may silence it
+//! (both directions or one), delay it, or cut it.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, more are closed at once; what is read and may not pass yet is at most
-//! [`PIECES_MAX`] pieces of [`PIECE_BYTES`] for each direction, and its writer waits.
+//! Bounds: [`CONNECTIONS_MAX`] connections, beyond which new ones are closed; [`PIECES_MAX`] held pieces of
+//! [`PIECE_BYTES`] in each direction, beyond which the writer waits.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -21,18 +21,17 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::clock::Clock;
 use hookproof_judge::scenario::Partition;
 
-/// More than a process of any sender keeps to its database.
+/// More than any sender's process keeps to its database.
 const CONNECTIONS_MAX: usize = 256;
-/// What is carried at once.
+/// The size of a piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// What may be under way.
+/// The most pieces that are held.
 const PIECES_MAX: usize = 64;
 
-/// What is done to a link now, by the faults' places in the scenario, so that each ends by itself. Delays add up.
+/// The active faults of a link, by index in the scenario, so that each ends alone. Delays add up.
 #[derive(Debug, Default)]
 struct Barriers(BTreeMap<u32, Partition>);
 
-/// From whom to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     ToServer,
@@ -48,34 +47,34 @@ impl Barriers {
         self.has(Partition::Cut)
     }
 
-    /// Whether what is said in that direction is not passed on, and nobody hears of it.
+    /// Whether messages in that direction are held, unnoticed by both sides.
     fn is_silent(&self, direction: Direction) -> bool {
         let one_way = direction == Direction::ToProcess && self.has(Partition::HalfOpen);
         (self.has(Partition::Silence) || one_way) && !self.is_cut()
     }
 
-    /// By how many nanoseconds what is said comes later.
+    /// The delay of messages, in nanoseconds.
     fn delay(&self) -> u64 {
         let delay = |how: &Partition| if let Partition::Delay(by) = how { by.0 } else { 0 };
         self.0.values().map(delay).fold(0, u64::saturating_add)
     }
 }
 
-/// A link. It ends when this is dropped.
+/// A link, which ends with this.
 #[derive(Debug)]
 pub struct Link {
     folder: PathBuf,
     barriers: watch::Sender<Barriers>,
-    /// Connections that it has carried.
+    /// Connections so far.
     carried: Arc<AtomicU64>,
     accepting: AbortHandle,
 }
 
 impl Link {
-    /// Opens one in a folder of its own, which nobody else removes, to the server whose socket is there.
+    /// Opens a link in a folder of its own, to the server with its socket in `server`.
     pub(super) fn open(folder: PathBuf, server: &Path) -> io::Result<Self> {
         std::fs::create_dir(&folder)?;
-        // Whoever keeps the server removes what is there, and is somebody else where the harness is root.
+        // The server's keeper removes the folder's content, and is another user if the harness is root.
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
         let listener = UnixListener::bind(socket(&folder))?;
         let (barriers, passage) = watch::channel(Barriers::default());
@@ -86,31 +85,31 @@ impl Link {
         Ok(Self { folder, barriers, carried, accepting })
     }
 
-    /// The address of the database by this way.
+    /// The database's address through this link.
     #[must_use]
     pub fn address(&self) -> String {
         super::server::address_in(&self.folder)
     }
 
-    /// Whether anybody has ever come by this way.
+    /// Whether a connection has ever used this link.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.carried.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins to keep from passing what doesn't, by a fault in that place.
+    /// Begins a fault.
     pub fn bar(&self, fault: u32, how: Partition) {
         self.barriers.send_modify(|barriers| {
             barriers.0.insert(fault, how);
         });
     }
 
-    /// Ends what that fault began, if it began anything; what others began lasts.
+    /// Ends a fault, if it was begun; others last.
     pub fn unbar(&self, fault: u32) {
         self.barriers.send_if_modified(|barriers| barriers.0.remove(&fault).is_some());
     }
 
-    /// Ends all that was begun.
+    /// Ends all faults.
     pub fn open_again(&self) {
         self.barriers.send_replace(Barriers::default());
     }
@@ -122,12 +121,12 @@ impl Drop for Link {
     }
 }
 
-/// Where PostgreSQL listens in a folder.
+/// PostgreSQL's socket in a folder.
 pub(super) fn socket(folder: &Path) -> PathBuf {
     folder.join(".s.PGSQL.5432")
 }
 
-/// Where a link leads to, and what may pass.
+/// The target of a link, and its state.
 #[derive(Clone, Debug)]
 struct Way {
     server: PathBuf,
@@ -142,11 +141,11 @@ async fn accept(listener: UnixListener, way: Way) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // Whoever finds no place is closed, and so is who is gone already.
+                // Without a free place the connection is closed.
                 let (Ok((near, _)), Ok(place)) = (accepted, Arc::clone(&places).try_acquire_owned()) else { continue };
                 let way = way.clone();
                 carried.spawn(async move {
-                    // How it ends, both sides hear from their sockets.
+                    // Both sides notice the end on their sockets.
                     let _ = carry(near, way).await;
                     drop(place);
                 });
@@ -156,7 +155,7 @@ async fn accept(listener: UnixListener, way: Way) {
     }
 }
 
-/// Carries what both sides say, until one of them ends or the link is cut.
+/// Carries both directions until one side ends or the link is cut.
 async fn carry(near: UnixStream, way: Way) -> io::Result<()> {
     let Way { server, mut passage, carried, clock } = way;
     if !opens(&mut passage, Direction::ToServer).await {
@@ -174,7 +173,7 @@ async fn carry(near: UnixStream, way: Way) -> io::Result<()> {
     }
 }
 
-/// Bytes that were read, and when they are due at the other side.
+/// A piece of data, and when it is due at the other side.
 struct Piece {
     due: u64,
     bytes: Box<[u8]>,
@@ -188,7 +187,7 @@ struct OneWay {
 }
 
 impl OneWay {
-    /// Carries what is said until its end has passed, too: that one side has gone is news like any other.
+    /// Carries data until its end has passed too, since the end is a message like any other.
     async fn pass_on(self, from: OwnedReadHalf, to: OwnedWriteHalf) -> io::Result<()> {
         let (said, heard) = mpsc::channel(PIECES_MAX);
         let listening = listen(from, said, self.passage.clone(), self.clock.clone());
@@ -199,12 +198,12 @@ impl OneWay {
         tokio::try_join!(listening, self.say(heard, to)).map(drop)
     }
 
-    /// Says what was heard, each piece when it is due, in its order.
+    /// Writes each piece when it is due, in order.
     async fn say(mut self, mut heard: mpsc::Receiver<Piece>, mut to: OwnedWriteHalf) -> io::Result<()> {
         while let Some(Piece { due, bytes }) = heard.recv().await {
             tokio::select! {
                 () = self.clock.until(due) => {}
-                // Once it is over, nothing is late any more.
+                // After the delay's end nothing is late.
                 _ = self.passage.wait_for(|barriers| barriers.delay() == 0) => {}
             }
             if !opens(&mut self.passage, self.direction).await || bytes.is_empty() {
@@ -216,7 +215,7 @@ impl OneWay {
     }
 }
 
-/// Hears what is said. The last piece is empty.
+/// Reads pieces; the last is empty.
 async fn listen(
     mut from: OwnedReadHalf,
     said: mpsc::Sender<Piece>,
@@ -225,17 +224,17 @@ async fn listen(
 ) {
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
-        // How it ends makes no difference to the other side.
+        // The other side treats an error as the end.
         let read = from.read(&mut buffer).await.unwrap_or(0);
         let due = clock.now().saturating_add(passage.borrow().delay());
-        // Whoever says nothing any more has heard that the connection is over.
+        // The writing side already knows that the connection is over.
         if said.send(Piece { due, bytes: buffer[..read].into() }).await.is_err() || read == 0 {
             return;
         }
     }
 }
 
-/// Waits while the link is silent in that direction, and answers whether it is open then. One that nobody keeps any more is cut.
+/// Waits while the link is silent in that direction; returns whether it is open then. A dropped link is cut.
 async fn opens(passage: &mut watch::Receiver<Barriers>, direction: Direction) -> bool {
     passage.wait_for(|barriers| !barriers.is_silent(direction)).await.is_ok_and(|barriers| !barriers.is_cut())
 }
@@ -245,7 +244,7 @@ mod tests {
     use super::*;
     use hookproof_judge::scenario::Duration;
 
-    /// A server that says back what it hears, and a link to it.
+    /// An echo server, and a link to it.
     fn echoing(folder: &Path) -> Link {
         let listener = UnixListener::bind(socket(folder)).unwrap();
         tokio::spawn(async move {
@@ -273,7 +272,7 @@ mod tests {
         link.bar(0, Partition::Silence);
         before.write_all(b"!").await.unwrap();
         let mut during = say(&link).await;
-        // Whatever may pass has passed once both have waited for as long as others need.
+        // Both have waited longer than others need.
         for peer in [&mut before, &mut during] {
             let heard = tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await;
             assert!(heard.is_err(), "{heard:?}");
@@ -305,7 +304,7 @@ mod tests {
         let hows = [Partition::Cut, Partition::Silence, Partition::Cut];
         (0..).zip(hows).for_each(|(fault, how)| link.bar(fault, how));
         link.unbar(0);
-        // Its end comes once, and one that was never begun ends nothing.
+        // Each end counts once, and the end of an unknown fault changes nothing.
         link.unbar(0);
         link.unbar(3);
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
@@ -319,7 +318,7 @@ mod tests {
         assert!(link.is_used());
     }
 
-    /// Whether nothing comes for as long as others need.
+    /// Whether nothing arrives for longer than others need.
     async fn is_silent(peer: &mut UnixStream) -> bool {
         tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await.is_err()
     }

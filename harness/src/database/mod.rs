@@ -1,9 +1,9 @@
-//! The database that a run gives to the sender under test: a file in its folder, or one on a PostgreSQL server. That server is a
-//! private one, which ends with the run, or the one that `HOOKPROOF_POSTGRES` names; there the run has a database of its own,
-//! which is dropped at its end.
+//! The database that a run gives to the sender under test: a file in its folder, or one on a PostgreSQL
+//! server. The server is private and ends with the run, or `HOOKPROOF_POSTGRES` names it; there the run
+//! creates and drops a database of its own.
 //!
-//! - `server`, `server.sh`: the private server. `link`: the way to it from one process. `given`: a database on somebody's
-//!   server.
+//! - `server`, `server.sh`: the private server. `link`: a process's proxy to it. `given`: a database on a
+//!   given server.
 
 mod given;
 mod link;
@@ -18,24 +18,24 @@ use hookproof_judge::scenario::{Durability, Store};
 pub use link::Link;
 pub use server::Server;
 
-/// The environment variable with the address of a server to use in place of a private one.
+/// The environment variable with the address of a server in place of a private one.
 pub const VARIABLE: &str = "HOOKPROOF_POSTGRES";
-/// How the address of a database on a server begins.
+/// The schemes of a database address.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// A database that cannot be had.
+/// An unavailable database.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// There is no server, and nothing that one could be started with.
+    /// There is neither a server nor PostgreSQL's programs.
     #[error(
         "store = \"postgres\" needs a server, and PostgreSQL's programs (initdb, postgres) are neither on the PATH nor in \
          /usr/lib/postgresql; expected them (Debian: apt-get install postgresql), or the address of a server in {VARIABLE}"
     )]
     Missing,
-    /// The private server ended while it was used.
+    /// The private server ended by itself.
     #[error("the run's own PostgreSQL server ended by itself; its log is {}", .0.display())]
     Ended(PathBuf),
-    /// The private server was to be stopped while it was.
+    /// The private server was stopped twice.
     #[error("the run's own PostgreSQL server is stopped already")]
     Stopped,
     /// The private server did not stop, or did not come back.
@@ -44,31 +44,30 @@ pub enum DatabaseError {
         .0.display()
     )]
     Lost(PathBuf),
-    /// The server that was named can't be used.
+    /// The given server is unusable.
     #[error("the server of {VARIABLE} cannot be used: {0}; expected postgres://USER:PASSWORD@HOST/DATABASE")]
     Given(String),
     /// The private server does not start.
     #[error("a private PostgreSQL server could not be started: {0}")]
     Server(String),
-    /// Its log, or its processes.
+    /// The private server's log or processes failed.
     #[error("a private PostgreSQL server could not be started: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The database of one run. Dropped, what was made for it goes.
+/// The database of one run; its resources end with this.
 #[derive(Debug)]
 pub struct Database {
     address: String,
     server: Option<Arc<Server>>,
-    /// Dropped for what it does then.
+    /// Held for its drop.
     _given: Option<Given>,
 }
 
 impl Database {
-    /// One for a run whose sender keeps its files in `home`; a private server's log is in `logs`.
+    /// Prepares a database for a sender with its files in `home`; a private server logs into `logs`.
     ///
-    /// # Errors
-    /// When there is no server, or it can't be used.
+    /// # Errors When there is no usable server.
     pub async fn prepare(
         store: Store,
         durability: Durability,
@@ -87,10 +86,9 @@ impl Database {
         Ok(Self { address: server.address(), server: Some(Arc::new(server)), _given: None })
     }
 
-    /// Ends what was made for it, and waits until it is gone.
+    /// Ends its resources, and waits until they are gone.
     ///
-    /// # Errors
-    /// When the private server was gone before, or did not do as it was told.
+    /// # Errors When the private server had ended or did not obey.
     pub async fn close(self) -> Result<(), DatabaseError> {
         match self.server.and_then(Arc::into_inner) {
             Some(server) => server.close().await,
@@ -104,14 +102,14 @@ impl Database {
         &self.address
     }
 
-    /// The private server, if it is on one.
+    /// The private server, if there is one.
     #[must_use]
     pub const fn server(&self) -> Option<&Arc<Server>> {
         self.server.as_ref()
     }
 }
 
-/// Whether a database is on a server, rather than in a file.
+/// Whether a database is on a server, rather than a file.
 #[must_use]
 pub fn is_on_a_server(address: &str) -> bool {
     SCHEMES.iter().any(|scheme| address.starts_with(scheme))

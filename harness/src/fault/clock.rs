@@ -1,10 +1,10 @@
-//! A wall clock that is wrong for one process, without privilege: libfaketime, which is loaded into the process, adds to what
-//! the system says the offset that a file holds. It is read anew each time, so that the clock can be set while the process runs,
-//! and stays set for whoever is started in its place.
+//! A wrong wall clock for one process, without privilege: libfaketime is preloaded into the process, and adds
+//! an offset from a file to the system's time. It rereads the file on each call, so the clock can change
+//! while the process runs, and the offset remains for its successor.
 //!
-//! Only what asks the C library is deceived, by the name of the wall clock: monotonic clocks and the times of files stay right,
-//! and so does the database server. A program without the C library hears nothing of it; whether it was done, the timestamps of
-//! its requests tell (`fault.clock-skew`).
+//! Only calls of the C library for the wall clock are affected: monotonic clocks, file times and the database
+//! server stay right. A program without the C library is unaffected; the timestamps of its requests show
+//! whether the fault worked (`fault.clock-skew`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,12 +14,12 @@ use rustix::process::Pid;
 
 use hookproof_judge::scenario::{FaultAction, FaultTarget, SECOND, Scenario};
 
-/// Where Debian's package has the library, below [`FOLDERS`] and a machine's name.
+/// The path of the library in Debian's package, below [`FOLDERS`] and a machine's name.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 const FOLDERS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"];
-/// Names the library, where it is elsewhere.
+/// The variable with another path of the library.
 const NAMED_BY: &str = "HOOKPROOF_FAKETIME";
-/// What loads a library into a program.
+/// The variable that preloads a library.
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// The wall clock of one process.
@@ -27,18 +27,18 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub struct WallClock {
     library: PathBuf,
     file: PathBuf,
-    /// The faults by which it is wrong, by their places in the scenario, the latest last: how many nanoseconds it is ahead.
+    /// The active faults, by index in the scenario, the latest last: the offset in nanoseconds.
     skews: Vec<(u32, i64)>,
 }
 
-/// Whether a scenario sets the clock of some process.
+/// Whether a scenario has a fault that sets a process's clock.
 #[must_use]
 pub fn sets_clocks(scenario: &Scenario) -> bool {
     scenario.faults.iter().any(|fault| matches!(fault.action, FaultAction::ClockSkew { .. }))
 }
 
 impl WallClock {
-    /// The library that makes it wrong, if it is there.
+    /// The library, if it is installed.
     #[must_use]
     pub fn library() -> Option<PathBuf> {
         if let Some(named) = std::env::var_os(NAMED_BY).filter(|named| !named.is_empty()) {
@@ -51,10 +51,9 @@ impl WallClock {
         machines.map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
     }
 
-    /// The clocks of the processes that a scenario sets the clock of, by their numbers; all right at first.
+    /// The clocks that a scenario's faults set, by process, with offset 0.
     ///
-    /// # Errors
-    /// When the library is not there, or their files cannot be written to the folder.
+    /// # Errors When the library is missing, or the files cannot be written.
     pub fn of(scenario: &Scenario, folder: &Path) -> io::Result<BTreeMap<usize, Self>> {
         let mut clocks = BTreeMap::new();
         let skews =
@@ -64,7 +63,7 @@ impl WallClock {
             let all = 0..usize::try_from(scenario.sender.workers).unwrap_or_default();
             let one = fault.worker.as_ref().and_then(FaultTarget::worker);
             for worker in one.map_or(all, |worker| worker..worker + 1) {
-                // The process may have another folder to work in.
+                // The process may have another working directory.
                 let file = std::path::absolute(folder)?.join(format!("sender-{worker}.clock"));
                 let clock = Self { library: library.clone(), file, skews: Vec::new() };
                 clock.set(0)?;
@@ -74,13 +73,13 @@ impl WallClock {
         Ok(clocks)
     }
 
-    /// One that a file sets for nobody.
+    /// A clock without a process.
     #[cfg(test)]
     pub(crate) const fn unread(file: PathBuf) -> Self {
         Self { library: PathBuf::new(), file, skews: Vec::new() }
     }
 
-    /// What a process has to be started with.
+    /// The environment variables of its process.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         let mut preload = self.library.display().to_string();
@@ -98,21 +97,18 @@ impl WallClock {
         env.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
-    /// Begins a fault: sets the clock so many nanoseconds ahead, or back if that is less than 0, until that fault or a later
-    /// one sets it otherwise.
+    /// Begins a fault: sets the offset in nanoseconds, until it ends or a later fault begins.
     ///
-    /// # Errors
-    /// When its file cannot be written; then the fault has not begun.
+    /// # Errors When its file cannot be written; the fault has not begun then.
     pub fn begin(&mut self, fault: u32, ahead: i64) -> io::Result<()> {
         self.set(ahead)?;
         self.skews.push((fault, ahead));
         Ok(())
     }
 
-    /// Ends a fault, if it has begun: the latest of those that last sets the clock, or it is right.
+    /// Ends a fault, if it has begun: the latest remaining one sets the clock, or it is right.
     ///
-    /// # Errors
-    /// When its file cannot be written.
+    /// # Errors When its file cannot be written.
     pub fn end(&mut self, fault: u32) -> io::Result<()> {
         let Some(at) = self.skews.iter().position(|(one, _)| *one == fault) else { return Ok(()) };
         self.skews.remove(at);
@@ -121,25 +117,24 @@ impl WallClock {
 
     /// Ends every fault.
     ///
-    /// # Errors
-    /// When its file cannot be written.
+    /// # Errors When its file cannot be written.
     pub fn put_right(&mut self) -> io::Result<()> {
         self.skews.clear();
         self.set(0)
     }
 
-    /// Sets it so many nanoseconds ahead; rounded to milliseconds.
+    /// Sets the offset in nanoseconds, rounded to milliseconds.
     fn set(&self, ahead: i64) -> io::Result<()> {
         let sign = if ahead < 0 { '-' } else { '+' };
         let (whole, rest) = (ahead.unsigned_abs() / SECOND, ahead.unsigned_abs() % SECOND / 1_000_000);
-        // Whoever reads meanwhile reads the old file or the new one.
+        // Atomic, so that a reader sees the old file or the new one.
         let next = self.file.with_extension("clock-next");
         std::fs::write(&next, format!("{sign}{whole}.{rest:03}\n"))?;
         std::fs::rename(next, &self.file)
     }
 }
 
-/// Removes what the library leaves of a process that was started with such a clock, and is gone.
+/// Removes the library's leftovers of a process that has ended.
 pub fn tidy_clock(pid: Pid) {
     let pid = pid.as_raw_nonzero();
     for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
@@ -148,7 +143,7 @@ pub fn tidy_clock(pid: Pid) {
     }
 }
 
-/// Whether a process is started with a clock that can be set.
+/// Whether a process has a clock that can be set.
 #[must_use]
 pub fn has_clock(env: &[(String, String)]) -> bool {
     env.iter().any(|(name, _)| name == "FAKETIME_TIMESTAMP_FILE")

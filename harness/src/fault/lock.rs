@@ -1,4 +1,4 @@
-//! Somebody else who holds the sender's database: a backup, an operator with a shell, a migration.
+//! A foreign lock on the sender's database, as by a backup, an operator's shell or a migration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::database::is_on_a_server;
 
-/// How long to wait for the lock: the sender gives it up between its commits.
+/// How long to wait for the lock; the sender releases it between its commits.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// How long to wait for one table while others are held: who holds it may want those, and nobody else is to be taken for the
-/// cause of that, or to be given up for it.
+/// How long to wait for one table while holding others: their owner may wait for ours, and the sender must
+/// not become the victim of that deadlock.
 const TABLE_WITHIN: Duration = Duration::from_millis(100);
 
-/// How often all of them are asked for.
+/// How often the lock on all tables is tried.
 const TRIES: u32 = 100;
 
-/// Every table that is not the server's own. Its readers go on, as those of a file do; nobody else writes.
+/// Every table that is not the server's own. Readers continue, as with a file; other writers wait.
 const LOCK_ALL: &str = "DO $$ DECLARE own text; BEGIN
     SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') INTO own FROM pg_tables
         WHERE schemaname NOT IN ('pg_catalog', 'information_schema');
     EXECUTE 'LOCK TABLE ' || own || ' IN EXCLUSIVE MODE';
     END $$";
 
-/// A database that is held until this is dropped.
+/// A lock on a database, held until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     _holder: Holder,
@@ -36,35 +36,34 @@ pub struct Held {
 #[derive(Debug)]
 #[expect(dead_code, reason = "held for what dropping it does")]
 enum Holder {
-    /// Tells the thread with the connection, by being dropped.
+    /// Its drop notifies the thread with the connection.
     File(oneshot::Sender<()>),
-    /// The server ends its transaction with the connection.
+    /// The server ends the transaction with the connection.
     Server(Client),
 }
 
-/// A lock that can't be had.
+/// An unavailable lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// A file's.
+    /// On a file.
     #[error(transparent)]
     File(#[from] rusqlite::Error),
-    /// A server's.
+    /// On a server.
     #[error("{}", said(.0))]
     Server(#[from] tokio_postgres::Error),
-    /// The thread that was to hold it is gone.
+    /// The locking thread is gone.
     #[error("whoever was to hold it is gone")]
     Gone,
 }
 
-/// What the server said, rather than that it said something.
+/// The server's message, rather than the generic error.
 fn said(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Takes the lock on all that the sender writes, of a SQLite file or of a database on a server.
+/// Locks everything that the sender writes, in a SQLite file or a database on a server.
 ///
-/// # Errors
-/// When it can't be had.
+/// # Errors When the lock is unavailable.
 pub async fn hold_database(database: &str) -> Result<Held, LockError> {
     let holder = if is_on_a_server(database) {
         Holder::Server(hold_tables(database).await?)
@@ -78,7 +77,7 @@ async fn hold_tables(address: &str) -> Result<Client, tokio_postgres::Error> {
     let mut server: tokio_postgres::Config = address.parse()?;
     server.connect_timeout(WITHIN);
     let (client, connection) = server.connect(NoTls).await?;
-    // How it ends, whoever asks something of the client hears.
+    // The client's next query reports the error.
     tokio::spawn(connection);
     client.batch_execute(&format!("SET lock_timeout = {}", TABLE_WITHIN.as_millis())).await?;
     let mut tries = TRIES;
@@ -93,20 +92,20 @@ async fn hold_tables(address: &str) -> Result<Client, tokio_postgres::Error> {
     Ok(client)
 }
 
-/// On a thread of its own, as SQLite waits.
+/// On a thread of its own, as SQLite blocks.
 async fn hold_file(path: PathBuf) -> Result<oneshot::Sender<()>, LockError> {
     let (said, held) = oneshot::channel();
     let (let_go, told) = oneshot::channel::<()>();
     tokio::task::spawn_blocking(move || match take(&path) {
         Ok(connection) => {
             if said.send(Ok(())).is_ok() {
-                // An error says that nobody will tell, which is as good.
+                // An error means that the holder is gone, which also ends the lock.
                 let _ = told.blocking_recv();
             }
             // Closing ends the transaction.
             drop(connection);
         }
-        // Whoever asked may be gone.
+        // The caller may be gone.
         Err(error) => drop(said.send(Err(error))),
     });
     held.await.map_err(|_| LockError::Gone)??;
@@ -114,7 +113,7 @@ async fn hold_file(path: PathBuf) -> Result<oneshot::Sender<()>, LockError> {
 }
 
 fn take(path: &std::path::Path) -> Result<Connection, rusqlite::Error> {
-    // The file is the sender's: one that isn't there must not be made.
+    // The file is the sender's, and must not be created here.
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.busy_timeout(WITHIN)?;
     connection.execute_batch("BEGIN EXCLUSIVE")?;

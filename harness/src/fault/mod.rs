@@ -1,9 +1,8 @@
-//! What is done to the sender under test while it works: as steps in time, and the means that need no privilege.
+//! Faults of the sender under test: their steps in time, and their means, none of which needs privilege.
 //!
-//! - `timeline`: the scenario's faults as steps, each at its moment.
-//! - `clock`: a wall clock that is wrong for one process.
-//! - `disk`: a disk that takes no more, by a limit on what a process may write.
-//! - `lock`: somebody else who holds the database.
+//! - `timeline`: the scenario's faults as timed steps.
+//! - `clock`: a wrong wall clock for one process; `disk`: a full disk, by a limit on file sizes; `lock`: a
+//!   foreign lock on the database.
 
 mod clock;
 mod disk;

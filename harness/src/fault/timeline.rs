@@ -1,17 +1,17 @@
-//! The scenario's faults as steps: each has one moment, and those that last have a second one at which they end.
+//! The scenario's faults as steps: a beginning, and for those that last an end.
 
 use hookproof_judge::scenario::{FaultAction, FaultPlan};
 
-/// One thing to do.
+/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A fault begins.
     Begin(&'a FaultPlan),
-    /// A fault that lasts is over.
+    /// A lasting fault ends.
     End(&'a FaultPlan),
 }
 
-/// All steps in the order of their moments. Of one moment, what ends comes before what begins.
+/// All steps in order. At one moment, ends precede beginnings.
 #[must_use]
 pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
     let mut steps: Vec<_> = faults.iter().map(|fault| (fault.at.0, Step::Begin(fault))).collect();
@@ -21,8 +21,8 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
     steps
 }
 
-/// Whether the harness has something to do at the end of it. A process that was killed or asked to stop is started again
-/// so long after it is gone, which is no moment that is known beforehand; a database is let go by whoever holds it.
+/// Whether the harness acts at the end of it. A killed or stopped process restarts a time after its own end,
+/// which is unknown beforehand; the holder of a database lock releases it itself.
 pub(crate) const fn ends(action: &FaultAction) -> bool {
     use FaultAction::{ClockSkew, DiskFull, Partition, Stop};
     matches!(action, Stop | ClockSkew { .. } | DiskFull | Partition(_))

@@ -1,8 +1,8 @@
-//! Open-loop load on a receiver: signed events on a schedule that was computed beforehand, whatever the receiver does.
+//! Open-loop load on a receiver: signed events on a precomputed schedule, regardless of the receiver.
 //!
-//! A latency counts from the moment that the schedule intended, so that a receiver that stalls can't hide the requests
-//! that waited for it. What the generator could not send in time is counted as missed, and said: a figure that the
-//! generator limits is none of the receiver's.
+//! Latencies count from the intended moment, which avoids coordinated omission. Requests that the generator
+//! could not send in time count as missed; figures that the generator limits are marked, since they say
+//! nothing of the receiver.
 
 mod page;
 mod search;

@@ -1,4 +1,4 @@
-//! A trial in text, as an HDR log, and as one page with the percentiles drawn.
+//! The output of a trial: text, an HDR log, and an HTML page with its percentiles.
 
 use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
@@ -8,12 +8,12 @@ use super::trial::{OPEN_MAX, Trial};
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
 
-/// The percentiles that are told.
+/// The percentiles in the output.
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
 impl Trial {
-    /// A few lines for people.
+    /// A few lines of text.
     #[must_use]
     pub fn text(&self) -> String {
         let statuses: Vec<_> =
@@ -55,7 +55,7 @@ impl Trial {
         text
     }
 
-    /// For machines.
+    /// The figures as JSON.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         let micros: serde_json::Map<_, _> = QUANTILES
@@ -79,7 +79,7 @@ impl Trial {
         })
     }
 
-    /// The log in the form of HdrHistogram's tools, in microseconds.
+    /// The log in HdrHistogram's format, in microseconds.
     pub fn hdr_log(&self) -> std::io::Result<Vec<u8>> {
         let mut log = Vec::new();
         let mut serializer = V2Serializer::new();
@@ -91,7 +91,7 @@ impl Trial {
         Ok(log)
     }
 
-    /// What a whole trial came to, held against an objective where there is one, and why, in a sentence.
+    /// The verdict of a trial, by an objective if there is one, with its reason.
     #[must_use]
     pub fn verdict(&self, slo: Option<&Slo>) -> (Verdict, String) {
         let (due, failed, missed) = (self.due, self.failed(), self.missed);
@@ -117,7 +117,7 @@ impl Trial {
         }
     }
 
-    /// One page that needs nothing beside it, with what the load came to.
+    /// The self-contained HTML page.
     #[must_use]
     pub fn page(&self, target: &str, (status, sentence): (Verdict, String)) -> String {
         let chart = Part::Chart(Box::new(self.chart()));
@@ -129,7 +129,7 @@ impl Trial {
         })
     }
 
-    /// Latency over percentiles, each step to the right ten times rarer.
+    /// Latency over percentiles; each step to the right is ten times rarer.
     fn chart(&self) -> Chart {
         const STEPS: [(&str, f64); 6] =
             [("least", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
@@ -142,7 +142,7 @@ impl Trial {
     }
 }
 
-/// The page of a load that told nothing: without one, an older load's would stand for it.
+/// The page of a load without figures, so that an older page does not stand for it.
 #[must_use]
 pub fn page_unjudged(target: &str, why: &str) -> String {
     let more = ["Nothing is known of what this receiver carries."];

@@ -1,5 +1,5 @@
-//! The highest rate at which an objective holds: doubled until it breaks, halved in between until the bracket is narrow,
-//! and then confirmed.
+//! Finds the highest rate that meets an objective: doubles until it breaks, bisects the bracket, and confirms
+//! the result.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use super::trial::{Load, REQUESTS_MAX, Trial, run};
 use hookproof_judge::scenario::quantity;
 
-/// How narrow the bracket has to become: 5 % of its lower end.
+/// The final width of the bracket: 5 % of its lower end.
 const NARROW: u64 = 20;
-/// How often the lower end has to hold in the end.
+/// How often the lower end must hold at the end.
 const CONFIRMATIONS: u32 = 3;
-/// How many rates are tried to be confirmed, each lower than the one before it by as much as the bracket is narrow.
+/// The most rates that are tried for confirmation, each lower than the last by the bracket's width.
 const CONFIRMED_RATES_MAX: u32 = 4;
-/// The rate beyond which nobody is asked, in requests a second.
+/// The highest rate, in requests per second.
 const RATE_MAX: u64 = 1_000_000;
 
-/// What must hold: a percentile of the latency below a time, and every answer 2xx.
+/// An objective: a latency percentile below a limit, and only 2xx answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
     quantile: f64,
@@ -25,13 +25,13 @@ pub struct Slo {
 }
 
 impl Slo {
-    /// Whether it held.
+    /// Whether the trial met it.
     #[must_use]
     pub fn holds(&self, trial: &Trial) -> bool {
         trial.accepted() > 0 && trial.failed() == 0 && trial.missed == 0 && self.latency_holds(trial)
     }
 
-    /// Whether what was answered was answered in time.
+    /// Whether the answers met the latency part.
     #[must_use]
     pub fn latency_holds(&self, trial: &Trial) -> bool {
         Duration::from_micros(trial.latency.value_at_quantile(self.quantile)) < self.below
@@ -56,51 +56,51 @@ impl FromStr for Slo {
 
 impl fmt::Display for Slo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A thousandth of a percent is more than anybody measures, and binary fractions have more digits than that.
+        // Rounded to a thousandth of a percent, since binary fractions have more digits.
         let percentile = (self.quantile * 100_000.0).round() / 1000.0;
         write!(f, "p{percentile}<{:?} and every answer 2xx", self.below)
     }
 }
 
-/// A text that is no objective.
+/// An invalid objective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no objective; expected a percentile and a time, such as \"p99<250ms\"")]
 pub struct SloError {
     given: String,
 }
 
-/// Where a search begins, and where it ends.
+/// The bounds of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The first rate, in requests a second.
+    /// The first rate, in requests per second.
     pub first: u64,
 }
 
-/// The answer: the objective held at the lower rate, several times, and broke at the higher.
+/// The result: the objective held at the lower rate, repeatedly, and broke at the higher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
-    /// The highest rate at which it held, in requests a second; 0 if it never did.
+    /// The highest rate that held, in requests per second; 0 if none did.
     pub holds: u64,
-    /// The lowest at which it did not; none if it always did.
+    /// The lowest rate that did not; none if all did.
     pub breaks: Option<u64>,
-    /// Whether it was the generator that could not go on.
+    /// Whether the generator was the limit.
     pub generator_limited: bool,
-    /// Whether the lower rate held as often as it has to.
+    /// Whether the lower rate held often enough.
     pub confirmed: bool,
 }
 
-/// What a search has found so far. It stays with whoever asked, so that one that ends early is not for nothing.
+/// The state of a search. The caller owns it, so that an early end keeps it.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The answer.
+    /// The result.
     pub bracket: Bracket,
-    /// The last trial that held, or the first of all where nothing was accepted.
+    /// The last trial that held, or the first if nothing was accepted.
     pub best: Option<Trial>,
-    /// How many trials there were.
+    /// The number of trials.
     pub trials: u32,
 }
 
-/// Searches. `told` hears of every trial.
+/// Searches. `told` receives every trial.
 pub async fn find_max(
     load: &Load,
     slo: &Slo,
@@ -113,7 +113,7 @@ pub async fn find_max(
     loop {
         let tried = try_at(rate, load).await;
         if tried.is_err() && found.trials > 0 {
-            // It was there before: this is the rate that ended it.
+            // The receiver was reachable before, so this rate ended it.
             found.bracket.breaks = Some(rate);
         }
         let trial = tried?;
@@ -128,7 +128,7 @@ pub async fn find_max(
             bracket.breaks = Some(rate);
             bracket.generator_limited = is_ours(slo, &trial);
             if trial.accepted() == 0 && bracket.holds == 0 {
-                // It is not the rate that is the matter.
+                // The rate is not the cause.
                 found.best = Some(trial);
                 return Ok(());
             }
@@ -140,7 +140,7 @@ pub async fn find_max(
     }
 }
 
-/// Tries the lower end several times, and one below it where it doesn't hold again.
+/// Repeats the lower end, and a lower rate if it fails.
 async fn confirm(
     load: &Load,
     slo: &Slo,
@@ -171,7 +171,8 @@ async fn confirm(
     Ok(())
 }
 
-/// Whether it was the generator that broke a trial: it was late, or all that it keeps open was open and answered in time.
+/// Whether the generator broke a trial: it was late, or its limit of open requests was reached while answers
+/// were in time.
 fn is_ours(slo: &Slo, trial: &Trial) -> bool {
     trial.is_generator_limited() || (trial.is_open_limited() && slo.latency_holds(trial))
 }
@@ -181,20 +182,20 @@ async fn try_at(rate: u64, load: &Load) -> std::io::Result<Trial> {
     run(&load, std::future::pending()).await
 }
 
-/// The highest rate of which a trial's schedule can be held.
+/// The highest rate with a schedule that fits into memory.
 fn rate_max(lasts: Duration) -> u64 {
     (REQUESTS_MAX / lasts.as_secs().max(1)).clamp(1, RATE_MAX)
 }
 
 impl Bracket {
-    /// The lower end did not hold again: it becomes the upper one.
+    /// The lower end failed again, and becomes the upper one.
     fn step_down(&mut self) {
         self.breaks = Some(self.holds);
         self.holds -= (self.holds / NARROW).max(1);
     }
 }
 
-/// The next rate to try, until the bracket is narrow.
+/// The next rate, until the bracket is narrow.
 fn next(bracket: &Bracket, rate_max: u64) -> Option<u64> {
     let Some(breaks) = bracket.breaks else {
         return (bracket.holds < rate_max).then(|| (bracket.holds * 2).min(rate_max));
@@ -208,7 +209,7 @@ fn next(bracket: &Bracket, rate_max: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What the search finds where the objective holds up to a rate.
+    /// The result for an objective that holds up to a rate.
     fn found(limit: u64, first: u64) -> (u64, Option<u64>) {
         let mut bracket = Bracket::default();
         let mut rate = first;

@@ -1,4 +1,4 @@
-//! One trial: so many requests a second for so long.
+//! One trial: a rate for a duration.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -21,45 +21,45 @@ use crate::wire::request::{Framing, Request};
 use crate::wire::target::Target;
 use hookproof_judge::signature::{Profile, Secret, Signing, sign};
 
-/// The most requests that are open at once. What is due beyond them is missed.
+/// The most open requests; further due requests are missed.
 pub(super) const OPEN_MAX: usize = 1_000;
-/// The most connections that are kept for the next request.
+/// The most idle connections.
 const IDLE_MAX: usize = OPEN_MAX;
 /// The longest wait for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-/// The generator had a request ready this much later than the schedule wanted it: it is at its own limit.
+/// The lag from which the generator itself counts as the limit.
 const LAG_BUDGET: Duration = Duration::from_millis(50);
-/// The most requests of one trial: a schedule is held in memory.
+/// The most requests of a trial: the schedule is in memory.
 pub const REQUESTS_MAX: u64 = 10_000_000;
 
-/// What is sent, where to, and how fast.
+/// The settings of a load.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The receiver.
     pub target: Target,
-    /// How it verifies.
+    /// The signing profile.
     pub profile: Profile,
-    /// The secret that it shares with us.
+    /// The shared secret.
     pub secret: Secret,
     /// Requests in each `per`.
     pub count: u64,
-    /// The time in which they are sent.
+    /// The period of `count`.
     pub per: Duration,
-    /// For how long.
+    /// The duration.
     pub lasts: Duration,
-    /// How large bodies are.
+    /// The size of bodies, in bytes.
     pub body_bytes: usize,
 }
 
 impl Load {
-    /// How many requests it has; more than [`REQUESTS_MAX`] are not sent.
+    /// The number of requests; those beyond [`REQUESTS_MAX`] are not sent.
     #[must_use]
     pub fn requests(&self) -> u64 {
         let total = self.lasts.as_nanos().saturating_mul(u128::from(self.count)) / self.per.as_nanos().max(1);
         u64::try_from(total).unwrap_or(u64::MAX)
     }
 
-    /// The moments at which requests are due, evenly spaced.
+    /// The due times, evenly spaced.
     #[must_use]
     pub fn schedule(&self) -> Vec<Duration> {
         let (count, per) = (u128::from(self.count.max(1)), self.per.as_nanos());
@@ -70,7 +70,7 @@ impl Load {
         (0..self.requests().min(REQUESTS_MAX)).map(moment).collect()
     }
 
-    /// Requests a second.
+    /// Requests per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub fn per_second(&self) -> f64 {
@@ -78,62 +78,60 @@ impl Load {
     }
 }
 
-/// What came of a trial. Latencies are in microseconds, from the moment that the schedule intended.
+/// The result of a trial. Latencies are in microseconds from the intended moment.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Requests a second that were intended.
+    /// The intended requests per second.
     pub per_second: f64,
-    /// Requests that the schedule had.
+    /// Scheduled requests.
     pub due: u64,
-    /// Requests that were not sent, as too many were open.
+    /// Requests that were not sent, since too many were open.
     pub missed: u64,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests that got no answer, by why.
+    /// Requests without an answer, by reason.
     pub unanswered: BTreeMap<String, u64>,
     /// Latencies of answers.
     pub latency: Histogram<u64>,
-    /// How much later than intended requests were ready to be written, without the time to connect.
+    /// The lag of requests when they were ready to be written, without the time to connect.
     pub lag: Histogram<u64>,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
 impl Trial {
-    /// Answers that were no 2xx, and requests without an answer.
+    /// Requests without a 2xx answer.
     #[must_use]
     pub fn failed(&self) -> u64 {
         let other = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
         self.unanswered.values().sum::<u64>() + other.map(|(_, count)| count).sum::<u64>()
     }
 
-    /// Answers that were 2xx.
+    /// Requests with a 2xx answer.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.statuses.range(200..300).map(|(_, count)| count).sum()
     }
 
-    /// Whether requests were missed though the receiver answered all that it got: as many were open as this sends at once,
-    /// and what a receiver that takes its time would do with more of them was not seen.
+    /// Whether requests were missed although the receiver answered all others: the limit of open requests was
+    /// reached, and the receiver's own limit was not seen.
     #[must_use]
     pub fn is_open_limited(&self) -> bool {
         self.missed > 0 && self.failed() == 0
     }
 
-    /// Whether the generator itself was at its limit, so that the figures say nothing of the receiver.
+    /// Whether the generator was the limit, so that the figures say nothing of the receiver.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.lag.value_at_quantile(0.99) > u64::try_from(LAG_BUDGET.as_micros()).unwrap_or(u64::MAX)
     }
 }
 
-/// What requests tell as they end.
 struct Tally {
     trial: Trial,
     idle: Vec<Box<dyn Stream>>,
 }
 
-/// What every request shares.
 struct Shared {
     load: Load,
     addresses: Vec<SocketAddr>,
@@ -141,10 +139,10 @@ struct Shared {
     tally: Mutex<Tally>,
 }
 
-/// Runs a trial, or as much of it as there is time for until `stop` is done.
+/// Runs a trial until its end or `stop`.
 pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result<Trial> {
     let addresses = load.target.resolve().await?;
-    // Whether there is anybody is found out before the clock starts.
+    // Reachability is checked before the clock starts.
     let first = timeout(ANSWER_LIMIT, connect(&load.target, &addresses)).await.map_err(|_| {
         let why = format!("no connection within {} s", ANSWER_LIMIT.as_secs());
         std::io::Error::new(std::io::ErrorKind::TimedOut, why)
@@ -173,7 +171,7 @@ pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result
     Ok(trial)
 }
 
-/// Releases each request at its moment, and waits for all answers. `released` counts as it goes.
+/// Releases each request at its due time, and waits for all answers. `released` counts along.
 #[expect(clippy::disallowed_methods, reason = "requests are released at the moments of the schedule")]
 async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, released: &mut u64) {
     let room = Arc::new(Semaphore::new(OPEN_MAX));
@@ -188,7 +186,7 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
         }
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             shared.tally().trial.missed += 1;
-            // Else whoever wants to stop a schedule that is late all along would not be heard.
+            // Yields, so that a schedule that is always late can be stopped.
             tokio::task::yield_now().await;
             continue;
         };
@@ -218,17 +216,17 @@ impl Shared {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request whose task ended without a word of its own.
+    /// Counts a request whose task failed.
     fn note(&self, done: Result<(), JoinError>) {
         if done.is_err() {
             *self.tally().trial.unanswered.entry("the generator failed".to_owned()).or_default() += 1;
         }
     }
 
-    /// Sends one event, once, and says which status came, or why none did.
+    /// Sends one event once; returns the status, or the reason why there is none.
     async fn send(&self, number: usize, due: Duration, watch: Watch) -> Result<u16, String> {
         let bytes = self.request(number).bytes();
-        // All that is left is to connect, which is the receiver's time, and to write.
+        // The rest is connecting, which is the receiver's time, and writing.
         record(&mut self.tally().trial.lag, watch.passed().saturating_sub(due));
         let stream = match self.kept().await {
             Some(stream) => stream,
@@ -239,8 +237,8 @@ impl Shared {
         self.exchange(stream, &bytes).await
     }
 
-    /// A kept connection that is still open. Asked before anything is written: a request that fails after that may have
-    /// been read, and sending it again would hide that from the figures.
+    /// An idle connection that is still open. Checked before the write: a request that fails later may have
+    /// been read, and a repetition would falsify the figures.
     async fn kept(&self) -> Option<Box<dyn Stream>> {
         loop {
             let mut stream = self.tally().idle.pop()?;
@@ -290,7 +288,7 @@ impl Shared {
     }
 }
 
-/// Whether nothing has come on a connection, not even its end.
+/// Whether a connection has received neither bytes nor its end.
 async fn is_quiet(stream: &mut Box<dyn Stream>) -> bool {
     let mut byte = [0];
     poll_fn(|context| {
@@ -300,7 +298,7 @@ async fn is_quiet(stream: &mut Box<dyn Stream>) -> bool {
     .await
 }
 
-/// From a microsecond to a minute, to three digits.
+/// From a microsecond to a minute, with three digits.
 fn histogram() -> std::io::Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, 60_000_000, 3).map_err(std::io::Error::other)
 }

@@ -1,15 +1,14 @@
-//! What has arrived of the events that were offered.
+//! The arrivals of the offered events.
 
 use std::collections::BTreeSet;
 
 use super::step::Outcome;
 use hookproof_judge::trace::{Arrival, Record, Records, Stray, StrayKind, Verified};
 
-/// The arrivals of a rehearsal.
 pub(super) struct Arrivals {
     records: Records,
     all: Vec<Arrival>,
-    /// What came to no endpoint, the latest alone.
+    /// The latest unrouted request or handshake.
     stray: Option<Stray>,
     wanted: BTreeSet<u64>,
 }
@@ -19,12 +18,10 @@ impl Arrivals {
         Self { records, all: Vec::new(), stray: None, wanted: BTreeSet::new() }
     }
 
-    /// These events are to arrive.
     pub(super) fn expect(&mut self, tokens: impl Iterator<Item = u64>) {
         self.wanted = tokens.collect();
     }
 
-    /// Takes what was recorded since.
     fn look(&mut self) {
         for record in self.records.take() {
             match record {
@@ -35,7 +32,7 @@ impl Arrivals {
         }
     }
 
-    /// What came to no endpoint, as it is told.
+    /// Its description.
     pub(super) fn stray(&self) -> Option<String> {
         let stray = self.stray.as_ref()?;
         Some(match stray.kind {
@@ -54,22 +51,22 @@ impl Arrivals {
         self.came().len() == self.wanted.len()
     }
 
-    /// How many of the events have arrived, and how many there are.
+    /// The number of events that arrived, and of all.
     pub(super) fn count(&self) -> (usize, usize) {
         (self.came().len(), self.wanted.len())
     }
 
-    /// A request that carries none of them.
+    /// A request without a token.
     pub(super) fn stranger(&self) -> Option<String> {
         self.all.iter().find(|arrival| arrival.token.is_none()).map(shape)
     }
 
-    /// What the first request was like.
+    /// The form of the first request.
     pub(super) fn shape(&self) -> String {
         self.all.iter().find(|arrival| arrival.token.is_some()).map(shape).unwrap_or_default()
     }
 
-    /// What is said of the signatures.
+    /// The verdict on the signatures.
     pub(super) fn signatures(&self) -> Result<String, Outcome> {
         for arrival in self.all.iter().filter(|arrival| arrival.token.is_some()) {
             match &arrival.signed.verified {

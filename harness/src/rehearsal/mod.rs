@@ -1,6 +1,6 @@
-//! A driver is tried before it is trusted: its sender is started where it can be, one endpoint subscribes, three events are
-//! offered, what arrives is verified, the queue is looked into, and all is taken back. It takes a minute at most, and
-//! says step by step what worked; of what did not, what was sent and what came back, without secrets.
+//! Tests a driver file: starts its sender, subscribes one endpoint, offers three events, verifies the
+//! deliveries, reads the queue, and takes all back, within a minute. Reports each step; a failed one with its
+//! request and answer, redacted.
 
 mod arrivals;
 mod step;
@@ -21,18 +21,18 @@ use hookproof_judge::scenario::{Durability, SECOND, Scenario};
 use hookproof_judge::trace::Recorder;
 pub use step::{Outcome, Rehearsal, Step};
 
-/// How long all of it may take, but for what is taken back.
+/// The time limit of all steps, without the teardown.
 const WITHIN_NS: u64 = 60 * SECOND;
-/// How long deliveries are waited for.
+/// The time limit of deliveries.
 const DELIVERED_WITHIN_NS: u64 = 20 * SECOND;
-/// How long a sender may take to stop.
+/// The time limit of the sender's stop.
 const STOP_WITHIN_NS: u64 = 10 * SECOND;
-/// Lines of its log that are shown of a sender that does not start.
+/// The lines of its log that are shown if it does not start.
 const LOG_LINES: usize = 10;
-/// From one look at what has arrived to the next.
+/// The polling interval of arrivals.
 const LOOK_NS: u64 = 20_000_000;
 
-/// What is played: three events at once, and one subscriber that any sender can serve.
+/// Three events at once, and a subscriber that any sender can serve.
 const SCENARIO: &str = r#"
 name = "driver-check"
 [[traffic]]
@@ -46,23 +46,22 @@ limit = { rate = "10/s", burst = 5, in_flight = 3 }
 timeout = "5s"
 "#;
 
-/// What a rehearsal goes by.
+/// The settings of a rehearsal.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// The driver file's path.
     pub driver: &'a Path,
-    /// The `hookproof` program, through which processes are started.
+    /// The `hookproof` program, which wraps processes.
     pub program: &'a Path,
     /// An empty folder for the sender's files and its log.
     pub folder: &'a Path,
-    /// How the endpoint is to be reached.
+    /// The way to the endpoint.
     pub reach: &'a Reach,
 }
 
-/// Plays it. The driver file was read, and has no mistakes.
+/// Runs the steps for a valid driver file.
 ///
-/// # Errors
-/// When the harness itself can't: its own endpoint or its own scenario.
+/// # Errors When the harness itself fails.
 pub async fn rehearse(
     file: &DriverFile,
     options: Options<'_>,
@@ -152,7 +151,7 @@ fn api(
     Ok(Api::watched(file.clone(), &[port], variables)?)
 }
 
-/// Everything that the steps work with.
+/// The context of the steps.
 struct Stand<'a> {
     scenario: &'a Scenario,
     api: &'a Api,
@@ -164,7 +163,7 @@ struct Stand<'a> {
 }
 
 impl Stand<'_> {
-    /// Plays all steps; ends at the first without which the others say nothing.
+    /// Runs all steps; ends at the first failure that makes the others useless.
     async fn play(&mut self, processes: &mut Processes) {
         let started = processes.start().await;
         let is_ours = self.api.file().start.is_some();
@@ -185,7 +184,7 @@ impl Stand<'_> {
                     .skipped("start", "the driver file has no [start]: the sender has to run already");
             }
             Err(error) => {
-                // The log goes with its folder: what it ends with is all that is left of it.
+                // The folder is removed, so the error shows the end of the log.
                 let log = std::fs::read_to_string(log_path(self.folder, 0)).unwrap_or_default();
                 let log = self.api.hide(&log);
                 let lines: Vec<&str> = log.lines().collect();
@@ -283,7 +282,6 @@ impl Stand<'_> {
         false
     }
 
-    /// Waits for the deliveries, and looks at their signatures.
     async fn receive(&mut self) {
         let until = self.stage.clock.now() + DELIVERED_WITHIN_NS;
         while !self.arrivals.are_all_there() && self.stage.clock.now() < until {
@@ -314,7 +312,6 @@ impl Stand<'_> {
         }
     }
 
-    /// Looks into the queue, and at what was given up.
     async fn look(&mut self) {
         let file = self.api.file();
         match (&file.depth, self.api.depth().await) {
@@ -344,7 +341,6 @@ impl Stand<'_> {
     }
 }
 
-/// Ends what was begun.
 async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehearsal) {
     let (unsubscribes, tears_down) = (!api.file().unsubscribe.is_empty(), !api.file().teardown.is_empty());
     let failed = api.tear_down().await;

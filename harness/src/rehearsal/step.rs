@@ -1,45 +1,45 @@
-//! What came of each step, and of all of them.
+//! The results of the steps.
 
 use serde::Serialize;
 
 use crate::driver::Exchange;
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It worked.
     Passed,
-    /// It was not tried, and why.
+    /// It was skipped, with the reason.
     Skipped(String),
-    /// It did not work, and why.
+    /// It failed, with the reason.
     Failed(String),
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// What was tried.
+    /// Its name.
     pub step: &'static str,
     /// `passed`, `skipped` or `failed`.
     pub status: &'static str,
-    /// What was seen, or why not.
+    /// The finding, or the reason.
     pub what: String,
-    /// Of a call that failed: what was sent.
+    /// The request of a failed call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
-    /// And what came back.
+    /// The answer to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub got: Option<String>,
 }
 
-/// What came of a rehearsal.
+/// The result of a rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rehearsal {
     /// The driver's name.
     pub driver: String,
-    /// The exit code that says it.
+    /// The exit code.
     pub code: u8,
-    /// Its steps, in their order.
+    /// Its steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -56,14 +56,14 @@ impl Rehearsal {
         self.steps.push(Step { step, status: "skipped", what: why.to_owned(), sent: None, got: None });
     }
 
-    /// `code` is the exit code that says it.
+    /// `code` is the exit code of this failure.
     pub(super) fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, code: u8) {
         self.code = hookproof_judge::exit::worse(self.code, code);
         let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
         self.steps.push(Step { step, status: "failed", what: why, sent, got });
     }
 
-    /// For people: a line for each step, and below one that failed what was sent and what came back.
+    /// A line for each step, and below a failed one its request and answer.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -86,8 +86,8 @@ impl Rehearsal {
     }
 }
 
-/// A text of which each line but the first begins with a mark: a runner obeys lines that begin with `::`, and a sender may
-/// say such. A carriage return begins a line for it too.
+/// Marks each line but the first: a CI runner obeys lines that begin with `::`, which a sender may print. For
+/// it a carriage return also begins a line.
 fn marked(text: &str) -> String {
     let lines = text.trim_end().replace("\r\n", "\n");
     lines.replace(['\r', '\n'], &format!("\n{:22}| ", ""))

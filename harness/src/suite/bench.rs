@@ -1,4 +1,4 @@
-//! The bench on which a receiver is tested: it makes deliveries, signs them, sends them, and remembers what came.
+//! The client side of the suite: makes, signs and sends deliveries, and records the exchanges.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -14,33 +14,32 @@ use crate::wire::request::{Framing, Request};
 use hookproof_judge::signature::digest::{base64, hex, sha256_hex};
 use hookproof_judge::signature::{Secret, Signing};
 
-/// The most exchanges of one case that are kept.
+/// The most exchanges of a case that are recorded.
 const RECORDED_MAX: usize = 40;
-/// How often a request is sent again that was answered with 429 or 503 and `Retry-After`, and the longest wait.
+/// How often a request is repeated after a 429 or 503 with `Retry-After`, and the longest wait in seconds.
 const PATIENCE: (u32, u64) = (3, 30);
-/// How long all of these waits may take together, so that a receiver that only ever puts off ends the run all the same.
+/// The longest total of these waits, so that a receiver that always delays still ends the run.
 const PATIENCE_MAX: Duration = Duration::from_secs(300);
 
-/// The bench.
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub(super) settings: &'a Settings,
     pub(super) addresses: Vec<SocketAddr>,
-    /// What makes this run's ids differ from those of all others.
+    /// Distinguishes this run's ids from all others.
     run: String,
     made: Cell<u64>,
-    /// How long was waited for receivers that asked for it.
+    /// The total of the waits so far.
     waited: Cell<Duration>,
     recorded: RefCell<Vec<Recorded>>,
-    /// What answers told that they should not have.
+    /// Secrets and internals found in answers.
     leaks: RefCell<Vec<String>>,
-    /// Whether the list of effects was seen to work, or why not.
+    /// Whether the list of effects works, or the reason why not.
     pub(super) effects: RefCell<Result<(), String>>,
-    /// The delivery by which that was seen.
+    /// The delivery that showed it.
     pub(super) first_listed: RefCell<String>,
 }
 
-/// A delivery, before it is signed.
+/// A delivery before it is signed.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) id: String,
@@ -49,7 +48,7 @@ pub(super) struct Delivery {
     pub(super) body: Vec<u8>,
 }
 
-/// One request of a case, and what is wanted.
+/// A request of a case, with its expectation.
 #[derive(Clone, Debug)]
 pub(super) struct Shot {
     pub(super) label: String,
@@ -69,12 +68,11 @@ impl Delivery {
         Signing { id, timestamp, event_type, body }
     }
 
-    /// With other data in its body.
     pub(super) fn with_data(self, data: &str) -> Self {
         self.of_moment(unix_seconds(), data)
     }
 
-    /// Of an event that happened at that moment, with this data.
+    /// With this data, of an event that happened at that moment.
     pub(super) fn of_moment(self, happened: i64, data: &str) -> Self {
         let body = format!(
             r#"{{"id":"{}","type":"{}","timestamp":"{}","data":{data}}}"#,
@@ -85,12 +83,10 @@ impl Delivery {
         Self { body: body.into_bytes(), ..self }
     }
 
-    /// With another body.
     pub(super) fn with_body(self, body: impl Into<Vec<u8>>) -> Self {
         Self { body: body.into(), ..self }
     }
 
-    /// With another timestamp.
     pub(super) fn at(self, timestamp: impl ToString) -> Self {
         Self { timestamp: timestamp.to_string(), ..self }
     }
@@ -98,7 +94,7 @@ impl Delivery {
 
 impl<'a> Bench<'a> {
     pub(super) fn new(settings: &'a Settings, addresses: Vec<SocketAddr>) -> Self {
-        // Not a secret, only never used before: the clock and the process are enough.
+        // It needs to be unique, not secret.
         let run = sha256_hex(format!("{} {}", unix_nanos(), std::process::id()).as_bytes());
         let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
         let waited = Cell::default();
@@ -108,7 +104,6 @@ impl<'a> Bench<'a> {
         Self { settings, addresses, run, made, waited, recorded, leaks, effects, first_listed }
     }
 
-    /// A new delivery, of this moment.
     pub(super) fn delivery(&self) -> Delivery {
         self.made.set(self.made.get() + 1);
         let delivery = Delivery {
@@ -120,12 +115,11 @@ impl<'a> Bench<'a> {
         delivery.with_data(r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#)
     }
 
-    /// The right signature, with what stands before it.
+    /// The valid signature, with its prefix.
     pub(super) fn signature(&self, delivery: &Delivery) -> String {
         delivery.signing().signature(self.settings.profile, &self.settings.secret)
     }
 
-    /// The bytes of the right signature.
     pub(super) fn tag(&self, delivery: &Delivery) -> [u8; 32] {
         delivery.signing().tag(self.settings.profile, &self.settings.secret)
     }
@@ -135,13 +129,13 @@ impl<'a> Bench<'a> {
         delivery.signing().signature(self.settings.profile, secret)
     }
 
-    /// A secret that nobody else has.
+    /// A random secret.
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
         let text = base64(&sha256_hex(format!("foreign {}", self.run).as_bytes()).as_bytes()[..32]);
         Secret::parse(self.settings.profile, &format!("whsec_{text}")).map_err(|error| error.to_string())
     }
 
-    /// The request of a delivery that carries these signatures, whatever they are.
+    /// The request of a delivery with these signatures, valid or not.
     pub(super) fn request(&self, delivery: &Delivery, signatures: &[String]) -> Request {
         let mut headers = vec![
             ("Host".to_owned(), self.settings.target.host_header.clone().into_bytes()),
@@ -154,12 +148,11 @@ impl<'a> Bench<'a> {
         Request { method: "POST", path, headers, body: delivery.body.clone(), framing: Framing::Length }
     }
 
-    /// The request of a delivery, signed as it should be.
     pub(super) fn signed(&self, delivery: &Delivery) -> Request {
         self.request(delivery, &[self.signature(delivery)])
     }
 
-    /// Sends a request and keeps the exchange. Where the receiver asks for patience, it gets some.
+    /// Sends a request and records the exchange. Obeys `Retry-After`, within bounds.
     pub(super) async fn send(&self, label: &str, request: &Request, want: Want) -> Exchange {
         let feed = Feed::Whole(request.bytes());
         let (mut tries, most_seconds) = PATIENCE;
@@ -186,17 +179,17 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Sends bytes on a connection of their own. Nothing is kept.
+    /// Sends bytes on a connection of their own, without recording.
     pub(super) async fn exchange(&self, feed: &Feed, limit: Duration) -> Exchange {
         exchange(&self.settings.target, &self.addresses, feed, limit).await
     }
 
-    /// Sends requests one after another on one connection. Nothing is kept.
+    /// Sends requests in turn on one connection, without recording.
     pub(super) async fn succession(&self, requests: &[Vec<u8>]) -> Vec<Exchange> {
         succession(&self.settings.target, &self.addresses, requests, self.settings.timeout).await
     }
 
-    /// Keeps an exchange to be shown.
+    /// Records an exchange for the report.
     pub(super) fn keep(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
         self.look_for_leaks(label, exchange, request);
         let mut recorded = self.recorded.borrow_mut();
@@ -207,24 +200,23 @@ impl<'a> Bench<'a> {
         recorded.push(Recorded::new(label, want.words(), met, request, exchange, self.settings));
     }
 
-    /// What was kept since it was last taken.
+    /// The exchanges recorded since the last call.
     pub(super) fn take_recorded(&self) -> Vec<Recorded> {
         self.recorded.take()
     }
 
-    /// What answers told so far that they should not have.
     pub(super) fn leaks(&self) -> Vec<String> {
         self.leaks.borrow().clone()
     }
 
-    /// A correct delivery, as after every attack. Says what is wrong if it isn't accepted.
+    /// Sends a correct delivery after an attack; fails if it is not accepted.
     pub(super) async fn still_serves(&self) -> Result<(), String> {
         let request = self.signed(&self.delivery());
         let exchange = self.send("sig.valid again", &request, Want::Accept).await;
         if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(words(&exchange.outcome)) }
     }
 
-    /// Looks through an error answer for what would help an attacker.
+    /// Searches an error answer for information that helps an attacker.
     fn look_for_leaks(&self, label: &str, exchange: &Exchange, request: &Request) {
         let Outcome::Answer(answer) = &exchange.outcome else { return };
         if (200..300).contains(&answer.status) {
@@ -242,7 +234,7 @@ impl<'a> Bench<'a> {
     }
 
     fn told(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
-        /// What stack traces of common languages hold.
+        /// Texts of stack traces in common languages.
         const TRACES: [&str; 12] = [
             "Traceback (most recent call last)",
             "\n    at ",
@@ -257,7 +249,7 @@ impl<'a> Bench<'a> {
             ".rb:",
             "stack backtrace",
         ];
-        // Inside JSON a line break is two characters.
+        // In JSON a line break is two characters.
         let plain =
             String::from_utf8_lossy(told).replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t");
         let told = [told, b"\n", plain.replace("\\/", "/").as_bytes()].concat();
@@ -272,7 +264,7 @@ impl<'a> Bench<'a> {
         let tag = self.expected_tag(request);
         let spelled = [hex(&tag), base64(&tag), base64(&tag).replace('+', "-").replace('/', "_")];
         let mut found = Vec::new();
-        // What was sent and comes back is an echo, and tells nothing.
+        // An echo of the request reveals nothing.
         if spelled.iter().any(|text| holds(text.trim_end_matches('=')) && !sent(text.trim_end_matches('='))) {
             found.push("the expected signature");
         }
@@ -285,7 +277,7 @@ impl<'a> Bench<'a> {
         found
     }
 
-    /// The tag that would be right for a request as it was sent.
+    /// The valid tag for a request as it was sent.
     fn expected_tag(&self, request: &Request) -> [u8; 32] {
         let profile = self.settings.profile;
         let header =

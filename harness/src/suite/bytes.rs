@@ -1,13 +1,13 @@
-//! Texts that requests are made of.
+//! Dates and times for request bodies.
 
-/// A moment in the form that bodies have it: `2026-01-31T12:00:00Z`.
+/// A moment in the form `2026-01-31T12:00:00Z`.
 pub(super) fn moment(unix_seconds: i64) -> String {
     let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{}T{hour:02}:{minute:02}:{second:02}Z", date(days))
 }
 
-/// The date of a day, counted from 1970. The year is taken to begin in March, so that a leap day is its last.
+/// The date of a day since 1970. The computation starts the year in March, so that a leap day is its last.
 #[must_use]
 pub fn date(days: i64) -> String {
     let days = days + 719_468;

@@ -1,4 +1,4 @@
-//! A case: a table of requests, or a course of them that a table can't say; and what it came to.
+//! A case: a table of requests, or a script for more; and its finding.
 
 use std::pin::Pin;
 
@@ -7,13 +7,13 @@ use super::want::{Want, words};
 use crate::wire::exchange::Outcome;
 use hookproof_judge::catalogue::Verdict;
 
-/// What a case came to, before its severity is weighed.
+/// A case's finding, before its severity applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
-    /// What came, in a few words.
+    /// The answer, in a few words.
     pub(super) came: String,
-    /// Whether something was lost that was acknowledged: no sender sends it again, so this fails whatever the case weighs.
+    /// Whether an acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
     pub(super) is_loss: bool,
 }
 
@@ -30,7 +30,6 @@ impl Finding {
         Self::new(Verdict::Fail, came)
     }
 
-    /// Something was acknowledged, and lost.
     pub(super) fn loss(came: impl Into<String>) -> Self {
         Self { is_loss: true, ..Self::fail(came) }
     }
@@ -39,7 +38,7 @@ impl Finding {
         Self::new(Verdict::Warn, came)
     }
 
-    /// A forgery was not taken, but answered as if the receiver had failed: it may fail open the next time.
+    /// A forgery was refused as if the receiver had failed; it may fail open the next time.
     pub(super) fn accident(came: &str) -> Self {
         Self::warn(format!("rejected by accident: {came}"))
     }
@@ -49,22 +48,19 @@ impl Finding {
     }
 }
 
-/// The requests of a case, or why it concerns nothing here.
+/// The requests of a case, or the reason why it does not apply.
 pub(super) type Shots = Result<Vec<Shot>, String>;
 
-/// A case that runs.
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Finding> + 'a>>;
 
-/// How a case goes.
 #[derive(Clone, Copy)]
 pub(super) enum How {
-    /// One request after another, each judged by itself.
+    /// Requests in turn, each judged alone.
     Shots(fn(&Bench<'_>) -> Shots),
-    /// As it is written.
+    /// A script.
     Course(for<'a> fn(&'a Bench<'a>) -> Running<'a>),
 }
 
-/// A case.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) id: &'static str,
@@ -80,7 +76,7 @@ impl Case {
         Self { id, how: How::Course(course) }
     }
 
-    /// Goes through the case, and sends a correct delivery after it: a receiver that stopped serving fails the case.
+    /// Runs the case, then sends a correct delivery: a receiver that stopped serving fails the case.
     pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
         let finding = match self.how {
             How::Shots(shots) => match shots(bench) {
@@ -99,7 +95,7 @@ impl Case {
     }
 }
 
-/// Sends all requests, and finds the case met when each of them was.
+/// Sends all requests; passes if each expectation is met.
 pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
     let mut seen: Vec<String> = Vec::new();
     let (mut broken, mut accidents) = (Vec::new(), Vec::new());
@@ -118,7 +114,7 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
         if !want.is_met(&exchange.outcome) {
             broken.push(format!("{label}: {came}"));
             if exchange.outcome == Outcome::Silent {
-                // The case has failed, and each further request may take as long to say so.
+                // The case has failed, and further silent requests would take as long.
                 break;
             }
         }
@@ -135,7 +131,7 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
     }
 }
 
-/// Whether the answer speaks of how much was sent, and not of what.
+/// Whether the receiver limited the rate, and did not judge the request.
 pub(super) fn limited(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Answer(answer) if answer.status == 429)
 }

@@ -1,7 +1,7 @@
-//! What the receiver did: the list of ids that it processed, as its owner shows it.
+//! The receiver's effects: its own list of processed ids.
 //!
-//! The list is JSON (an array of ids, or of objects with an `id`, or an object that holds such an array), JSON Lines of
-//! the same, or one id to a line. An id counts as often as it stands there.
+//! The list is JSON (an array of ids, of objects with an `id`, or an object with such an array), JSON Lines
+//! of the same, or an id in each line. An id counts once for each occurrence.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::wire::exchange::{Feed, Outcome, exchange};
 use crate::wire::request::{Framing, Request};
 use crate::wire::target::Target;
 
-/// The longest that a worker is given for all that was accepted at once.
+/// The longest time for a worker to process a backlog.
 const BACKLOG_MAX: Duration = Duration::from_secs(120);
-/// How often the list is asked again while an id is waited for.
+/// The polling interval of the list.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Bench<'_> {
-    /// Finds out whether the list can be trusted: a delivery that was just accepted has to show in it.
+    /// Tests the list: an accepted delivery must appear in it.
     pub(super) async fn try_effects(&self, accepted: &str) {
         let Some(target) = &self.settings.effects else { return };
         let works = match self.wait_for(target, accepted).await {
@@ -32,8 +32,8 @@ impl Bench<'_> {
         self.first_listed.replace(accepted.to_owned());
     }
 
-    /// How many of these deliveries, all of which were accepted, never showed in the list; an error where nothing can be
-    /// seen. A worker may take its time: it is waited for as long as their number goes down.
+    /// The number of accepted deliveries that never appeared; an error if the list is unusable. Waits as long
+    /// as their number falls, since a worker may be slow.
     pub(super) async fn lost(&self, mut ids: Vec<String>) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
         let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
@@ -49,7 +49,7 @@ impl Bench<'_> {
                 moved = watch.passed();
             }
             if watch.passed().saturating_sub(moved) >= self.settings.timeout {
-                // A list that keeps the newest only says nothing of what it no longer holds.
+                // A list that keeps only the newest ids proves nothing about older ones.
                 let whole = in_value(&list, &self.first_listed.borrow()) > 0;
                 return if whole {
                     Ok(ids.len())
@@ -64,15 +64,14 @@ impl Bench<'_> {
         }
     }
 
-    /// How often a delivery was processed, after everything that was accepted before now had its turn.
+    /// How often a delivery was processed, once everything accepted earlier was.
     pub(super) async fn effects_of(&self, id: &str) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
         let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
         if self.wait_for(target, id).await? == 0 {
             return Ok(0);
         }
-        // A second effect would come later than the first. Once a delivery sent after all copies has been processed, so
-        // were they.
+        // A second effect comes after the first. Once a later delivery has been processed, all copies have.
         let fence = self.delivery();
         let exchange = self.send("a delivery to wait for", &self.signed(&fence), Want::Accept).await;
         if Want::Accept.is_met(&exchange.outcome) && self.wait_for(target, &fence.id).await? == 0 {
@@ -114,15 +113,15 @@ impl Bench<'_> {
     }
 }
 
-/// A list in any of its forms as one value.
+/// Parses a list in any of its forms.
 fn parsed(text: &str) -> Value {
     let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
     serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::trim).map(line).collect())
 }
 
-/// How often an id stands in a list.
+/// The occurrences of an id in a list.
 fn in_value(value: &Value, id: &str) -> usize {
-    /// What an id is called in lists.
+    /// The names of an id's field.
     const NAMES: [&str; 5] = ["id", "delivery_id", "delivery", "webhook_id", "event_id"];
     match value {
         Value::String(text) => usize::from(text == id),

@@ -1,4 +1,4 @@
-//! What can be done to the receiver from outside: commands that its owner gives.
+//! The owner's commands that act on the receiver.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
@@ -9,27 +9,27 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The longest that a command may take.
+/// The time limit of a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
-/// Commands for the shell.
+/// Shell commands.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
-    /// Restarts the receiver, and is over when it serves again or soon will.
+    /// Restarts the receiver, and ends when it serves or soon will.
     pub restart: Option<String>,
-    /// Makes the receiver fail deliveries with 5xx: stops its database, fills its disk.
+    /// Makes the receiver answer deliveries with 5xx: stops its database, fills its disk.
     pub break_it: Option<String>,
     /// Undoes that.
     pub mend: Option<String>,
 }
 
-/// Runs a command. What it prints is not ours to show: it may start a server that keeps its output open.
+/// Runs a command. Its output is discarded: it may start a server that keeps the output open.
 pub(super) async fn run(command: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
-    // One that is given up, or that an interrupted run leaves behind, ends.
+    // A command that is abandoned is killed.
     shell
         .kill_on_drop(true)
-        // What it starts outlives us, and does not end with the Ctrl-C that is meant for us.
+        // Its own group: processes that it starts outlive the harness, and do not get its Ctrl-C.
         .process_group(0)
         .arg("-c")
         .arg(command)
@@ -42,7 +42,7 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
     let ended = timeout(COMMAND_LIMIT, child.wait()).await;
     let ended =
         ended.map_err(|_| format!("`{command}` was not over within {} s", COMMAND_LIMIT.as_secs()))?;
-    // What it has started may go on: a server that it restarted does.
+    // Its descendants may live on, such as a restarted server.
     group.0 = None;
     match ended.map_err(unrun)? {
         status if status.success() => Ok(()),
@@ -50,7 +50,7 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
     }
 }
 
-/// The group of a command that is under way. Dropped, all of it is killed.
+/// The process group of a running command, which is killed on drop.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -62,13 +62,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // One that is gone already needs no killing.
+            // It may be gone already.
             let _gone = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// A receiver that is broken, or is being broken: whatever becomes of the case, it is mended.
+/// A broken receiver, which is mended on drop.
 pub(super) struct Broken<'a> {
     mend: &'a str,
     mended: bool,
@@ -79,7 +79,6 @@ impl<'a> Broken<'a> {
         Self { mend, mended: false }
     }
 
-    /// Mends it, and says whether that worked.
     pub(super) async fn mend(mut self) -> Result<(), String> {
         let done = run(self.mend).await;
         self.mended = true;
@@ -92,26 +91,26 @@ impl Drop for Broken<'_> {
         if self.mended {
             return;
         }
-        // The run was interrupted: nobody could be told if this failed.
+        // The run was interrupted, and an error could not be reported.
         run_unheard(self.mend, COMMAND_LIMIT);
     }
 }
 
-/// Runs a command where nothing can be awaited, and kills it with all that it started if it is not over within the limit.
+/// Runs a command synchronously, and kills its group after the limit.
 fn run_unheard(command: &str, limit: Duration) {
     let mut shell = std::process::Command::new("sh");
     shell.process_group(0).arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null());
     let Ok(mut child) = shell.spawn() else { return };
     let mut group = Group::of(Some(child.id()));
     let (tell, ended) = mpsc::channel();
-    // It goes on until the command has ended, also where that has to be killed: else a zombie would be left.
+    // Waits until the command has ended, even after a kill, so that no zombie remains.
     let waiter = std::thread::Builder::new().spawn(move || {
         let _unheard = child.wait();
-        // After the limit nobody listens.
+        // After the limit nobody receives it.
         let _ = tell.send(());
     });
     if waiter.is_ok() && ended.recv_timeout(limit).is_ok() {
-        // What it has started may go on.
+        // Its descendants may live on.
         group.0 = None;
     }
 }
@@ -120,7 +119,7 @@ fn run_unheard(command: &str, limit: Duration) {
 mod tests {
     use super::*;
 
-    /// Whether a process lives: killed, it is gone or a zombie, as soon as the kernel comes to it.
+    /// Whether a process lives; a killed one is gone or a zombie once the kernel has handled it.
     fn lives(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -128,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_command_starts_is_of_no_group_of_ours() {
-        // The fifth word of a process's state is its group, which a leader gives its own number.
+        // The fifth field of the state is the process group, whose leader has the same number.
         run("[ $(cut -d ' ' -f 5 /proc/$$/stat) = $$ ]").await.unwrap();
     }
 
@@ -156,7 +155,7 @@ mod tests {
     fn a_command_that_mends_and_does_not_end_is_given_up_with_all_that_it_started() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("child");
-        // Long enough for the shell to begin, and far shorter than it takes.
+        // Long enough for the shell to start, and far shorter than its sleep.
         run_unheard(&format!("sleep 600 & echo $! >{}; wait", path.display()), Duration::from_secs(2));
         let child = std::fs::read_to_string(path).unwrap();
         while lives(child.trim()) {

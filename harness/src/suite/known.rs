@@ -1,4 +1,4 @@
-//! Expected failures: each with its reason, and none that no longer happens.
+//! Expected failures, each with a reason; one that no longer occurs is an error.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::bytes::date;
 use hookproof_judge::catalogue;
 
-/// Expected failures by id, as a TOML file has them: `["raw.chunked"]` with `why`, and `until` where they end.
+/// Expected failures by id, in TOML: `["raw.chunked"]` with `why`, and optionally `until`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Known {
@@ -22,7 +22,7 @@ struct Expected {
 }
 
 impl Known {
-    /// Reads a file. `today` is a date as `2026-01-31`: what was expected until then no longer is.
+    /// Parses a file. `today` is a date such as `2026-01-31`; expired entries are dropped.
     pub fn parse(text: &str, today: &str) -> Result<Self, KnownError> {
         let mut known: Self = toml::from_str(text).map_err(|error| KnownError::Form(error.to_string()))?;
         for (id, expected) in &known.failures {
@@ -40,14 +40,14 @@ impl Known {
         Ok(known)
     }
 
-    /// Why a case is expected to fail.
+    /// The reason of an expected failure.
     #[must_use]
     pub fn why(&self, id: &str) -> Option<&str> {
         self.failures.get(id).map(|expected| expected.why.as_str())
     }
 }
 
-/// `2026-01-31`, and no `2026-02-30`.
+/// Whether it is a valid date, such as `2026-01-31`.
 fn is_date(text: &str) -> bool {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (true, Some(year), Some(month), Some(day)) =
@@ -55,7 +55,7 @@ fn is_date(text: &str) -> bool {
     else {
         return false;
     };
-    // Whoever can write dates knows which there are; leap years move the guess by less than a month until far from now.
+    // Compares with every date near an estimate; leap years shift that by less than a month for centuries.
     let near = (year - 1970) * 365 + (year - 1969).div_euclid(4) + (month - 1) * 30 + day;
     (near - 30..near + 30).any(|days| date(days) == text)
 }
@@ -68,19 +68,19 @@ fn is_of_form(text: &str) -> bool {
     form && text.len() == 10
 }
 
-/// A file that says nothing, or says it of no case.
+/// An invalid file of expected failures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnownError {
-    /// Not TOML, or not of this form.
+    /// Not TOML, or another form.
     #[error("expected failures are tables like [\"raw.chunked\"] with why and, if they end, until: {0}")]
     Form(String),
-    /// An id of no case.
+    /// An unknown id.
     #[error("expected failure {0:?}: there is no such case; `hookproof list` shows them all")]
     Unknown(String),
     /// A failure without a reason.
     #[error("expected failure {0:?}: why is empty; expected a reason")]
     NoReason(String),
-    /// An end that is no date.
+    /// An invalid date.
     #[error("expected failure {0:?}: until is no date; expected one such as \"2027-01-31\"")]
     Until(String),
 }

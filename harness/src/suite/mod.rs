@@ -1,11 +1,11 @@
-//! The cases that certify a receiver: each sends one request or a few, and knows what a correct receiver answers.
+//! The cases that certify a receiver. Each sends one or a few requests, and knows a correct receiver's
+//! answers.
 //!
-//! A case that saw nothing is `inconclusive`, never `pass`: what a receiver that accepts nothing rejects proves nothing,
-//! so everything rests on `sig.valid`, which is sent first, and again after every case that attacks.
+//! A case without evidence is `inconclusive`, never `pass`. A receiver that accepts nothing also rejects
+//! forgeries, so everything depends on `sig.valid`, which is sent first and after every attack.
 //!
-//! In reading order: `Settings` says what is asked; the bench signs, sends and remembers; the cases are tables of
-//! requests with what is wanted, and courses for what a table can't say; `run` goes through them; `Report` is what
-//! came of it.
+//! In reading order: `Settings` is the request; the bench signs, sends and records; cases are tables of
+//! requests with expectations, or scripts; `run` executes them; `Report` is the result.
 
 mod bench;
 mod bytes;

@@ -1,4 +1,4 @@
-//! The report as one page: the sum first, then what failed with every exchange, then all.
+//! The report as an HTML page: the summary, the failures with every exchange, all cases.
 
 use super::record::Recorded;
 use super::report::{Report, Row, Stopped};
@@ -67,7 +67,7 @@ impl Report {
 }
 
 impl Stopped {
-    /// The page of a run that judged nothing: without one, an older run's would stand for it.
+    /// The page of a run without a verdict, so that an older run's does not stand for it.
     #[must_use]
     pub fn page(&self, target: &str) -> String {
         let more = [

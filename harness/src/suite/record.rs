@@ -1,4 +1,4 @@
-//! An exchange as it is kept to be shown: bounded, in text, without the secret.
+//! An exchange in a report: bounded, as text, without the secret.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::wire::target::Target;
 const BODY_SHOWN_MAX: usize = 600;
 /// The most bytes of a head that are shown.
 const HEAD_SHOWN_MAX: usize = 4_000;
-/// The largest body that goes into a command line.
+/// The largest body in a command line.
 const BODY_CURL_MAX: usize = 16_000;
 
-/// An exchange, as it is shown.
+/// An exchange in a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recorded {
-    /// What was sent, in a few words.
+    /// A short description of the request.
     pub label: String,
-    /// The request, without what can't be shown.
+    /// The request, redacted.
     pub request: String,
-    /// What was wanted.
+    /// The expectation.
     pub wanted: String,
-    /// What came, in a few words.
+    /// The result, in a few words.
     pub came: String,
     /// The answer, if there was one.
     pub answer: String,
@@ -36,7 +36,7 @@ pub struct Recorded {
     pub seconds: f64,
     /// Whether it was as wanted.
     pub met: bool,
-    /// A command that sends it again, where one can.
+    /// A command that repeats it, where possible.
     pub curl: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Recorded {
         exchange: &Exchange,
         settings: &Settings,
     ) -> Self {
-        // Before anything is cut or escaped: half a secret, or an escaped one, would no longer be known as one.
+        // Redacts first: half a secret, or an escaped one, would not be recognised.
         let shown = |head: &[u8], body: &[u8]| shown(&settings.redact(head), &settings.redact(body));
         let answer = match &exchange.outcome {
             Outcome::Answer(answer) => shown(&head(answer), &answer.body),
@@ -68,7 +68,7 @@ impl Recorded {
     }
 }
 
-/// Seconds, to the tenth of a millisecond.
+/// Seconds, rounded to a tenth of a millisecond.
 #[expect(clippy::cast_precision_loss, reason = "a time for people, far below 2^53 tenths of a millisecond")]
 pub(super) fn rounded(length: Duration) -> f64 {
     (length.as_micros() / 100) as f64 / 10_000.0
@@ -92,14 +92,14 @@ fn shown(head: &[u8], body: &[u8]) -> String {
     format!("{}\n{}", cut(head, HEAD_SHOWN_MAX), cut(body, BODY_SHOWN_MAX))
 }
 
-/// The request as a command. Bytes that are no text are written as the shell's `$'…'` has them.
+/// The request as a command. Bytes that are no text use the shell's `$'…'`.
 fn curl(target: &Target, request: &Request) -> Option<String> {
     if request.body.len() > BODY_CURL_MAX || request.body.contains(&0) {
         return None;
     }
     let mut line = format!("curl -i -X {} {}", request.method, quoted(target.url.as_bytes()));
     for (name, value) in &request.headers {
-        // curl leaves out a header without a value, unless it ends with a semicolon.
+        // curl omits a header without a value, unless it ends with a semicolon.
         let header = if value.is_empty() {
             format!("{name};").into_bytes()
         } else {

@@ -1,4 +1,4 @@
-//! What a run of the suite came to, and that as JUnit.
+//! The result of a run of the suite, and its JUnit form.
 
 use std::time::Duration;
 
@@ -10,69 +10,69 @@ use hookproof_judge::catalogue::{Severity, Verdict};
 use hookproof_judge::exit;
 use hookproof_judge::report::junit::{Case, Outcome, Suite, xml};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Of Hookproof.
+    /// Hookproof's version.
     pub version: String,
     /// The receiver.
     pub target: String,
     /// The signing profile.
     pub profile: String,
-    /// Whether what should hold had to hold.
+    /// Whether `should` counted as `must`.
     pub strict: bool,
-    /// Whether somebody interrupted it.
+    /// Whether it was interrupted.
     pub interrupted: bool,
     /// One row for each case.
     pub rows: Vec<Row>,
-    /// Expected failures that did not happen.
+    /// Expected failures that did not occur.
     pub stale: Vec<String>,
 }
 
-/// What one case came to.
+/// The result of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The case.
     pub id: String,
     /// Its section.
     pub section: String,
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// What it came to.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// What was expected.
+    /// The expectation.
     pub expected: String,
-    /// What came.
+    /// The finding.
     pub came: String,
-    /// Why it was expected not to hold.
+    /// The reason of an expected failure.
     pub known: Option<String>,
     /// How long it took.
     pub seconds: f64,
-    /// What was sent and what came back.
+    /// The exchanges.
     pub exchanges: Vec<Recorded>,
 }
 
-/// How many cases came to what.
+/// The number of cases of each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Seen to hold.
+    /// Passed.
     pub pass: usize,
-    /// Seen not to hold.
+    /// Failed.
     pub fail: usize,
-    /// Seen not to hold, and should.
+    /// Failed a `should`.
     pub warn: usize,
-    /// Too little was seen.
+    /// Without enough evidence.
     pub inconclusive: usize,
-    /// Nothing it could concern.
+    /// Not applicable.
     pub not_applicable: usize,
-    /// The harness failed.
+    /// Errors of the harness.
     pub harness_error: usize,
-    /// Failed as expected; these are in none of the others.
+    /// Expected failures, which count in none of the others.
     pub known: usize,
 }
 
 impl Row {
-    /// Whether it came to nothing good, for a reason that was known.
+    /// Whether it failed as expected.
     #[must_use]
     pub fn is_excused(&self) -> bool {
         self.known.is_some() && matches!(self.verdict, Verdict::Fail | Verdict::Warn | Verdict::Inconclusive)
@@ -80,7 +80,7 @@ impl Row {
 }
 
 impl Report {
-    /// An empty one.
+    /// An empty report.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Report {
         }
     }
 
-    /// Notes the expected failures that did not happen: what is expected and no longer true hides the next failure.
+    /// Finds the expected failures that did not occur: such an entry would hide the next failure.
     pub fn find_stale(&mut self, settings: &Settings) {
         let stale = self.rows.iter().filter(|row| {
             settings.known.why(&row.id).is_some()
@@ -103,7 +103,7 @@ impl Report {
         self.stale = stale.map(|row| row.id.clone()).collect();
     }
 
-    /// How many cases came to what.
+    /// The number of cases of each verdict.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -122,8 +122,8 @@ impl Report {
         counts
     }
 
-    /// The exit code: 130 interrupted, 70 the harness failed, 1 a case failed or an expected failure did not happen,
-    /// 2 inconclusive or nothing to judge, else 0.
+    /// The exit code: 130 interrupted, 70 harness error, 1 a failure or a stale expected failure, 2
+    /// inconclusive or nothing judged, otherwise 0.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let counts = self.counts();
@@ -140,10 +140,9 @@ impl Report {
 }
 
 impl Report {
-    /// As JUnit, in the form that runs have too.
+    /// The report as JUnit XML.
     ///
-    /// # Errors
-    /// When it can't be written as XML.
+    /// # Errors When XML can't represent it.
     pub fn junit(&self) -> Result<String, String> {
         let cases = self.rows.iter().map(case).chain(self.stale.iter().map(|id| stale(id))).collect();
         let name = format!("hookproof receiver {}", self.target);
@@ -151,7 +150,7 @@ impl Report {
         written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases })
     }
 
-    /// What the exit code says, in words.
+    /// The exit code's meaning in words.
     fn outcome(&self) -> Outcome {
         let counts = self.counts();
         match self.exit_code() {
@@ -173,7 +172,7 @@ impl Report {
     }
 }
 
-/// Why nothing could be judged.
+/// The reason why nothing could be judged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stopped {
     /// The target has no address.
@@ -181,24 +180,23 @@ pub enum Stopped {
     Resolve {
         /// The target.
         url: String,
-        /// What the resolver said.
+        /// The resolver's error.
         why: String,
     },
-    /// The target takes no connection.
+    /// The target refuses connections.
     #[error("{url} can't be reached: {why}; is the receiver running?")]
     Unreachable {
         /// The target.
         url: String,
-        /// What the connection said.
+        /// The connection's error.
         why: String,
     },
 }
 
 impl Stopped {
-    /// The file of a run that judged nothing: without one, CI would show the last run's, or none.
+    /// The JUnit file of a run without a verdict; without it, CI would show the last run's.
     ///
-    /// # Errors
-    /// When it can't be written as XML.
+    /// # Errors When XML can't represent it.
     pub fn junit(&self) -> Result<String, String> {
         let (name, outcome) = ("hookproof receiver".to_owned(), Outcome::Unproven(self.to_string()));
         written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases: Vec::new() })

@@ -1,4 +1,4 @@
-//! Goes through the cases, and weighs what each came to.
+//! Runs the cases, and applies their severities.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
 use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
 
-/// How long a receiver that stopped serving is given to come back.
+/// How long a receiver may take to serve again after a failed case.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// How long a receiver that takes no connection is given to start: scripts start one and go on at once.
+/// How long a receiver may take to start: scripts start it and continue at once.
 const STARTING: Duration = Duration::from_secs(3);
-/// How often it is asked.
+/// The polling interval.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
 
-/// How far the run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
-    /// Nobody takes a connection yet; it is tried again for a moment.
+    /// The receiver does not accept connections yet.
     Waits,
-    /// So many cases will be sent.
+    /// The number of cases to send.
     Begins(usize),
-    /// This case is being sent.
+    /// A case begins.
     Sends(&'a str),
-    /// It came to this.
+    /// A case's result.
     Came(&'a Row),
 }
 
-/// Goes through the cases that are selected. Dropping the future ends it; what had come until then was told by `step`.
+/// Runs the selected cases. Dropping the future ends the run; `step` has received the results so far.
 pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<Report, Stopped> {
     let url = || settings.target.url.clone();
     let resolved = settings.target.resolve().await;
@@ -67,7 +67,8 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
     Ok(report)
 }
 
-/// The first correct delivery: whether there is anybody, whether it accepts anything, and whether its effects show.
+/// The first correct delivery: it shows whether the receiver is reachable, accepts anything, and lists
+/// effects.
 async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Result<(), String>, Stopped> {
     let watch = Watch::start();
     let (delivery, exchange) = loop {
@@ -92,7 +93,7 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
     Ok(Ok(()))
 }
 
-/// Whether a receiver that failed a case serves on, or comes back within a while.
+/// Whether a receiver that failed a case serves again in time.
 async fn recovers(bench: &Bench<'_>) -> bool {
     let watch = Watch::start();
     let serves = loop {

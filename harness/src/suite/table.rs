@@ -1,4 +1,4 @@
-//! The report as a table for people: grouped by section, what failed with its remedy, then the sum of it.
+//! The report as a table: by section, failures with their remedies, then the summary.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use super::report::{Report, Row};
 use hookproof_judge::catalogue::{self, Verdict};
 use hookproof_judge::report::{Colours, paint};
 
-/// The longest id, with room after it.
+/// The longest id, with a gap after it.
 const ID_WIDTH: usize = 26;
 
 impl Report {
@@ -35,7 +35,7 @@ impl Report {
         text
     }
 
-    /// How many cases in the end saw nothing for one and the same reason, which is said once.
+    /// The number of final cases that are inconclusive for the same reason, which is shown once.
     fn unjudged(&self) -> usize {
         let same = |row: &&Row| {
             row.verdict == Verdict::Inconclusive
@@ -46,7 +46,6 @@ impl Report {
         if count > 1 { count } else { 0 }
     }
 
-    /// How many cases came to what.
     pub(super) fn summary(&self) -> String {
         let counts = self.counts();
         let named = [
@@ -69,7 +68,7 @@ impl Report {
         }
     }
 
-    /// What else there is to say of all, and what to do where nothing could be seen.
+    /// Further notes, with remedies for inconclusive cases.
     pub(super) fn remarks(&self) -> Vec<String> {
         let stale = self
             .stale
@@ -82,7 +81,7 @@ impl Report {
         stale.chain(wanting).chain(self.interrupted.then_some(interrupted)).collect()
     }
 
-    /// The inconclusive cases, by what they need to see anything.
+    /// The inconclusive cases by the option that they need.
     fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
         let mut wanting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let unclear =

@@ -1,31 +1,30 @@
-//! What a correct receiver does with a request, and whether this one did.
+//! The expectation of a correct receiver's answer.
 
 use crate::wire::exchange::Outcome;
 
 /// The most characters of a `Retry-After` that are shown; a date has 29.
 const RETRY_AFTER_SHOWN_MAX: usize = 64;
 
-/// What a correct receiver does with a request.
+/// The expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     /// 2xx.
     Accept,
-    /// 4xx, of a forgery: 5xx takes it no more than 4xx does, and is told apart as an accident.
+    /// 4xx to a forgery. 5xx also refuses it, but counts as an accident.
     Reject,
-    /// 4xx, of what might make a receiver fall over: 5xx is the failure that is looked for.
+    /// 4xx to a request that may crash a receiver; 5xx is the failure.
     Refuse,
     /// 4xx, or the connection closed.
     RejectOrClose,
     /// Anything but 5xx, silence and a lost connection.
     NoBreak,
-    /// An answer that isn't 2xx.
+    /// No 2xx.
     NotTaken,
-    /// Anything at all: it is reported.
+    /// Anything; it is only reported.
     Report,
 }
 
 impl Want {
-    /// In words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Accept => "2xx",
@@ -37,12 +36,11 @@ impl Want {
         }
     }
 
-    /// Whether a forgery was not taken, but only because the receiver failed at it.
+    /// Whether a forgery was refused only because the receiver failed.
     pub(super) const fn is_accident(self, outcome: &Outcome) -> bool {
         matches!((self, outcome), (Self::Reject, Outcome::Answer(answer)) if answer.status >= 500)
     }
 
-    /// Whether the receiver did it.
     pub(super) fn is_met(self, outcome: &Outcome) -> bool {
         let status = match outcome {
             Outcome::Answer(answer) => answer.status,
@@ -63,7 +61,7 @@ impl Want {
 pub(super) fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Answer(answer) => match answer.header("retry-after") {
-            // The receiver's words go to a terminal, and into files of other forms.
+            // The receiver's text goes to a terminal and into files.
             Some(after) => {
                 let plain = after.chars().filter(|c| matches!(c, ' '..='~')).take(RETRY_AFTER_SHOWN_MAX);
                 format!("{} (Retry-After: {})", answer.status, plain.collect::<String>())

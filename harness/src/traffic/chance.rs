@@ -1,6 +1,6 @@
-//! Chance that a seed repeats: every choice of a run comes from here, named by what it is for.
+//! Seeded randomness: every random choice of a run comes from a stream that is named by its purpose.
 
-/// A stream of choices. Two of the same seed and name make the same ones.
+/// A stream of random numbers. Equal seeds and purposes give equal streams.
 #[derive(Clone, Debug)]
 pub struct Chance {
     state: u64,
@@ -19,7 +19,7 @@ impl Chance {
         mix(self.state)
     }
 
-    /// A number from 0 up to, but without, 1.
+    /// A number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         unit(self.bits())
     }
@@ -47,7 +47,7 @@ pub const fn mix(bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// The upper 53 bits as a number from 0 up to, but without, 1: all that a double holds exactly.
+/// The upper 53 bits as a number in [0, 1): all that a double holds exactly.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a double holds")]
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64

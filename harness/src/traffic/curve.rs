@@ -1,10 +1,9 @@
-//! When the events of a phase are due: the moments at which the integral of its rate passes 0, 1, 2, …
+//! The due times of a phase: the moments at which the integral of its rate passes 0, 1, 2, …
 
 use super::chance::Chance;
 use hookproof_judge::scenario::{Rate, SECOND};
 
-/// The moments of an even rate, from 0 up to, but without, `end`. Integers throughout: the hundred-thousandth event of
-/// `7/s` is no nanosecond off.
+/// The moments of a constant rate in [0, `end`). Integer arithmetic: rounding errors do not accumulate.
 pub(super) fn steady(rate: Rate, end: u64) -> impl Iterator<Item = u64> {
     let moment = move |k: u64| {
         let at = u128::from(k) * u128::from(rate.per.0) / u128::from(rate.count.max(1));
@@ -13,10 +12,10 @@ pub(super) fn steady(rate: Rate, end: u64) -> impl Iterator<Item = u64> {
     (0..).map_while(moment)
 }
 
-/// The moments of a rate that goes from one figure to another in a straight line.
+/// The moments of a linear ramp between two rates.
 ///
-/// The integral is `n(t) = r·t + a·t²/2` with `a = (to − r)/end`; solved for `t` in the form that does not cancel,
-/// `t = 2n / (r + √(r² + 2·a·n))`.
+/// The integral is `n(t) = r·t + a·t²/2` with `a = (to − r)/end`; solved for `t` in the form without
+/// cancellation, `t = 2n / (r + √(r² + 2·a·n))`.
 pub(super) fn ramp(rate: Rate, to: Rate, end: u64) -> impl Iterator<Item = u64> {
     let (from, to, length) = (per_second(rate), per_second(to), seconds(end));
     let slope = if length > 0.0 { (to - from) / length } else { 0.0 };
@@ -24,7 +23,7 @@ pub(super) fn ramp(rate: Rate, to: Rate, end: u64) -> impl Iterator<Item = u64> 
         let count = number(k);
         let under = from.mul_add(from, 2.0 * slope * count);
         let divisor = from + under.max(0.0).sqrt();
-        // A ramp down to nothing has an end before which no further event is due.
+        // A ramp down to 0 ends before a further event is due.
         if under < 0.0 || (divisor <= 0.0 && k > 0) {
             return None;
         }
@@ -107,7 +106,7 @@ mod tests {
     #[test]
     fn independent_arrivals_have_the_mean_and_the_spread_of_their_law() {
         let all: Vec<_> = poisson(per_sec(1_000), 100 * SECOND, Chance::new(7, 7)).collect();
-        // Five standard deviations of a Poisson count; the seed is fixed, so this holds always or never.
+        // Five standard deviations of a Poisson count; the seed is fixed, so the result never varies.
         assert!(all.len().abs_diff(100_000) < 1_600, "{}", all.len());
         let long = all.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count();
         assert!(long.abs_diff(36_788) < 1_000, "{long} of the gaps exceed the mean, expected a share of 1/e");

@@ -1,8 +1,7 @@
-//! The generator: one thread of the operating system that releases what is due.
+//! The generator: an OS thread that releases due events.
 //!
-//! *Catching up.* What has become due while the thread was not running is released as soon as it runs again, all of it,
-//! in order; nothing is skipped and nothing is spread out. Its lag is measured for each event, from the moment that the
-//! schedule wanted to the moment at which it was released.
+//! *Catching up.* Events that became due while the thread was not running are released at once, all of them
+//! and in order. The lag of each event is measured from its intended moment to its release.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,11 +10,11 @@ use hdrhistogram::Histogram;
 use super::schedule::{Due, Schedule};
 use crate::clock::Clock;
 
-/// How long the thread sleeps at most, so that it sees a stop; and how finely it wakes.
+/// The longest sleep of the thread, so that it sees a stop; and the shortest.
 const QUANTUM_MAX_NS: u64 = 20_000_000;
 const QUANTUM_NS: u64 = 500_000;
 
-/// Time, as the generator goes by it.
+/// The generator's time.
 pub trait Pace {
     /// Nanoseconds since the run began.
     fn now(&self) -> u64;
@@ -33,21 +32,20 @@ impl Pace for Clock {
     }
 }
 
-/// How far the generator was behind its schedule.
+/// The generator's lag behind its schedule.
 #[derive(Clone, Debug)]
 pub struct Lag {
-    /// In nanoseconds, of every event.
     histogram: Histogram<u64>,
-    /// Events that were later than the budget allows.
+    /// Events beyond the lag budget.
     pub late: u64,
     budget: u64,
 }
 
 impl Lag {
-    /// Nothing was released yet. Events later than `budget` nanoseconds count as late.
+    /// An empty one. Events later than `budget` nanoseconds count as late.
     #[must_use]
     pub fn new(budget: u64) -> Self {
-        // An hour at three digits; what is later counts as an hour.
+        // An hour at three digits; longer lags count as an hour.
         let histogram = Histogram::new_with_max(3_600_000_000_000, 3);
         Self { histogram: histogram.expect("the bounds are constants that fit"), late: 0, budget }
     }
@@ -57,21 +55,21 @@ impl Lag {
         self.late += u64::from(lag > self.budget);
     }
 
-    /// The lag that a share of the events did not exceed, in nanoseconds.
+    /// A quantile of the lag, in nanoseconds.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         self.histogram.value_at_quantile(share)
     }
 
-    /// How many events were released.
+    /// The number of released events.
     #[must_use]
     pub fn released(&self) -> u64 {
         self.histogram.len()
     }
 }
 
-/// Releases every event of a schedule that begins at `begin`, until all are out or `stop` is set. `release` is told the
-/// event, when it was wanted and when it is handed over; it may wait, which counts as lag.
+/// Releases every event of a schedule that begins at `begin`, until the end or `stop`. `release` receives the
+/// event, its intended moment and the present; it may wait, which counts as lag.
 pub fn play(
     schedule: &Schedule,
     begin: u64,

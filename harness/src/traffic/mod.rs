@@ -1,8 +1,7 @@
-//! Traffic: the whole schedule of a run, computed before it begins, and the thread that keeps it.
+//! Traffic: the whole schedule of a run, computed beforehand, and the thread that keeps it.
 //!
-//! Open loop: an event is released when it is due, whatever became of those before it. A sender that slows down is
-//! thereby offered no less, and its latency counts from when an event was meant to be offered, not from when there was
-//! time to. In reading order:
+//! Open loop: an event is released when it is due, regardless of earlier ones. A slow sender is offered no
+//! less, and its latency counts from the intended moment. In reading order:
 
 mod chance;
 mod curve;

@@ -1,10 +1,9 @@
-//! Real traffic, read from a file: CSV or JSON Lines with `time`, `type`, and perhaps `key` and `bytes`.
+//! Parses a recording: CSV or JSON Lines with `time`, `type`, and optionally `key` and `bytes`.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// An event of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorded {
     /// Nanoseconds since the recording's first event.
@@ -14,30 +13,30 @@ pub(super) struct Recorded {
     pub(super) bytes: Option<u32>,
 }
 
-/// A recording that cannot be played.
+/// An unusable recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file cannot be read.
     #[error("the recording {path} cannot be read: {error}; its path is relative to the scenario's file", path = path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: std::io::Error,
     },
-    /// A line is not an event.
+    /// A line is invalid.
     #[error("{path}:{line}: {what}", path = path.display())]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
 }
 
-/// Reads a recording, in the order of its times.
+/// Reads a recording, sorted by time.
 pub(super) fn read(path: &Path) -> Result<Vec<Recorded>, RecordingError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| RecordingError::File { path: path.to_owned(), error })?;
@@ -56,14 +55,14 @@ fn parse(text: &str) -> Result<Vec<Recorded>, (usize, String)> {
         };
         events.push(event.map_err(|what| (number, what))?);
     }
-    // Stable, so that events of one moment stay in their order.
+    // Stable, so that simultaneous events keep their order.
     events.sort_by_key(|event| event.at);
     let first = events.first().map_or(0, |event| event.at);
     events.iter_mut().for_each(|event| event.at -= first);
     Ok(events)
 }
 
-/// Where the columns of a CSV file are.
+/// The indexes of a CSV file's columns.
 struct Columns {
     time: usize,
     kind: usize,
@@ -117,7 +116,7 @@ fn json(line: &str) -> Result<Recorded, String> {
     Ok(Recorded { at: moment(&time)?, kind, key, bytes })
 }
 
-/// Seconds with up to nine decimals, since any beginning.
+/// Parses seconds with up to nine decimals, since any beginning.
 fn moment(text: &str) -> Result<u64, String> {
     let wrong = || format!("time is {text:?}; expected seconds, such as 12.5");
     let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));

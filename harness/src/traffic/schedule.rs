@@ -1,4 +1,5 @@
-//! The schedule: every event of a run with its moment, type, key and size, from the scenario and the seed alone.
+//! The schedule: every event of a run with its moment, type, key and size, from the scenario and the seed
+//! alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,27 +13,27 @@ use super::token::Tokens;
 use hookproof_judge::scenario::{Events, Millionths, Phase, Shape};
 use hookproof_judge::signature::digest::hex;
 
-/// The most events of one run: what fits into memory beside everything else.
+/// The most events of a run, bounded by memory.
 const EVENTS_MAX: usize = 20_000_000;
-/// A repeated event follows the first one within this while, in nanoseconds.
+/// The range of delays before a repeated event, in nanoseconds.
 const REPEATED_WITHIN: (u64, u64) = (50_000_000, 500_000_000);
 
-/// What the seed's streams are for.
+/// The purposes of the seed's streams.
 const PURPOSE_EVENTS: u64 = 1;
 const PURPOSE_GAPS: u64 = 2;
 
-/// An event that is to be offered.
+/// An event to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// When, in nanoseconds since the traffic began.
+    /// Its moment, in nanoseconds since the traffic began.
     pub at: u64,
     /// The harness's name for it.
     pub token: u64,
-    /// The place of its type among [`Schedule::types`].
+    /// The index of its type in [`Schedule::types`].
     pub kind: u32,
-    /// The place of its key among `Schedule::keys`.
+    /// The index of its key in `Schedule::keys`.
     pub key: u32,
-    /// How large its data is.
+    /// The size of its data, in bytes.
     pub bytes: u32,
 }
 
@@ -42,14 +43,14 @@ pub struct Schedule {
     due: Vec<Due>,
     types: Names,
     keys: Names,
-    /// How long the traffic goes on, pauses at its end included.
+    /// The length of the traffic, final pauses included.
     lasts: u64,
 }
 
-/// A scenario's traffic that cannot be scheduled.
+/// Traffic that cannot be scheduled.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// A recording cannot be played.
+    /// A recording is unusable.
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// There are too many events.
@@ -60,7 +61,7 @@ pub enum ScheduleError {
 }
 
 impl Schedule {
-    /// Computes the schedule. Recordings are looked for beside the scenario's file, in `folder`.
+    /// Computes the schedule. Recordings are relative to `folder`, the scenario's.
     pub fn compute(
         phases: &[Phase],
         events: &Events,
@@ -73,7 +74,7 @@ impl Schedule {
             let gaps = Chance::new(seed, PURPOSE_GAPS.wrapping_add(number << 8));
             schedule.append(phase, &mut filler, gaps, folder)?;
         }
-        // Stable: events of one moment stay in the order in which they were made.
+        // Stable: simultaneous events keep the order of their creation.
         schedule.due.sort_by_key(|due| due.at);
         Ok(schedule)
     }
@@ -112,7 +113,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Plays a recording; answers how long it goes on.
+    /// Plays a recording; returns its length.
     fn replay(
         &mut self,
         file: &Path,
@@ -135,7 +136,7 @@ impl Schedule {
         Ok(end)
     }
 
-    /// The same traffic, broken off at a moment.
+    /// The schedule up to a moment.
     #[must_use]
     pub fn before(mut self, until: u64) -> Self {
         self.due.retain(|due| due.at < until);
@@ -149,7 +150,7 @@ impl Schedule {
         &self.due
     }
 
-    /// How long the traffic goes on, in nanoseconds.
+    /// The length of the traffic, in nanoseconds.
     #[must_use]
     pub const fn lasts(&self) -> u64 {
         self.lasts
@@ -167,12 +168,12 @@ impl Schedule {
         self.keys.name(due.key)
     }
 
-    /// The types that occur, in the order of [`Due::kind`].
+    /// The occurring types, in the order of [`Due::kind`].
     pub fn types(&self) -> impl Iterator<Item = &str> {
         self.types.all.iter().map(String::as_str)
     }
 
-    /// SHA-256 of everything that is offered and when, in hexadecimal: two runs of one schedule have the same.
+    /// SHA-256 of all offered events and their times, in hexadecimal; equal for equal schedules.
     #[must_use]
     pub fn sha256(&self) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
@@ -188,7 +189,7 @@ impl Schedule {
         hex(context.finish().as_ref())
     }
 
-    /// An event's data: a JSON object of its size, with its token in it, and nothing else that ever changes.
+    /// An event's data: a JSON object of its size with its token, the same in every call.
     #[must_use]
     pub fn data(&self, due: &Due, tokens: Tokens) -> String {
         const FILLER: &str = "0123456789abcdef";
@@ -211,11 +212,11 @@ impl Schedule {
     }
 }
 
-/// Makes the events that the moments are filled with.
+/// Creates events.
 struct Filler<'a> {
     events: &'a Events,
     chance: Chance,
-    /// Sums of the types' weights, and of the keys'.
+    /// Cumulative weights of the types, and of the keys.
     types: Vec<u64>,
     keys: Vec<f64>,
     next_token: u64,
@@ -241,7 +242,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Puts one event of the scenario's own making, of this key or of one that it draws.
+    /// Adds an event with this key, or a random one.
     fn event(&mut self, schedule: &mut Schedule, at: u64, key: Option<&str>) -> Result<(), ScheduleError> {
         let drawn = self.chance.below(self.types.last().copied().unwrap_or(1));
         let place = self.types.partition_point(|sum| *sum <= drawn);
@@ -289,7 +290,7 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// Names, each once, in the order in which they came up.
+/// Interned names, in order of first use.
 #[derive(Clone, Debug, Default)]
 struct Names {
     all: Vec<String>,

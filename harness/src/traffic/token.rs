@@ -1,14 +1,14 @@
-//! The harness's own name for an event, written so that it is found in any body, however a sender wraps it.
+//! The harness's token for an event, in a form that survives any encoding of a body.
 
-/// What every token begins with. Letters, digits and hyphens only: no form of escaping changes them.
+/// The prefix of tokens. Letters, digits and hyphens only, which no escaping changes.
 const MARK: &[u8] = b"hptoken-";
-/// Digits of the run, and of the event.
+/// The digits of the run, and of the event.
 const RUN_DIGITS: usize = 8;
 const EVENT_DIGITS: usize = 16;
-/// The most events of one body that are told apart. Senders that put several into one put far fewer.
+/// The most tokens that are read from a body; senders batch far fewer.
 const TOKENS_MAX: usize = 1_000;
 
-/// The tokens of one run. Those of another, which a sender may have kept, are strangers to it.
+/// The tokens of one run; those of other runs, which a sender may still hold, are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tokens {
     run: u32,
@@ -21,7 +21,7 @@ impl Tokens {
         Self { run }
     }
 
-    /// The run, as its tokens have it.
+    /// The run's part of its tokens.
     #[must_use]
     pub fn run(self) -> String {
         format!("{:08x}", self.run)
@@ -33,7 +33,7 @@ impl Tokens {
         format!("hptoken-{:08x}-{event:016x}", self.run)
     }
 
-    /// An event's token as a UUID, for senders that take no other ids. Another run has others.
+    /// An event's token as a UUID, for senders that accept no other ids. It differs between runs.
     #[must_use]
     pub fn uuid(self, event: u64) -> String {
         format!("{:08x}-{:04x}-4000-8000-{:012x}", self.run, event >> 48, event & 0xffff_ffff_ffff)
@@ -45,7 +45,7 @@ impl Tokens {
         self.read_all(body).next()
     }
 
-    /// Every token of this run in a body, each once, in their order; a thousand at most.
+    /// The distinct tokens of this run in a body, in order; at most a thousand.
     #[must_use]
     pub fn find_all(self, body: &[u8]) -> Vec<u64> {
         let mut found: Vec<u64> = Vec::new();
@@ -80,7 +80,7 @@ impl Tokens {
 
 fn number(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
-    // `from_str_radix` would take a sign as well.
+    // `from_str_radix` would accept a sign.
     if !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }

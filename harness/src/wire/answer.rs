@@ -1,14 +1,14 @@
-//! Reading an answer, within bounds, as far as it has come.
+//! Parses an answer incrementally, within bounds.
 
 /// The most headers of an answer.
 const HEADERS_MAX: usize = 128;
 /// The most bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// The most bytes of an answer's body that are kept. What comes after them is not read.
+/// The most bytes of an answer's body; the rest is not read.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The most interim answers (1xx) before the one that counts.
+/// The most interim answers (1xx) before the final one.
 const INTERIM_MAX: usize = 16;
-/// The most bytes of an answer altogether: its head, its body, and what frames a body in small chunks.
+/// The most bytes of an answer in total, with the framing of small chunks.
 const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 /// An answer.
@@ -16,11 +16,11 @@ const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its headers, as they came.
+    /// Its headers, in their order and spelling.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Its body, or as much of it as is kept.
+    /// Its body, perhaps cut.
     pub body: Vec<u8>,
-    /// Whether the connection may be used again.
+    /// Whether the connection may be reused.
     pub keeps_open: bool,
 }
 
@@ -32,25 +32,25 @@ impl Answer {
         Some(String::from_utf8_lossy(value).trim().to_owned())
     }
 
-    /// `Retry-After` in seconds, where it is a number.
+    /// `Retry-After` in seconds, if it is a number.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.header("retry-after")?.parse().ok()
     }
 }
 
-/// How far an answer has come.
+/// The state of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.
     Partial,
-    /// It is whole, and this many bytes long.
+    /// It is complete, and this many bytes long.
     Whole(Answer, usize),
-    /// It is no HTTP.
+    /// It is not HTTP.
     Malformed(String),
 }
 
-/// Reads what has come of an answer. `ended` says that nothing more will come.
+/// Parses the bytes of an answer so far. `ended`: no more will come.
 #[must_use]
 pub fn read(bytes: &[u8], ended: bool) -> Progress {
     let mut start = 0;
@@ -69,11 +69,10 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
     Progress::Malformed(format!("more than {INTERIM_MAX} interim answers came before it"))
 }
 
-/// What stands at a place where an answer begins.
 enum Next {
-    /// An interim answer of this many bytes, after which another begins.
+    /// An interim answer of this many bytes, before another one.
     Interim(usize),
-    /// The answer that counts, as far as it has come.
+    /// The final answer, as far as it has come.
     Final(Progress),
 }
 
@@ -108,7 +107,7 @@ fn read_next(bytes: &[u8], ended: bool) -> Next {
     })
 }
 
-/// An answer whose body has a length, or ends with the connection.
+/// An answer with a length, or that ends with the connection.
 fn read_plain(mut answer: Answer, bytes: &[u8], head: usize, ended: bool) -> Progress {
     let after = &bytes[head..];
     match answer.header("content-length").map(|text| text.parse::<usize>()) {
@@ -123,7 +122,7 @@ fn read_plain(mut answer: Answer, bytes: &[u8], head: usize, ended: bool) -> Pro
     }
 }
 
-/// An answer that ends with its connection, or of which the rest isn't read.
+/// An answer that ends with its connection, or is not read to its end.
 fn cut(answer: Answer, mut body: Vec<u8>, length: usize) -> Progress {
     body.truncate(BODY_BYTES_MAX);
     Progress::Whole(Answer { body, keeps_open: false, ..answer }, length)
@@ -131,7 +130,7 @@ fn cut(answer: Answer, mut body: Vec<u8>, length: usize) -> Progress {
 
 fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
     let after = &bytes[head..];
-    // Looked through first and copied once: this runs again for every piece that comes.
+    // Scanned first and copied once, since this runs again for every read.
     let mut pieces = Vec::new();
     let (mut at, mut kept) = (0, 0);
     let whole = loop {
@@ -168,7 +167,7 @@ fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
     }
 }
 
-/// How long the trailers are, with the empty line at their end. They are read over.
+/// The length of the trailers, with their final empty line.
 fn trailers(bytes: &[u8]) -> Option<usize> {
     if bytes.starts_with(b"\r\n") {
         return Some(2);

@@ -1,22 +1,22 @@
-//! The judge's clocks. Everybody else in `wire`, `suite` and `load` gets the time from here.
+//! The clocks of `wire`, `suite` and `load`.
 #![expect(clippy::disallowed_methods, reason = "the one home of the clock for requests that the judge sends")]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970 by the wall clock, for timestamps in signatures.
+/// Unix seconds of the wall clock, for timestamps in signatures.
 #[must_use]
 pub fn unix_seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Nanoseconds since 1970 by the wall clock, for ids that nobody has used before.
+/// Unix nanoseconds of the wall clock, for unique ids.
 #[must_use]
 pub fn unix_nanos() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
-/// Measures lengths of time on the monotonic clock. Copies measure from the same moment.
+/// A stopwatch on the monotonic clock. Copies share its beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch(Instant);
 
@@ -27,20 +27,20 @@ impl Watch {
         Self(Instant::now())
     }
 
-    /// How long ago it started.
+    /// The time since its start.
     #[must_use]
     pub fn passed(&self) -> Duration {
         self.0.elapsed()
     }
 
-    /// The moment this long after it started, for timers.
+    /// The moment this long after its start, for timers.
     #[must_use]
     pub fn moment(&self, after: Duration) -> tokio::time::Instant {
         tokio::time::Instant::from_std(self.0 + after)
     }
 }
 
-/// Waits for a length of time to pass, where what is tested is time itself.
+/// Waits, where time itself is tested.
 pub async fn pass(length: Duration) {
     tokio::time::sleep(length).await;
 }

@@ -1,7 +1,7 @@
-//! One exchange: bytes out as they were given, the answer in, both at once, and nothing repeated.
+//! One exchange: writes given bytes and reads the answer at the same time; nothing is repeated.
 //!
-//! Writing goes on while the answer is read, because a receiver that has seen enough answers before it has read all; an
-//! error while writing is no verdict, since the answer may have been there first.
+//! A receiver may answer before it has read everything, so writing and reading overlap. A write error is no
+//! verdict, since an answer may have come before it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -18,34 +18,34 @@ use super::answer::{Answer, Progress, read};
 use super::clock::Watch;
 use super::target::Target;
 
-/// A connection, with TLS or without.
+/// A connection, with or without TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What is written.
+/// The bytes to write.
 #[derive(Clone, Debug)]
 pub enum Feed {
     /// These bytes, at once.
     Whole(Vec<u8>),
-    /// The first at once, then the others one by one, this far apart.
+    /// The first bytes at once, then the others one by one at this interval.
     Slow(Vec<u8>, Vec<u8>, Duration),
-    /// The first, then the second again and again, up to so many bytes altogether.
+    /// The first bytes, then the second ones repeatedly, up to this total.
     Endless(Vec<u8>, Vec<u8>, u64),
 }
 
-/// What came of an exchange.
+/// The outcome of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// An answer.
     Answer(Answer),
-    /// The connection was closed, or reset, before a whole answer had come.
+    /// The connection closed or was reset before a whole answer.
     Closed,
     /// Neither an answer nor an end in time.
     Silent,
-    /// No connection came about.
+    /// No connection.
     Unreachable(String),
-    /// Something else than HTTP came back.
+    /// An answer that is not HTTP.
     Malformed(String),
 }
 
@@ -54,16 +54,16 @@ pub enum Outcome {
 pub struct Exchange {
     /// What came of it.
     pub outcome: Outcome,
-    /// How long it took from the connection on.
+    /// Its length from the connection on.
     pub took: Duration,
-    /// How many bytes could be written.
+    /// The bytes that were written.
     pub written: u64,
 }
 
 /// Opens a connection.
 pub async fn connect(target: &Target, addresses: &[SocketAddr]) -> std::io::Result<Box<dyn Stream>> {
     let stream = TcpStream::connect(addresses).await?;
-    // One byte per packet has to stay one byte per packet.
+    // Each byte must stay a packet of its own.
     stream.set_nodelay(true)?;
     if !target.tls {
         return Ok(Box::new(stream));
@@ -72,14 +72,14 @@ pub async fn connect(target: &Target, addresses: &[SocketAddr]) -> std::io::Resu
     Ok(Box::new(TLS.connect(name, stream).await?))
 }
 
-/// The public roots; certificates of anybody else are refused, as senders do.
+/// The public roots; other certificates are refused, as senders do.
 static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 });
 
-/// Sends on a connection of its own, and waits for the answer this long at most.
+/// Sends on a connection of its own, and waits for the answer up to this limit.
 pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
     let watch = Watch::start();
     let until = watch.moment(limit);
@@ -94,7 +94,7 @@ pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, li
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut written = 0;
     let both = async {
-        // An error while writing ends the writing only.
+        // A write error ends only the writing.
         let writing = async {
             let _ended = write(&mut writer, feed, &mut written).await;
             std::future::pending::<()>().await;
@@ -108,8 +108,8 @@ pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, li
     Exchange { outcome, took: watch.passed(), written }
 }
 
-/// Sends requests one after another on one connection, each once the one before it was answered, within this time
-/// altogether. Ends early, with what came until then, where the connection does not stay open.
+/// Sends requests in turn on one connection, each after the previous answer, within this total time. Returns
+/// early if the connection closes.
 pub async fn succession(
     target: &Target,
     addresses: &[SocketAddr],
@@ -131,7 +131,7 @@ pub async fn succession(
     for request in requests {
         let (watch, mut written) = (Watch::start(), 0);
         let both = async {
-            // Where writing fails, an answer may have come before it did.
+            // An answer may have come before the write error.
             let _lost = send(&mut stream, request, &mut written).await;
             read_answer(&mut stream).await
         };
@@ -183,7 +183,6 @@ async fn send(
     Ok(())
 }
 
-/// Reads until an answer is whole or the connection ends.
 async fn read_answer(reader: &mut (impl AsyncRead + Unpin)) -> Outcome {
     let mut bytes = Vec::new();
     loop {

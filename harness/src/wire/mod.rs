@@ -1,6 +1,5 @@
-//! Raw HTTP against a receiver: a client that attacks sends requests that no client library would.
-//!
-//! Nothing here reads a clock but `clock`, and nothing but `exchange` opens a socket.
+//! A raw HTTP client for attacks on receivers: it sends requests that no client library would. Only `clock`
+//! reads a clock, and only `exchange` opens a socket.
 
 pub mod answer;
 pub mod clock;

@@ -1,21 +1,21 @@
-//! Requests, byte by byte: nothing is added that was not asked for, and nothing is tidied up.
+//! Requests byte by byte, without additions or normalisation.
 
-/// One request.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method.
     pub method: &'static str,
-    /// Path and query.
+    /// The path, with the query.
     pub path: String,
-    /// Names and values in the order in which they are written, as bytes: a judge also sends what is no text.
+    /// Names and values in order, as bytes, since some are no text.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How its length is told.
+    /// The framing of the body.
     pub framing: Framing,
 }
 
-/// How the length of a body is told.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `Content-Length`.
@@ -25,7 +25,6 @@ pub enum Framing {
 }
 
 impl Request {
-    /// A header's place.
     fn place(&self, name: &str) -> Option<usize> {
         self.headers.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))
     }
@@ -36,7 +35,7 @@ impl Request {
         self.place(name).map(|at| self.headers[at].1.as_slice())
     }
 
-    /// With another value for a header, in its place, or at the end.
+    /// Replaces a header's value, or adds the header.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         match self.place(name) {
@@ -46,28 +45,28 @@ impl Request {
         self
     }
 
-    /// Without a header.
+    /// Removes a header.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self
     }
 
-    /// With another header, whether there is one of its name or not.
+    /// Adds a header, even if there is one with that name.
     #[must_use]
     pub fn and(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// With another body, and nothing else changed.
+    /// Replaces the body, and nothing else.
     #[must_use]
     pub fn carrying(mut self, body: Vec<u8>) -> Self {
         self.body = body;
         self
     }
 
-    /// The request line and the headers, without the empty line after them.
+    /// The request line and the headers, without the final empty line.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();

@@ -1,28 +1,28 @@
-//! Where requests go: one URL, one address.
+//! The target of requests: a URL and its addresses.
 
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::lookup_host;
 use url::{Host, Url};
 
-/// A receiver's URL, taken apart.
+/// A receiver's URL, parsed.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The URL as it was given, without user and password.
+    /// The URL, which has no user or password.
     pub url: String,
     /// The `Host` header.
     pub host_header: String,
-    /// What the certificate has to be for.
+    /// The name in the certificate.
     pub host: String,
-    /// Path and query.
+    /// The path, with the query.
     pub path: String,
-    /// Whether to speak TLS.
+    /// Whether it uses TLS.
     pub tls: bool,
     port: u16,
 }
 
 impl Target {
-    /// Takes a URL apart.
+    /// Parses a URL.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let wrong = |why: &str| TargetError { given: text.chars().take(200).collect(), why: why.to_owned() };
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
@@ -46,7 +46,7 @@ impl Target {
         Ok(Self { url: url.to_string(), host_header, host, path, tls: url.scheme() == "https", port })
     }
 
-    /// The addresses behind the host.
+    /// The addresses of the host.
     pub async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         if let Ok(address) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);
@@ -55,7 +55,7 @@ impl Target {
     }
 }
 
-/// A text that is no URL to send webhooks to.
+/// An invalid target URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no URL to send webhooks to: {why}")]
 pub struct TargetError {

@@ -1,4 +1,4 @@
-//! `order.*`, `ack.*`, `method.*`: how deliveries are acknowledged, and what isn't one.
+//! `order.*`, `ack.*`, `method.*`: acknowledgements, and requests that are no deliveries.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ pub(super) const CASES: [Case; 9] = [
     Case::shots("method.options", |bench| method(bench, "OPTIONS", Report)),
 ];
 
-/// How many acknowledgements are timed, and how long that may take altogether.
+/// The number of timed acknowledgements, and their total time limit.
 const TIMED: (usize, Duration) = (100, Duration::from_secs(30));
-/// The fewest that say anything.
+/// The least number for a verdict.
 const TIMED_MIN: usize = 10;
-/// Beyond this senders give up; beyond that they complain.
+/// Beyond the first senders give up; beyond the second they complain.
 const SLOWEST: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(1);
-/// Requests far over anybody's rate, and how many of them are open at once.
+/// The number of requests, far beyond any rate, and of those open at once.
 const OVERLOAD: (usize, usize) = (600, 100);
 
 fn swapped(bench: &Bench<'_>) -> Shots {
@@ -65,7 +65,7 @@ async fn fast(bench: &Bench<'_>) -> Finding {
         match &exchange.outcome {
             Outcome::Silent => return Finding::fail("no acknowledgement in time"),
             Outcome::Answer(answer) if answer.status < 300 => times.push(exchange.took),
-            // How much it takes is another case's question.
+            // The amount that it takes is judged by another case.
             Outcome::Answer(answer) if [429, 503].contains(&answer.status) && times.len() >= TIMED_MIN => {
                 break;
             }

@@ -1,4 +1,4 @@
-//! `header.*`: names in odd case, values twice, bytes that are no text, and too much of it all.
+//! `header.*`: names in odd case, repeated values, bytes that are no text, oversized headers.
 
 use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, fire};
@@ -16,7 +16,7 @@ pub(super) const CASES: [Case; 4] = [
 ];
 
 const LARGE_BYTES: usize = 32 * 1024;
-/// How many bytes of headers a receiver may take before it has to do something about them.
+/// The bytes of headers after which a receiver must have reacted.
 const ENDLESS_MAX: u64 = 8 * 1024 * 1024;
 
 fn odd_case(bench: &Bench<'_>) -> Shots {
@@ -61,7 +61,7 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
         shot("the right signature in full-width characters", full_width),
     ];
     if let Some(header) = profile.timestamp_header() {
-        // Numbers to Unicode, and to parsers that ask it.
+        // Unicode digits, which some parsers accept.
         let digit = |c: char| char::from_u32(0x0660 + c.to_digit(10).unwrap_or(0)).unwrap_or('0');
         let arabic: String = delivery.timestamp.chars().map(digit).collect();
         let request = bench.signed(&delivery.at(&arabic)).with(header, &arabic);
@@ -70,7 +70,7 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     Ok(shots)
 }
 
-/// The signature behind its prefix in characters that compatibility forms of Unicode fold to ASCII.
+/// The signature after its prefix, in characters that Unicode compatibility forms fold to ASCII.
 fn full_width(prefix: &[u8], good: Vec<u8>) -> Vec<u8> {
     let wide = |byte: &u8| match byte {
         b'!'..=b'~' => char::from_u32(u32::from(*byte) + 0xfee0).unwrap_or(' '),
@@ -95,7 +95,7 @@ async fn large(bench: &Bench<'_>) -> Finding {
     let came =
         format!("headers without end: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
     let ended = match &exchange.outcome {
-        // What is answered after the last of them is no limit, but a clock.
+        // An answer after the last of them comes from a timeout, not a limit.
         _ if exchange.written >= ENDLESS_MAX => false,
         Outcome::Answer(_) => RejectOrClose.is_met(&exchange.outcome),
         other => *other == Outcome::Closed,

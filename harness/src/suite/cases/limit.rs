@@ -1,4 +1,4 @@
-//! `limit.*`: what is too much, and whether others are served meanwhile.
+//! `limit.*`: excessive requests, and the service of others meanwhile.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) const CASES: [Case; 5] = [
     Case::shots("limit.deep", deep),
 ];
 
-/// How much of a body without end is sent before it counts as swallowed.
+/// The bytes of an endless body after which it counts as swallowed.
 const ENDLESS_MAX: u64 = 64 * 1024 * 1024;
 const DEEP: usize = 100_000;
 /// Slow connections: half of them never end their head, half never end their body.
@@ -70,7 +70,7 @@ async fn slow(bench: &Bench<'_>) -> Finding {
         let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
         connections.spawn(async move { exchange(&target, &addresses, &feed, limit).await });
     }
-    // Until all of them have sent something.
+    // Until each of them has sent something.
     pass(SLOW_GAP).await;
     for _ in 0..5 {
         if let Err(came) = bench.still_serves().await {
@@ -94,10 +94,10 @@ async fn slow(bench: &Bench<'_>) -> Finding {
     Finding::pass(format!("others were served; all closed after {} s", longest.as_secs()))
 }
 
-/// A byte from time to time, of a head or of a body, and more of them than come within the limit.
+/// Bytes one by one, of a head or a body, for longer than the limit.
 fn never_ending(request: &Request, of_head: bool, limit: Duration) -> Feed {
     let bytes = usize::try_from(limit.as_secs()).unwrap_or(usize::MAX).saturating_add(60).min(SLOW_BYTES_MAX);
-    // Up to here nothing is wrong with either, so that whoever closes it does so for its slowness. The head goes on with a
+    // Valid until here, so that a receiver closes it for its slowness only. The head continues with a
     // header's name.
     let first = if of_head {
         request.head()
@@ -107,7 +107,7 @@ fn never_ending(request: &Request, of_head: bool, limit: Duration) -> Feed {
     Feed::Slow(first, b"x".repeat(bytes), SLOW_GAP)
 }
 
-/// A head without its last header, which tells how long the body is.
+/// A head without its last header, the body's length.
 fn unframed(request: &Request) -> Vec<u8> {
     let mut head = request.head();
     let length = head.windows(16).position(|name| name == b"Content-Length: ").unwrap_or(head.len());
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::wire::request::Framing;
 
-    /// Were it refused for what it says, that would pass for a deadline.
+    /// A refusal for its content would pass for a deadline.
     #[test]
     fn what_comes_slowly_is_good_http_that_never_ends_whatever_the_path() {
         let limit = Duration::from_secs(200);

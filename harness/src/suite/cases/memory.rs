@@ -1,4 +1,4 @@
-//! `replay.cached`, `replay.distinct`: what a receiver remembers of deliveries, and takes it for.
+//! `replay.cached`, `replay.distinct`: a receiver's memory of deliveries.
 
 use super::super::bench::{Bench, Delivery, Shot};
 use super::super::course::{Case, Finding, Running, fire, limited};
@@ -14,8 +14,8 @@ pub(super) const CASES: [Case; 2] = [
     Case::course("replay.distinct", |bench| -> Running<'_> { Box::pin(distinct(bench)) }),
 ];
 
-/// How long the ids are that differ in their last character: longer than columns that cut silently, shorter than limits
-/// of receivers.
+/// The length of ids that differ in their last character: longer than columns that truncate silently, shorter
+/// than receivers' limits.
 const LONG_ID: usize = 100;
 
 async fn cached(bench: &Bench<'_>) -> Finding {
@@ -31,7 +31,7 @@ async fn cached(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{}; {}", finding.came, after.came), ..after }
 }
 
-/// Forgeries that each have something of a delivery that was verified.
+/// Forgeries that each share something with a verified delivery.
 fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     let profile = bench.settings.profile;
     let shot = |what: &str, delivery: &Delivery, signature: String| {
@@ -54,7 +54,7 @@ fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     shots
 }
 
-/// A forgery on the connection on which a correct delivery was accepted before it.
+/// A forgery on a connection after an accepted delivery.
 async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     let forged = bench.delivery();
     let rows = [
@@ -69,7 +69,7 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
         match () {
             () if limited(outcome) => return Finding::unclear(came),
             () if want.is_accident(outcome) => return Finding::accident(&came),
-            // A connection may be closed at any moment: what came on it then says nothing of forgeries.
+            // A connection may close at any time; its end says nothing about forgeries.
             () if *want == Reject && *outcome == Outcome::Closed => {
                 return Finding::pass("its connections are not kept");
             }
@@ -83,7 +83,7 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     }
 }
 
-/// Pairs of ids that a column without regard to case, or of a bounded length, takes for one.
+/// Pairs of ids that a case-insensitive or truncating column confuses.
 async fn distinct(bench: &Bench<'_>) -> Finding {
     let named = |id: String| Delivery { id, ..bench.delivery() }.with_data("{}");
     let (short, long) = (bench.delivery().id, bench.delivery().id);

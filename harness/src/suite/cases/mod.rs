@@ -1,4 +1,4 @@
-//! Every case, in the order in which it is sent: what is right first, attacks on the process last.
+//! Every case in its order: correct requests first, attacks on the process last.
 
 mod ack;
 mod header;
@@ -14,7 +14,6 @@ mod time;
 
 use super::course::Case;
 
-/// Every case.
 pub(super) fn all() -> Vec<Case> {
     [
         signature::CASES.as_slice(),

@@ -1,5 +1,5 @@
-//! `limit.gzip`, `limit.inflate`: bodies that say they are compressed. Nothing that was not verified should be unpacked, and
-//! nothing without a bound.
+//! `limit.gzip`, `limit.inflate`: bodies that claim a compression. A receiver must unpack nothing unverified,
+//! and nothing without a bound.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -18,29 +18,28 @@ pub(super) const CASES: [Case; 2] = [
     Case::course("limit.inflate", |bench| -> Running<'_> { Box::pin(inflate(bench)) }),
 ];
 
-/// How much the bombs of gzip and deflate unpack to, in MiB: their half a megabyte takes a receiver much longer to unpack
-/// than the network and the signature take, on a busy machine too.
+/// The unpacked size of the gzip and deflate bombs, in MiB. Unpacking their half a megabyte takes much longer
+/// than the network and the signature, on a busy machine too.
 const DEFLATED_MIB: usize = 512;
-/// The same of brotli, and of a frame of zstd.
+/// The same of the brotli bomb, and of one zstd frame.
 const BOMB_MIB: usize = 128;
-/// How many frames the zstd bomb has, each of that size: blanks unpack so fast that one takes no time to speak of.
+/// The number of zstd frames: one alone unpacks too fast to measure.
 const FRAMES: usize = 16;
-/// How often each body is timed. The fastest counts: what else a machine does only ever adds to a time.
+/// How often each body is timed. The fastest counts, since other load only adds time.
 const ROUNDS: usize = 5;
-/// How often the bytes alone are tried at most, where the machine seems busy, and how often more what seems slow.
+/// How often the plain bytes are timed at most on a busy machine, and how often a slow bomb is repeated.
 const ROUNDS_MAX: usize = 50;
 const AGAIN: usize = 5;
-/// How many times as long as an equal body without the claim is too long.
+/// The factor of an equal plain body's time that is too long.
 const SLOWER_MAX: u32 = 20;
-/// Differences below this are the network's.
+/// Smaller differences are the network's.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A bomb.
 struct Bomb {
-    /// As `Content-Encoding` names it.
+    /// The value of `Content-Encoding`.
     coding: &'static str,
     packed: Vec<u8>,
-    /// What it unpacks to.
+    /// The unpacked size.
     mib: usize,
 }
 
@@ -50,13 +49,13 @@ static BOMBS: LazyLock<std::io::Result<[Bomb; 4]>> = LazyLock::new(|| {
     let deflate = filled(ZlibEncoder::new(Vec::new(), Compression::default()), DEFLATED_MIB)?.finish()?;
     let zstd = filled(zstd::stream::write::Encoder::new(Vec::new(), 1)?, BOMB_MIB)?.finish()?;
     let bomb = |coding, packed, mib| Bomb { coding, packed, mib };
-    // A decoder goes on with the next frame (RFC 8878, section 3.1).
+    // A decoder continues with the next frame (RFC 8878, section 3.1).
     let zstd = Bomb { coding: "zstd", packed: zstd.repeat(FRAMES), mib: BOMB_MIB * FRAMES };
     let deflate = bomb("deflate", deflate, DEFLATED_MIB);
     Ok([bomb("gzip", gzip, DEFLATED_MIB), deflate, bomb("br", unhex(BROTLI), BOMB_MIB), zstd])
 });
 
-/// As Node writes it: `zlib.brotliCompressSync(Buffer.alloc(128 * 1024 * 1024, 32)).toString("hex")`.
+/// Made by Node: `zlib.brotliCompressSync(Buffer.alloc(128 * 1024 * 1024, 32)).toString("hex")`.
 const BROTLI: &str = "cbffff3ff82540e2b14020f7fe8fffff7ff04b00c4611180eefd1fffffffe0970088c30200ddfb3ffeffffc12f011087 \
     0500baf77ffcffff835f02200e0b0074effff8ffff07bf04401c1600e8defff1ffff0f7e0980382c00d0bdffe3ffff1f \
     fc1200715800a07bffc7ffff3ff82500e2b00040f7fe8fffff7ff04b00c4610180eefd1fffffffe0970088c30200ddfb \
@@ -71,7 +70,7 @@ fn filled<W: std::io::Write>(mut encoder: W, mib: usize) -> std::io::Result<W> {
     Ok(encoder)
 }
 
-/// The bytes of hexadecimal digits; what stands between them is passed over.
+/// Parses hexadecimal digits, and skips other characters.
 fn unhex(text: &str) -> Vec<u8> {
     let digits =
         text.chars().filter_map(|digit| digit.to_digit(16)).filter_map(|digit| u8::try_from(digit).ok());
@@ -96,8 +95,8 @@ fn packed(bench: &Bench<'_>) -> Shots {
     Ok(shots)
 }
 
-/// Compares the time of each bomb with that of the same bytes that don't say they are compressed: a receiver that unpacks
-/// without a bound and survives shows by its time alone.
+/// Compares each bomb's time with that of the same bytes without the claim: a receiver that unpacks without a
+/// bound and survives shows only by its time.
 async fn inflate(bench: &Bench<'_>) -> Finding {
     let bombs = match bombs() {
         Ok(bombs) => bombs,
@@ -107,7 +106,7 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
     for Bomb { coding, packed, .. } in bombs {
         let (mut claimed, mut plain) = (Duration::MAX, Duration::MAX);
         for round in 0..ROUNDS_MAX {
-            // What takes its time is told from a machine that is busy by trying again.
+            // Repetition distinguishes a slow receiver from a busy machine.
             let is_slow = is_too_long(claimed, plain);
             let wanted = [
                 (false, round < ROUNDS || (plain > SHORTEST && !is_slow)),
@@ -135,7 +134,7 @@ fn is_too_long(claimed: Duration, plain: Duration) -> bool {
     claimed > plain.max(SHORTEST).saturating_mul(SLOWER_MAX)
 }
 
-/// How long a receiver takes for a bomb, which says that it is compressed or doesn't.
+/// A receiver's time for a bomb, with or without the claim of compression.
 async fn took(bench: &Bench<'_>, coding: &str, packed: &[u8], claims: bool) -> Result<Duration, Finding> {
     let request = bench.signed(&bench.delivery().with_body(packed));
     let request = if claims { request.with("Content-Encoding", coding) } else { request };
@@ -169,7 +168,7 @@ mod tests {
             let count = std::io::copy(&mut unpacked.take(u64::MAX), &mut std::io::sink()).unwrap();
             assert_eq!(count, (*mib as u64) << 20, "{coding}");
         }
-        // Nothing here reads brotli: these are the bytes that its writer gave.
+        // No brotli reader here: these are the writer's bytes.
         let brotli = unhex(BROTLI);
         assert_eq!((brotli.len(), brotli[0], brotli[210]), (211, 0xcb, 0x07));
     }

@@ -1,4 +1,4 @@
-//! `raw.*`: whether it is the bytes that are verified.
+//! `raw.*`: verification of the raw bytes.
 
 use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, limited};
@@ -50,7 +50,7 @@ fn newline(bench: &Bench<'_>) -> Shots {
     Ok(shots.into())
 }
 
-/// A body with a mark in it, and the same with other bytes in its place.
+/// A delivery with a mark in its body, and the body with other bytes in its place.
 fn marked(bench: &Bench<'_>, bytes: &[u8]) -> (super::super::bench::Delivery, Vec<u8>) {
     let delivery = bench.delivery().with_data(r#"{"a":"@"}"#);
     let at = delivery.body.iter().position(|byte| *byte == b'@').unwrap_or_default();

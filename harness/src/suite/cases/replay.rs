@@ -1,4 +1,4 @@
-//! `replay.*`: what happens to a delivery that comes again.
+//! `replay.*`: repeated deliveries.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) const CASES: [Case; 7] = [
 const COPIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends a delivery; an answer other than the one that is wanted ends the case.
+/// Sends a delivery; an unexpected answer ends the case.
 pub(super) async fn step(
     bench: &Bench<'_>,
     label: &str,
@@ -46,7 +46,7 @@ fn judge(label: &str, outcome: &Outcome, want: Want) -> Result<(), Finding> {
     }
 }
 
-/// Finds the case met when the delivery had one effect.
+/// The case passes if the delivery had one effect.
 async fn one_effect(bench: &Bench<'_>, delivery: &Delivery) -> Finding {
     match bench.effects_of(&delivery.id).await {
         Ok(1) => Finding::pass("accepted, one effect"),
@@ -81,7 +81,7 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
             return Finding::new(Verdict::HarnessError, "a copy could not be sent");
         };
         accepted += usize::from(Accept.is_met(&exchange.outcome));
-        // A copy that comes while another is worked on may be told to come later.
+        // A copy that arrives while another is processed may be delayed.
         let later = matches!(&exchange.outcome, Outcome::Answer(answer)
             if answer.status == 409 || answer.header("retry-after").is_some());
         if !Accept.is_met(&exchange.outcome) && !later && broken.is_none() {
@@ -149,7 +149,7 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     if let Err(finding) = step(bench, "a delivery", &delivery, Accept).await {
         return finding;
     }
-    // Sent once: what was acknowledged out of memory has no time to be written down.
+    // Sent once: an acknowledgement from memory has no time to be stored.
     let kept = bench.delivery();
     if let Err(finding) = step(bench, "a delivery just before the restart", &kept, Accept).await {
         return finding;
@@ -208,7 +208,7 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
 }
 
-/// Waits until deliveries are accepted again, or says what came last.
+/// Waits until deliveries are accepted again; fails with the last answer.
 async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
     let watch = Watch::start();
     loop {

@@ -1,4 +1,4 @@
-//! `rotation.*`: several signatures, and keys that retired.
+//! `rotation.*`: several signatures, and retired keys.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub(super) const CASES: [Case; 4] = [
     Case::course("rotation.many", |bench| -> Running<'_> { Box::pin(many(bench)) }),
 ];
 
-/// As many signatures as nobody has keys.
+/// More signatures than any sender has keys.
 const MANY: usize = 500;
-/// What counts as prompt for them.
+/// The time limit for them.
 const PROMPT: Duration = Duration::from_secs(2);
 
 fn several(bench: &Bench<'_>) -> Result<(), String> {

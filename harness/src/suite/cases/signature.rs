@@ -1,4 +1,4 @@
-//! `sig.*`: whether a signature is what it should be.
+//! `sig.*`: validity of signatures.
 
 use super::super::bench::{Bench, Delivery, Shot};
 use super::super::course::{Case, Shots};
@@ -31,8 +31,7 @@ fn valid(bench: &Bench<'_>) -> Shots {
 }
 
 fn wrong_secret(bench: &Bench<'_>) -> Shots {
-    // HMAC fills keys up with zeros, so that a key of one zero byte is the empty one: what is left where a variable
-    // that holds a secret is not set.
+    // HMAC pads keys with zeros, so a key of one zero byte equals the empty key: that of an unset variable.
     let nothing = if bench.settings.profile.is_base64() { "whsec_AA==" } else { "\0" };
     let nothing = Secret::parse(bench.settings.profile, nothing).map_err(|error| error.to_string())?;
     let shot = |what: &str, secret: &Secret| {
@@ -76,7 +75,8 @@ fn body_bit(bench: &Bench<'_>) -> Shots {
     Ok(shots.into_iter().chain(other_spellings(bench)).collect())
 }
 
-/// Bodies that tidying up turns back into what was signed: trimming, dropping a byte order mark, composing accents.
+/// Bodies that normalisation turns into the signed one: trimming, a dropped byte order mark, composed
+/// accents.
 fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
     let composed = bench.delivery().with_data("\"caf\u{e9}\"");
     let decomposed = String::from_utf8_lossy(&composed.body).replace('\u{e9}', "e\u{301}");
@@ -125,7 +125,7 @@ fn timestamp_swap(bench: &Bench<'_>) -> Shots {
         Shot::new(what, bench.request(&signed.at(sent), &[signature]), Reject)
     };
     let now = unix_seconds();
-    // One number in several spellings: a signature is over the text.
+    // One number in several notations: the signature covers the text.
     let spellings = [("a plus sign", format!("+{now}")), ("a zero", format!("0{now}"))]
         .map(|(what, text)| (format!("{what} added in front"), text))
         .into_iter()
@@ -169,7 +169,7 @@ fn dot_shift(bench: &Bench<'_>) -> Shots {
     }
     let mut delivery = bench.delivery();
     if profile.signs_id() {
-        // What id.timestamp.body was, once: the id here, a number in front of the body there.
+        // Ambiguous: the signed text also fits the shorter id, with a number in front of the body.
         delivery.id = format!("{}.{}", delivery.id, delivery.timestamp);
         return Ok(vec![Shot::new("an id with a dot in it", bench.signed(&delivery), Reject)]);
     }
@@ -271,8 +271,7 @@ fn junk(bench: &Bench<'_>) -> Shots {
     ])
 }
 
-/// Each letter of base64 stands for other bits in the other case, so a comparison without regard to case lets one signature
-/// stand for many.
+/// In base64 the case of a letter matters, so a case-insensitive comparison accepts many signatures.
 fn folded(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.is_base64() {
@@ -300,7 +299,7 @@ fn folded(bench: &Bench<'_>) -> Shots {
     ])
 }
 
-/// The same bytes for a lenient decoder: 32 bytes leave bits in the last character that stand for nothing.
+/// Equal bytes for a lenient decoder: 32 bytes leave unused bits in the last character.
 fn other_last_bits(good: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let body = good.trim_end_matches('=');

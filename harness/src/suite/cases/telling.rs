@@ -1,4 +1,4 @@
-//! `leak.*`, `timing.*`: what a receiver tells whom it rejects.
+//! `leak.*`, `timing.*`: information in rejections.
 
 use super::super::bench::Bench;
 use super::super::course::{Case, Finding, Running};
@@ -13,10 +13,10 @@ pub(super) const CASES: [Case; 2] = [
     Case::course("timing.remote", |bench| -> Running<'_> { Box::pin(timing(bench)) }),
 ];
 
-/// How many nearly right and how many wholly wrong signatures are timed.
+/// The number of timed signatures of each kind: nearly right and wholly wrong.
 const TIMED: u8 = 100;
 
-/// Makes the receiver say no in several ways. Every error answer of the run was looked through already.
+/// Provokes several kinds of errors. Every error answer of the run has been searched already.
 async fn leak(bench: &Bench<'_>) -> Finding {
     let delivery = bench.delivery();
     let header = bench.settings.profile.signature_header();
@@ -44,7 +44,7 @@ async fn leak(bench: &Bench<'_>) -> Finding {
     }
 }
 
-/// Compares the times of two kinds of wrong signatures by Welch's t, and only reports it.
+/// Compares the times of both kinds of wrong signatures by Welch's t, as information only.
 async fn timing(bench: &Bench<'_>) -> Finding {
     let (mut near, mut far) = (Spread::default(), Spread::default());
     for at in 0..TIMED {
@@ -53,7 +53,7 @@ async fn timing(bench: &Bench<'_>) -> Finding {
         let mut tag = bench.tag(&delivery);
         tag[31] ^= 1;
         let signatures = [encode(profile, &tag), wrong(bench, at)];
-        // In turns, and each first in turn, so that a drift of the network concerns both alike.
+        // Alternating, and each first in turn, so that a drift of the network affects both alike.
         for place in [at % 2, 1 - at % 2] {
             let request = bench.request(&delivery, &[signatures[usize::from(place)].clone()]);
             let exchange = bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout).await;
@@ -71,7 +71,7 @@ async fn timing(bench: &Bench<'_>) -> Finding {
     ))
 }
 
-/// Mean and variance of numbers, as they come (Welford).
+/// The running mean and variance (Welford).
 #[derive(Default)]
 struct Spread {
     count: f64,
@@ -87,7 +87,6 @@ impl Spread {
         self.squares += before * (number - self.mean);
     }
 
-    /// The variance of the mean.
     fn error(&self) -> f64 {
         if self.count < 2.0 { 0.0 } else { self.squares / (self.count - 1.0) / self.count }
     }

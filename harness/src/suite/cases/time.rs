@@ -1,4 +1,4 @@
-//! `time.*`: how old a delivery may be, and how its timestamp is read.
+//! `time.*`: the age of deliveries, and the notation of timestamps.
 
 use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, fire, limited};
@@ -19,7 +19,7 @@ pub(super) const CASES: [Case; 8] = [
     Case::shots("time.resigned", resigned),
 ];
 
-/// How far beyond the tolerance, or within it, a timestamp lies: clocks differ by less.
+/// The distance of timestamps from the tolerance, larger than clock differences.
 const MARGIN_SECONDS: i64 = 30;
 
 fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
@@ -35,7 +35,7 @@ fn far(bench: &Bench<'_>, sign: i64) -> Shots {
     Ok(vec![Shot::new(format!("{beyond} s {side}"), bench.signed(&delivery), Reject)])
 }
 
-/// Stripe's own libraries look at the age alone, so for its profile this is a warning.
+/// Stripe's own libraries check the age only, so its profile gets a warning.
 async fn future(bench: &Bench<'_>) -> Finding {
     let finding = match far(bench, 1) {
         Ok(shots) => fire(bench, &shots).await,
@@ -61,7 +61,7 @@ fn inside(bench: &Bench<'_>) -> Shots {
 fn missing(bench: &Bench<'_>) -> Shots {
     signs_timestamp(bench)?;
     let profile = bench.settings.profile;
-    // Signed as if it were empty, which is what a receiver sees that doesn't ask whether it is there.
+    // Signed with an empty one, as a receiver that does not check its presence sees it.
     let delivery = bench.delivery().at("");
     let request = bench.signed(&delivery);
     let request = match profile.timestamp_header() {
@@ -71,7 +71,7 @@ fn missing(bench: &Bench<'_>) -> Shots {
     Ok(vec![Shot::new("no timestamp", request, Reject)])
 }
 
-/// Deliveries whose timestamps are these texts, signed over them.
+/// Deliveries with these timestamps, signed over them.
 fn spelled(bench: &Bench<'_>, want: Want, rows: &[(&str, String)]) -> Shots {
     signs_timestamp(bench)?;
     let shot =
@@ -94,7 +94,7 @@ fn noncanonical(bench: &Bench<'_>) -> Shots {
     spelled(bench, Reject, &rows)
 }
 
-/// For Stripe's profile the numbers that lie ahead are a warning, for the same reason; none of them may break anything.
+/// For Stripe's profile future values are a warning, for the same reason; none may break the receiver.
 async fn extreme(bench: &Bench<'_>) -> Finding {
     let ahead = [
         ("the greatest 64-bit number", i64::MAX.to_string()),
