@@ -4,23 +4,21 @@
 //!
 //! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that no byte of the request was handed to a
 //!   connection. In doubt, the result is [`AttemptResult::Silent`].
-//! - **One attempt is one request.** No redirect is followed, and nothing is retried. A kept connection that
-//!   turns out to be dead *before* anything was written is replaced.
-//! - **A request that was given up does not arrive later**, as far as this machine decides it. A connection
-//!   whose request was not answered is reset, which drops its unsent bytes. A shared HTTP/2 connection is
-//!   reset with its last request, or at the end of the lane's late period, whichever comes first. Requests
-//!   that this cuts off are in doubt, and do not count against the endpoint.
-//! - **The guard judges the address that is connected to**, after DNS, for each connection. No second lookup
-//!   happens in between.
-//! - **Lanes share nothing** except the bounds on all sockets and on all name lookups. Each lane has at most
-//!   `connections_max` connections, idle ones included. At that bound, an attempt waits until its deadline,
-//!   and is then unsent. For the bound on all lanes, see `sockets`.
-//! - **Nothing leaves after its time.** The first write of a request checks the attempt's deadline, the
-//!   lane's consent and its lease, on a clock that counts suspended time ([`SendPermit`]). Later writes check
-//!   the deadline and the lease.
-//! - **Everything ends.** Limits apply to the whole attempt, to connecting, to the bytes of an answer, and to
-//!   the traffic beside answers (`traffic`). Timers run for a second at most, so that a suspended machine
-//!   ends late attempts soon after it wakes.
+//! - **One attempt is one request.** No redirect is followed, nothing is retried. A kept connection that is
+//!   dead *before* anything was written is replaced.
+//! - **A request that was given up does not arrive later**, as far as this machine decides it. Its connection
+//!   is reset, which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after
+//!   `late_max`. Requests that this cuts off are in doubt, and do not count against the endpoint.
+//! - **The guard judges the address that is connected to**, after DNS, for each connection.
+//! - **Lanes share nothing** except the bounds on all sockets (see `sockets`) and name lookups. At its own
+//!   bound of `connections_max`, idle ones included, a lane's attempt waits until its deadline, and is then
+//!   unsent.
+//! - **Nothing leaves after its time.** The first write checks the deadline, the lane's consent and its
+//!   lease, on a clock that counts suspended time ([`SendPermit`]). Later writes check the deadline and the
+//!   lease.
+//! - **Everything ends.** Limits apply to the attempt, to connecting, to the bytes of an answer, and to the
+//!   traffic beside answers (`traffic`). Timers run for a second at most, so that late attempts end soon
+//!   after a suspension.
 //! - The environment is ignored: no proxies, no system root list, no compression.
 
 mod answer_reader;
@@ -83,14 +81,14 @@ pub struct Transport {
 /// Settings shared by all attempts.
 #[derive(Clone)]
 pub struct Settings {
-    /// How long a connection is kept idle. Shorter than the keep-alive of common servers (5 s, some 2 s), so
-    /// that mostly this end closes: a request that meets the endpoint's close is lost.
+    /// How long an idle connection is kept. Shorter than the keep-alive of common servers (5 s, some 2 s),
+    /// because a request that meets the endpoint's close is lost.
     pub idle_max: Duration,
     /// The trusted certificate roots.
     pub roots: Roots,
     /// Resolves names.
     pub resolver: Arc<dyn Resolve>,
-    /// The most connections of all lanes together. Default: the share that the limit on open files leaves.
+    /// The most connections of all lanes. Default: the share that the limit on open files leaves.
     pub connections_max: Option<NonZeroU32>,
     /// The clock that judges deadlines and leases.
     pub clock: BootClock,
@@ -128,8 +126,7 @@ impl Transport {
         Ok(Self { shared, tending })
     }
 
-    /// Makes one attempt. Ends by its deadline. A caller that drops the future must count the attempt as
-    /// silent.
+    /// Makes one attempt, by its deadline. A caller that drops the future must count it as silent.
     pub async fn attempt(&self, request: &Request<'_>) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(&request.target.url) {
@@ -138,12 +135,12 @@ impl Transport {
         }
     }
 
-    /// Closes the idle connections of a lane that was given up. Attempts under way go on.
+    /// Closes a lane's idle connections. Attempts under way go on.
     pub fn close(&self, lane: LaneId) {
         self.shared.lanes.close(lane);
     }
 
-    /// How many connections a lane has, idle ones included.
+    /// A lane's connections, idle ones included.
     #[must_use]
     pub fn connections(&self, lane: LaneId) -> u32 {
         self.shared.lanes.open(lane)
@@ -156,7 +153,7 @@ impl Drop for Transport {
     }
 }
 
-/// Closes connections that exceed `idle_max`, by half of it at most.
+/// Idle connections exceed `idle_max` by half of it at most.
 async fn tend(shared: Weak<Shared>, idle_max: Duration) {
     let mut ticks = interval((idle_max / 2).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,5 +1,4 @@
-//! Detects that a task or thread of the sender has ended unexpectedly. The sender cannot run without any of
-//! them.
+//! Detects that a task or thread of the sender has ended unexpectedly; none can be missing.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::Sender;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Sender {
-    /// The part that has ended unexpectedly, if any. Also `Some` once the sender has stopped.
+    /// The part that has ended. Also `Some` once the sender has stopped.
     #[must_use]
     pub fn broken_part(&self) -> Option<&'static str> {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +43,6 @@ impl Sender {
         }
     }
 
-    /// Aborts the event loop, to simulate a defect.
     #[cfg(test)]
     pub(crate) fn break_shell(&self) {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);

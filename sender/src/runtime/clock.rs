@@ -1,11 +1,11 @@
 //! The only module that reads clocks.
 //!
-//! The sender counts by a *steady* clock: the wall clock at process start, plus the time since then on the
-//! machine's [`crate::boot_clock`]. It never steps, and it counts suspended time. So a wall clock set back by
-//! an hour neither holds deliveries back nor sends any early.
+//! The sender counts by a *steady* clock: the wall clock at process start, plus the time since then on
+//! [`crate::boot_clock`], suspended time included. A wall clock set back neither delays deliveries nor sends
+//! any early.
 //!
-//! The real wall clock gives the times that others compare with their own clocks: timestamps in signatures
-//! and bodies, and the expiry of old secrets.
+//! The wall clock gives the times that others compare with their own: timestamps in signatures and bodies,
+//! and the expiry of old secrets.
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
 use std::cell::RefCell;
@@ -16,8 +16,7 @@ use crate::boot_clock::{BootClock, BootTime};
 pub use crate::dispatch::{instant, wall_time};
 use crate::engine::{Nanos, StoreTime};
 
-/// The longest timer. Tokio's clock stands still while the machine is suspended, so a longer timer would fire
-/// late by that time.
+/// Bounds each timer, because tokio's clock does not count suspended time: a longer timer would fire late.
 const TIMER_MAX: Duration = Duration::from_secs(1);
 
 /// The steady clock. All copies show the same time.
@@ -29,7 +28,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts at `base`, whatever the wall clock shows.
+    /// A clock that starts at `base`.
     #[must_use]
     pub fn at(boot: BootClock, base: StoreTime) -> Self {
         Self { boot, began: boot.now(), base }
@@ -48,25 +47,25 @@ impl Clock {
     }
 
     /// How far this clock is ahead of the wall clock, if by more than a minute. Then this machine's clock, or
-    /// that of an earlier process on the store, is or was wrong.
+    /// an earlier process's, is or was wrong.
     #[must_use]
     pub fn ahead(&self) -> Option<Nanos> {
         Some(self.now().since(wall())).filter(|ahead| *ahead > Nanos::MINUTE)
     }
 
-    /// How far this clock is behind the wall clock, if by more than a minute: the wall clock was set forward.
+    /// How far it is behind the wall clock, if by more than a minute: that was set forward.
     #[must_use]
     pub fn behind(&self) -> Option<Nanos> {
         Some(wall().since(self.now())).filter(|behind| *behind > Nanos::MINUTE)
     }
 
-    /// The machine's time at a steady time, which is not before this clock began.
+    /// The machine's time at `at`, which is not before this clock began.
     #[must_use]
     pub fn boot_time(&self, at: StoreTime) -> BootTime {
         self.began.after(at.since(self.base))
     }
 
-    /// Waits until the steady time reaches `at`. Never returns sooner.
+    /// Waits until the steady time is `at`, never less.
     pub async fn reached(&self, at: StoreTime) {
         loop {
             let left = at.since(self.now());
@@ -85,10 +84,10 @@ pub fn wall() -> StoreTime {
     StoreTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Unpredictable random bytes. The only source of randomness.
+/// Unpredictable bytes. The only source of randomness.
 ///
 /// # Panics
-/// When the operating system cannot provide randomness.
+/// When the operating system has no randomness.
 #[must_use]
 pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
@@ -96,8 +95,7 @@ pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     bytes
 }
 
-/// Bytes for a unique id, not for secrets. Unlike [`random`], it makes one system call for many ids, because
-/// a call for each event is costly.
+/// Bytes for a unique id, not for secrets. Makes one system call for many ids.
 ///
 /// # Panics
 /// As [`random`] does.
@@ -115,7 +113,6 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
         }
         let rest = unused.len().saturating_sub(BYTES);
         let mut bytes = [0; BYTES];
-        // `drain` ensures that no byte is used twice.
         bytes.iter_mut().zip(unused.drain(rest..)).for_each(|(to, from)| *to = from);
         bytes
     })

@@ -1,5 +1,4 @@
-//! From an offer to an acknowledgement: match, shape, record. An event is acknowledged only once it is
-//! durable.
+//! From an offer to an acknowledgement, which follows only once the event is durable.
 
 mod chunk;
 mod outbox;
@@ -28,7 +27,6 @@ use refused::Answers;
 pub use refused::{Refused, RefusedList};
 
 const RECORDED_MAX: usize = 100_000;
-/// How often an event is matched again because subscribers changed meanwhile.
 const MATCHES_MAX: u32 = 8;
 
 /// An event was recorded durably for all its subscribers except `refused`.
@@ -40,15 +38,13 @@ pub struct Accepted {
     pub deliveries: usize,
     /// How many subscribers already had the event.
     pub duplicates: usize,
-    /// Deliveries that became dead letters to make room. Includes this event's own where no older one could
-    /// be shed.
+    /// Deliveries that became dead letters to make room, perhaps this event's own.
     pub shed: u64,
-    /// Subscribers without room, or for which the body is too long. The same event with the same id, emitted
-    /// again, goes only to these.
+    /// Subscribers without room, or with too long a body. Emitting the same id again reaches only these.
     pub refused: RefusedList,
 }
 
-/// Nothing of the event was recorded by this call. Subscribers that already had it keep it.
+/// This call recorded nothing of the event. Subscribers that had it keep it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
     /// The offer is invalid.
@@ -57,12 +53,10 @@ pub enum EmitError {
     /// Subscribers with a policy to refuse are full. Retry later.
     #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     Full(RefusedList),
-    /// Subscribers can never take the event: the body exceeds their queue, or becomes too long by their
-    /// shape.
+    /// The body exceeds the subscribers' queues, or becomes too long by their shapes.
     #[error("{} of the event's subscribers can never take it: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     NeverFits(RefusedList),
-    /// A subscriber that matches the event is broken, so its shape and secrets are unknown. Retry once it is
-    /// mended.
+    /// A matching subscriber is broken, so its shape and secrets are unknown. Retry once it is mended.
     #[error(
         "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
          of its region, or remove it"
@@ -106,7 +100,6 @@ pub(super) struct Emitter {
     limits: Limits,
     roster: watch::Sender<Arc<Roster>>,
     events: EventSender,
-    /// Deliveries recorded by this process since the watcher's last poll.
     recorded: Mutex<Vec<DeliveryId>>,
 }
 
@@ -134,14 +127,13 @@ impl Emitter {
         self.roster.send_replace(roster);
     }
 
-    /// Waits until this process knows a subscriber change newer than `version`.
+    /// Waits until this process knows a newer subscriber change.
     pub(super) async fn wait_for_roster_after(&self, version: u64) {
-        // An error would mean that the sender is gone, and `self` owns it.
         let _ = self.roster.subscribe().wait_for(|roster| roster.version() > version).await;
     }
 
     /// Whether this process recorded all deliveries after `seen` up to `last`. Ids are consecutive, so
-    /// counting ours is enough.
+    /// counting suffices.
     pub(super) fn recorded_all_between(&self, seen: DeliveryId, last: DeliveryId) -> bool {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = recorded.iter().filter(|id| seen < **id && **id <= last).count();
@@ -163,7 +155,6 @@ impl Emitter {
         answers.into_all()
     }
 
-    /// Records events chunk by chunk, so that memory holds no more of them than a few commits take.
     async fn emit_chunks(
         self: &Arc<Self>,
         offers: &[Offer<'_>],
@@ -182,12 +173,12 @@ impl Emitter {
                     under_way.push_back((places, roster.version(), self.submit(chunk)));
                 }
                 if left.len() > 0 {
-                    // Yields while nothing is held outside of the store's bounded queue.
+                    // Nothing is held outside of the store's bounded queue here.
                     yield_now().await;
                 }
             }
             let Some((places, version, told)) = under_way.pop_front() else { return stale };
-            // The sender drops its end only if the store's thread has ended.
+            // Fails only if the store's thread has ended.
             let told = told.answers.await.unwrap_or(told.unanswered);
             for (place, answer) in places.into_iter().zip(told) {
                 match answer {
@@ -201,7 +192,6 @@ impl Emitter {
         }
     }
 
-    /// The next events, about one commit's worth. Events that cannot be recorded get their answers here.
     fn prepare_chunk(
         &self,
         roster: &Roster,
@@ -245,7 +235,6 @@ impl Emitter {
         Ok(Prepared { emit, left_out })
     }
 
-    /// Submits a chunk, which the store records in one commit.
     fn submit(self: &Arc<Self>, chunk: Chunk) -> Told {
         let Chunk { known, commands, .. } = chunk;
         let stopped = EmitError::Store("the sender is stopping".to_owned());
@@ -253,13 +242,12 @@ impl Emitter {
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
         submit(&self.store, commands, move |result| {
-            // The caller may have gone. The events are recorded all the same.
+            // The events are recorded even if the caller has gone.
             let _ = tell.send(emitter.understand(known, result));
         });
         Told { answers, unanswered }
     }
 
-    /// Translates the store's reply for each event, and notifies the lanes.
     fn understand(
         &self,
         known: Vec<Known>,
@@ -292,7 +280,7 @@ impl Emitter {
             Reply::Refused(refusal @ (Refusal::LogFull { .. } | Refusal::DiskFull)) => {
                 Err(Unrecorded::For(EmitError::Store(refusal.to_string())))
             }
-            // Another process turned this outbox row into an event.
+            // Another process made the event.
             Reply::Refused(Refusal::OutboxTaken(_)) => {
                 Ok(Accepted::new(known, &Emitted { targets: vec![], shed: 0 }))
             }
@@ -309,14 +297,13 @@ impl Emitter {
     fn note(&self, ids: Vec<DeliveryId>) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.len() > RECORDED_MAX {
-            // The watcher is too slow. It then polls the store itself.
+            // The watcher then polls the store itself.
             recorded.clear();
         }
         recorded.extend(ids);
     }
 }
 
-/// An event for the store, and the lanes whose shape makes it too long.
 struct Prepared {
     emit: Emit,
     left_out: Vec<LaneId>,
@@ -340,11 +327,10 @@ impl Known {
     }
 }
 
-/// Events whose subscribers changed since they were matched.
+/// Events to match again, because their subscribers changed.
 #[derive(Default)]
 struct Stale {
     places: Vec<usize>,
-    /// The newest of the outdated versions.
     roster: Option<u64>,
 }
 

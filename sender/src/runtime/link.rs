@@ -1,5 +1,3 @@
-//! Ways to submit commands to the store's thread.
-
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -35,14 +33,13 @@ impl From<Failed> for Failure {
     }
 }
 
-/// Submits commands for one commit. Calls `then` once, on the store's thread or on this one.
+/// Submits one commit's commands. Calls `then` once, on the store's thread or on this one.
 pub(super) fn submit(
     store: &Handle,
     commands: Vec<Command>,
     then: impl FnOnce(Result<Vec<Reply>, Failed>) + Send + 'static,
 ) {
-    // The store's thread calls `then`, unless `store.submit` fails; then this thread does. The first caller
-    // takes it.
+    // The store's thread calls `then`, or this one if `store.submit` fails.
     let ours = Arc::new(Mutex::new(Some(then)));
     let theirs = Arc::clone(&ours);
     let answer = move |result: Result<Vec<Reply>, StoreError>| {
@@ -62,7 +59,7 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Submits one command without waiting. Calls `then` as [`submit`] does.
+/// As [`submit`], for one command.
 pub(super) fn ask(
     store: &Handle,
     command: Command,
@@ -73,10 +70,7 @@ pub(super) fn ask(
     });
 }
 
-/// Submits one command, and waits for the answer.
-///
-/// # Errors
-/// When the command was not carried out.
+/// Submits one command, and waits for its reply.
 pub(super) async fn commit(store: &Handle, command: Command) -> Result<Reply, Failed> {
     let (tell, told) = oneshot::channel();
     submit(store, vec![command], move |result| drop(tell.send(result)));

@@ -1,6 +1,5 @@
-//! How one process learns of other processes' commits: new deliveries, changed subscribers, other nodes, dead
-//! owners. The `watcher` thread polls with it, and so does the simulator. Its callers tell it which processes
-//! are dead, and which deliveries this process recorded.
+//! How a process learns of other processes' commits. The `watcher` thread polls with it, and so does the
+//! simulator. Callers supply the dead processes, and the deliveries that this process recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +11,11 @@ use crate::store::StoreError;
 use crate::store::lane::OwnerId;
 use crate::store::read::{Glance, Owner, Reader};
 
-/// The poll interval. Events emitted elsewhere wait half of it on average.
+/// Events emitted elsewhere wait half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
-/// Polls between two checks for dead owners.
 pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
-/// The interval between checks for dead owners: about one second.
+/// About one second.
 pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
-/// Rows in one read.
 const ROWS_MAX: u32 = 1_000;
 
 /// The state of the database at the last poll.
@@ -29,7 +26,7 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Starts from the state that the process read at its start.
+    /// Starts from the first reading.
     #[must_use]
     pub const fn new(seen: Glance, keeper: RosterKeeper) -> Self {
         Self { seen, keeper }
@@ -41,11 +38,11 @@ impl Lookout {
         self.keeper.present()
     }
 
-    /// Polls for changes, and passes the dispatcher's events for them to `tell`, in order. `recorded_here`
-    /// says whether this process itself recorded all deliveries after the first id up to the second.
+    /// Passes the dispatcher's events for all changes to `tell`, in order. `recorded_here` says whether this
+    /// process itself recorded all deliveries after the first id up to the second.
     ///
     /// # Errors
-    /// When the store cannot be read. The next poll finds the changes that were not told.
+    /// When the store cannot be read. The next poll finds the rest.
     pub fn look(
         &mut self,
         reader: &dyn Reader,
@@ -56,8 +53,7 @@ impl Lookout {
         let glance = reader.glance()?;
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         let is_late = glance.late != self.seen.late;
-        // Ids that have settled since may belong to deliveries committed late, below ids that were already
-        // seen.
+        // Ids that have settled may belong to deliveries committed late.
         if glance.last != self.seen.last || glance.settled != self.seen.settled || is_late {
             if is_late || !recorded_here(self.seen.settled, glance.last) {
                 self.find_new_work(reader, &mut tell)?;
@@ -76,7 +72,7 @@ impl Lookout {
         caught_up.map(|()| glance)
     }
 
-    /// Changed subscribers. An unreadable change does not stop deliveries.
+    /// An unreadable change does not stop deliveries.
     fn catch_up(
         &mut self,
         reader: &dyn Reader,
@@ -104,7 +100,7 @@ impl Lookout {
         }
     }
 
-    /// Older deliveries that became due: redriven, or no longer held back.
+    /// Older deliveries that became due.
     fn find_stirred_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
         let lanes: Vec<LaneId> = self.roster().lanes().collect();
         for some in lanes.chunks(ROWS_MAX as usize) {
@@ -114,7 +110,7 @@ impl Lookout {
     }
 }
 
-/// The dead owners that still count. Their lanes can be freed without waiting for their leases.
+/// The dead owners that still count. Their lanes need not wait for their leases.
 pub fn dead_owners(
     owners: Vec<Owner>,
     ourselves: OwnerId,
@@ -124,7 +120,7 @@ pub fn dead_owners(
     owners.into_iter().filter(move |owner| counts(owner) && is_dead(owner.owner))
 }
 
-/// Whether an owner counts: it has lanes, or it was not evicted, so that lanes may be assigned to it.
+/// An owner counts while it has lanes, or may be assigned lanes because it was not evicted.
 pub(super) fn counts(owner: &Owner) -> bool {
     owner.lanes > 0 || owner.until > StoreTime(0)
 }

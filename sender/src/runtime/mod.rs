@@ -65,15 +65,15 @@ use shell::Shell;
 use upkeep::keep_up;
 use watcher::Watcher;
 
-/// The bounds of the store's queue. Commands that add no work (settlements, claims, checkpoints, renewals)
-/// have a quarter of it reserved. If that is full too, the caller retries them later.
+/// A quarter is reserved for commands that add no work: settlements, claims, checkpoints, renewals. If that
+/// is full too, they are retried later.
 const CAPACITY: Capacity = Capacity {
     requests_max: 200_000,
     bytes_max: 256 << 20,
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
-/// For how long the store may have been failing before new events are refused. Most faults pass sooner.
+/// How long the store may fail before new events are refused. Most faults pass sooner.
 pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
 /// The settings of a sender.
@@ -93,7 +93,7 @@ pub struct Options {
     pub retention: Retention,
     /// The secrets of regions, for pseudonyms.
     pub regions: RegionSecrets,
-    /// This node's name. Default: the machine's name and the process id.
+    /// This node's name. Default: machine name and process id.
     pub name: Option<Arc<str>>,
     /// Where other nodes reach its API, if it has one.
     pub address: Option<Arc<str>>,
@@ -117,7 +117,6 @@ struct Inner {
     running: Mutex<Option<Running>>,
 }
 
-/// The parts that `stop` ends in order.
 struct Running {
     shell: Option<JoinHandle<bool>>,
     watcher: ThreadHandle<()>,
@@ -129,7 +128,7 @@ struct Running {
 }
 
 impl Sender {
-    /// Opens the database and starts. Call it within a tokio runtime.
+    /// Opens the database and starts, within a tokio runtime.
     ///
     /// # Errors
     /// When the database cannot be opened, or a file beside it cannot be written.
@@ -137,10 +136,7 @@ impl Sender {
         Self::open_with(options, transport::Settings::default()).await
     }
 
-    /// [`Self::open`] with other settings for requests to subscribers.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
+    /// As [`Self::open`], with other settings for requests.
     pub async fn open_with(options: Options, requests: transport::Settings) -> Result<Self, OpenError> {
         let database = options.database.clone();
         let store = |error| OpenError::Store { database: database.clone(), error };
@@ -221,10 +217,10 @@ impl Sender {
         self.0.emitter.limits()
     }
 
-    /// Carries out one command in the store.
+    /// Carries out one command.
     ///
     /// # Errors
-    /// When the command was not carried out. A refusal is a reply, not an error.
+    /// When it was not carried out. A refusal is a reply, not an error.
     pub async fn command(&self, command: Command) -> Result<Reply, Failed> {
         link::commit(&self.0.store, command).await
     }
@@ -247,12 +243,12 @@ impl Sender {
         self.0.emitter.roster()
     }
 
-    /// Waits until this process knows a subscriber change newer than `version`.
+    /// Waits until this process knows a newer subscriber change.
     pub async fn wait_for_roster_after(&self, version: u64) {
         self.0.emitter.wait_for_roster_after(version).await;
     }
 
-    /// How many deliveries this process itself delivered and gave up. Also available after the stop.
+    /// Deliveries that this process itself delivered and gave up. Also available after the stop.
     #[must_use]
     pub fn work_done(&self) -> WorkDone {
         *self.0.work_done.lock().unwrap_or_else(PoisonError::into_inner)
@@ -265,8 +261,8 @@ impl Sender {
         told.await.unwrap_or_default()
     }
 
-    /// The lanes of this process that are blocked, with the reason; at most [`crate::dispatch::STUCK_MAX`].
-    /// The dispatcher retries each. Empty if this process does not deliver, or has stopped.
+    /// This process's blocked lanes, which the dispatcher retries; at most [`crate::dispatch::STUCK_MAX`].
+    /// Empty if it does not deliver, or has stopped.
     pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
         let (tell, told) = oneshot::channel();
         self.0.events.ask(Message::Stuck(tell));
@@ -279,7 +275,7 @@ impl Sender {
         self.0.store.health()
     }
 
-    /// The last successful read of the database, which is polled every few milliseconds, and the error since.
+    /// The last successful poll, and the error since.
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -302,9 +298,8 @@ impl Sender {
         self.0.events.send(Event::Stop);
     }
 
-    /// Stops in order: starts no attempts, finishes the running ones, commits, releases all lanes, closes the
-    /// database. Returns false if that took longer than `within`; the rest is then cut off, as by a crash.
-    /// Afterwards nothing can be read.
+    /// Finishes the running attempts, commits, releases all lanes, and closes the database. Returns false if
+    /// that exceeds `within`; the rest is then cut off, as by a crash. Afterwards nothing can be read.
     pub async fn stop(&self, within: Duration) -> bool {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
@@ -333,7 +328,7 @@ impl Sender {
         debug_assert!(ended.is_ok(), "upkeep does not panic");
         let inner = Arc::clone(&self.0);
         let rest = tokio::task::spawn_blocking(move || {
-            // The store stops first; otherwise a watcher that waits for a failing store would never end.
+            // First, because a watcher that waits for a failing store would never end.
             running.thread.stop();
             let watched = running.watcher.join().is_ok();
             if in_order && watched {
@@ -363,7 +358,6 @@ fn dispatcher(
     Dispatcher::new(Settings { owner, announcement, lease, seed, limits, roster }, clock.now())
 }
 
-/// Registers this process with the database, and starts its clock.
 fn join(
     store: &mut dyn Store,
     (database, liveness): (&Database, &dyn Liveness),

@@ -1,5 +1,3 @@
-//! The errors of starting a sender.
-
 use super::link::Failed;
 use crate::store::{Database, StoreError};
 

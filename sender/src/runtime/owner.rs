@@ -1,4 +1,4 @@
-//! This process as an owner of lanes, and the detection of dead owners through the store's [`Liveness`].
+//! This process as an owner of lanes, and the detection of dead owners.
 
 use std::io;
 use std::sync::Arc;
@@ -14,15 +14,11 @@ use crate::store::node::Announcement;
 use crate::store::thread::Handle;
 use crate::store::{Reader, StoreError};
 
-/// This process as an owner without lanes. Removes every trace of itself when dropped.
+/// An owner without lanes. Leaves no trace when dropped.
 #[derive(Debug)]
 pub(super) struct Registration(Option<Owner>);
 
 impl Registration {
-    /// Announces a new owner.
-    ///
-    /// # Errors
-    /// When the announcement to other processes fails.
     pub(super) fn new(liveness: &dyn Liveness, id: OwnerId) -> io::Result<Self> {
         Ok(Self(Some(Owner { id, presence: liveness.announce(id)? })))
     }
@@ -31,7 +27,7 @@ impl Registration {
         self.0.as_ref().expect("only `hold` takes it").id
     }
 
-    /// From here on other processes see it alive until this process ends.
+    /// From here on others see it alive until this process ends.
     pub(super) fn hold(mut self) -> Owner {
         self.0.take().expect("only `hold` takes it")
     }
@@ -45,8 +41,8 @@ impl Drop for Registration {
     }
 }
 
-/// This process as an owner of lanes. Other processes see it alive until the process ends or calls
-/// [`Self::end`]. A drop does not end it, because its requests may still be under way.
+/// Others see it alive until the process ends or calls [`Self::end`]. A drop does not end it, because its
+/// requests may still be under way.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: OwnerId,
@@ -54,8 +50,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Ends the owner once no request is under way. `left_nothing` decides how other processes see it
-    /// afterwards.
+    /// Call it once no request is under way. `left_nothing` decides how others see it afterwards.
     pub(super) fn end(self, left_nothing: bool) {
         self.presence.end(left_nothing);
     }
@@ -66,12 +61,11 @@ impl Owner {
     }
 }
 
-/// How this process announces itself to other nodes.
 pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) -> Announcement {
     let usual = || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let number = std::process::id();
-        // A machine's name may be as long as a node's name, and the process id must fit as well.
+        // Leaves room for the process id, since names are bounded.
         let machine: String = machine.chars().filter(|letter| letter.is_ascii_graphic()).take(48).collect();
         format!("{machine}:{number}").into()
     };
@@ -84,7 +78,6 @@ pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) ->
     }
 }
 
-/// Frees the lanes of dead owners, and forgets dead owners that no longer count.
 pub(super) fn clear_up_the_dead(
     liveness: &Arc<dyn Liveness>,
     reader: &dyn Reader,
@@ -95,7 +88,7 @@ pub(super) fn clear_up_the_dead(
     bury_the_dead(&**liveness, reader)
 }
 
-/// Forgets dead owners that no longer count, mostly killed commands.
+/// Mostly killed commands.
 fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = liveness.dead();
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
@@ -104,7 +97,7 @@ fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), Sto
     Ok(())
 }
 
-/// Frees the lanes of dead owners without waiting for their leases.
+/// Frees lanes without waiting for leases.
 pub(super) fn evict_the_dead(
     liveness: &Arc<dyn Liveness>,
     reader: &dyn Reader,

@@ -20,8 +20,8 @@ use crate::store::reply::ClaimedRow;
 use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
 pub(super) trait Post: Send + Sync + 'static {
-    /// Makes attempt `number` of a delivery. Ends by the permit's deadline and by the end of the lane's
-    /// lease. Before each step it checks that the permit still allows it.
+    /// Ends by the permit's deadline and the end of the lane's lease, and starts nothing that the permit does
+    /// not allow at that time.
     fn post(
         &self,
         clock: &Clock,
@@ -32,7 +32,6 @@ pub(super) trait Post: Send + Sync + 'static {
     ) -> impl Future<Output = AttemptEnd> + Send;
 }
 
-/// The outcome for the engine, with the record of the attempt.
 fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreTime) -> AttemptEnd {
     let error = made.failure().map(|failure| failure.to_string().into());
     let outcome = made.outcome(wall());
@@ -55,20 +54,14 @@ fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreT
 pub(super) struct HttpPost {
     transport: Transport,
     ids: DeliveryIds,
-    /// When the log last said that attempts wait.
     said: Mutex<Option<StoreTime>>,
 }
 
-/// How long an attempt waits that got no socket, or no turn for a name lookup.
+/// The pause after an attempt got no socket, or no turn for a name lookup.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// The least time between two warnings that attempts wait.
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
-    /// Starts without connections.
-    ///
-    /// # Errors
-    /// When TLS cannot be set up.
     pub(super) fn new(guard: Guard, ids: DeliveryIds, settings: transport::Settings) -> io::Result<Self> {
         Ok(Self { transport: Transport::new(settings, guard)?, ids, said: Mutex::default() })
     }
@@ -102,7 +95,7 @@ impl Post for HttpPost {
                 },
                 Err(impossible) => return AttemptEnd::impossible(began, &impossible),
             }
-            // The attempt keeps its place while the permit allows; then its lane decides again.
+            // Keeps its place while the permit allows; then its lane decides again.
             tokio::select! {
                 () = pause(TRY_AGAIN) => {}
                 () = permit.cancelled.cancelled() => return AttemptEnd::withheld(),

@@ -1,5 +1,5 @@
-//! The reader threads, with a bounded queue before them. They run nothing else, so that slow queries and
-//! other work do not delay each other.
+//! The reader threads, with a bounded queue. They run nothing else, so that slow queries and other work do
+//! not delay each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -11,17 +11,15 @@ use tokio::sync::oneshot;
 
 use crate::store::{Database, Reader, StoreError};
 
-/// Reader threads. Each has its own connection.
 const READERS: usize = 4;
-/// Queries that may wait.
 const WAITING_MAX: usize = 64;
 
-/// How long a stop waits for running queries: as long as most of them may take.
+/// As long as most queries may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
-/// The pool. It ends when stopped or dropped; queries that wait are still answered.
+/// Ends when stopped or dropped; queued queries are still answered.
 #[derive(Debug)]
 pub(super) struct Readers(Mutex<Option<Running>>);
 
@@ -33,10 +31,7 @@ struct Running {
 }
 
 impl Readers {
-    /// Starts the threads. Each opens the database at its first query.
-    ///
-    /// # Errors
-    /// When the system cannot start a thread.
+    /// Each thread opens the database at its first query.
     pub(super) fn start(database: &Database) -> std::io::Result<Self> {
         let (questions, waiting) = sync_channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -49,8 +44,7 @@ impl Readers {
         Ok(Self(Mutex::new(Some(Running { questions, ended }))))
     }
 
-    /// Accepts no more queries, and waits until all are answered and the connections are closed. Returns
-    /// false on timeout.
+    /// Waits until queued queries are answered and connections closed. Returns false on timeout.
     pub(super) fn stop(&self) -> bool {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { questions, ended }) = running else { return true };
@@ -58,10 +52,6 @@ impl Readers {
         ended.recv_timeout(STOP_WITHIN) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Runs a query on one of the threads.
-    ///
-    /// # Errors
-    /// When too many queries wait already, or no reader can be opened.
     pub(super) async fn ask<T, F>(&self, question: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -69,7 +59,6 @@ impl Readers {
     {
         let (tell, told) = oneshot::channel();
         let question: Question = Box::new(move |reader| {
-            // The caller may have gone.
             let _ = tell.send(reader.map(question));
         });
         let asked = match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -88,7 +77,7 @@ impl Readers {
 }
 
 fn answer(waiting: &Mutex<Receiver<Question>>, database: Database, end: Sender<()>) {
-    // Declared before the connection, so it is dropped after the connection is closed.
+    // Dropped after the connection, since it is declared before.
     let _end = end;
     let mut open = None;
     loop {
@@ -98,8 +87,8 @@ fn answer(waiting: &Mutex<Receiver<Question>>, database: Database, end: Sender<(
             Some(reader) => Ok(reader),
             None => database.parts().reader(),
         };
-        // A query that panics is a defect; the panic has reported it. The thread continues with a new
-        // connection, since the old one may be in the middle of an operation.
+        // The panic has reported the defect. The thread continues with a new connection, since the old one
+        // may be in any state.
         open = catch_unwind(AssertUnwindSafe(move || {
             question(reader.as_deref().map_err(Clone::clone));
             reader.ok()

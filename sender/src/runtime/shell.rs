@@ -1,6 +1,6 @@
-//! The dispatcher's event loop: one task that passes events to [`crate::dispatch`] and carries out its
-//! effects. Slow work (a commit, a request) starts here and returns as an event. The task never waits for a
-//! disk or a network, so a stuck store or endpoint delays only the work that depends on it.
+//! The dispatcher's event loop: passes events to [`crate::dispatch`] and carries out its effects. Slow work
+//! starts here and returns as an event. The task never waits for a disk or a network, so a stuck store or
+//! endpoint delays only the work that depends on it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
 use crate::transport::{CancellationToken, Lease, SendPermit};
 
-/// Messages handled before the dispatcher decides. More give larger batches; fewer give quicker answers.
+/// More give larger batches; fewer give quicker answers.
 const MESSAGES_MAX: usize = 1_024;
 
 pub(super) struct Shell<P> {
@@ -32,16 +32,14 @@ pub(super) struct Shell<P> {
     post: Arc<P>,
     events: EventSender,
     messages: mpsc::UnboundedReceiver<Message>,
-    /// The leases behind attempts that have sent something.
     rights: HashMap<LaneId, Rights>,
     /// Readable even after this task has ended.
     work_done: Arc<Mutex<WorkDone>>,
 }
 
-/// The lease and the cancellation that a lane's attempts share.
 struct Rights {
     lease: Lease,
-    /// Cancelled when attempts that were decided must not be sent any more.
+    /// Cancelled when decided attempts must not be sent.
     cancellation: CancellationToken,
 }
 
@@ -61,8 +59,7 @@ impl<P: Post> Shell<P> {
         Arc::clone(&self.work_done)
     }
 
-    /// Runs until the dispatcher was told to stop and all work has ended. Returns whether nothing of it is
-    /// left in the store.
+    /// Runs until told to stop and all work has ended. Returns whether nothing is left in the store.
     pub(super) async fn run(mut self) -> bool {
         let mut batch = Vec::with_capacity(MESSAGES_MAX);
         while !self.dispatcher.is_over(|| self.store.health().failing.is_some()) {
@@ -84,7 +81,6 @@ impl<P: Post> Shell<P> {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Event(event) => self.dispatcher.handle(self.now(), event),
-            // The caller may have gone.
             Message::Views(answer) => drop(answer.send(self.dispatcher.views())),
             Message::Stuck(answer) => drop(answer.send(self.dispatcher.stuck())),
         }

@@ -1,4 +1,4 @@
-//! The time from which this process counts on a database. The store decides it ([`crate::store::clock`]).
+//! The time from which this process counts. The store decides it ([`crate::store::clock`]).
 
 use tracing::{error, info, warn};
 
@@ -10,10 +10,10 @@ use crate::store::lane::OwnerId;
 use crate::store::liveness::Liveness;
 use crate::store::{Reader, Store, StoreError};
 
-/// A clock further ahead of the wall clock than this needs an operator.
+/// Beyond this difference from the wall clock, an operator must act.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
-/// Starts the clock as one of the database's processes, and logs its faults.
+/// Also logs the clock's faults.
 pub(super) fn begin(
     store: &mut dyn Store,
     liveness: &dyn Liveness,
@@ -42,7 +42,7 @@ pub(super) fn begin(
     Ok(clock)
 }
 
-/// [`begin`] without logging, with a bound on how far the database's time may be set back.
+/// Without logging, and with a bound on setting the time back.
 pub(crate) fn begin_within(
     back_max: Nanos,
     store: &mut dyn Store,
@@ -53,7 +53,7 @@ pub(crate) fn begin_within(
     store.begin_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max })
 }
 
-/// The time from which a process would count now, and the fault of the database's clock. Writes nothing.
+/// The time from which a process would count now. Writes nothing.
 pub(crate) fn look(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start, StoreError> {
     let alone = !liveness.others_may_live(None);
     reader.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })

@@ -1,5 +1,5 @@
-//! Gives up expired deliveries, and deletes rows whose retention has ended. It works in small steps with
-//! other commands between them, so that deliveries do not wait for it.
+//! Gives up expired deliveries, and deletes rows whose retention has ended. Small steps leave room for other
+//! commands, so that deliveries do not wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,18 +16,15 @@ use crate::store::command::{Command, Purge, Sweep};
 use crate::store::reply::Reply;
 use crate::store::thread::Handle;
 
-/// The poll interval.
 const EVERY: Duration = Duration::from_millis(500);
-/// For each command, how many polls to wait after one that found nothing. An idle process then leaves its
-/// store alone.
+/// Polls to wait after a command found nothing, so that an idle process leaves its store alone.
 const LOOKS_WHERE_IDLE: [u32; 2] = [2, 10];
-/// Rows in one step: one commit writes them in about a millisecond.
+/// One commit writes this many in about a millisecond.
 pub const UPKEEP_ROWS: u32 = 500;
-/// Steps of one command in a row. The rest waits for the next poll.
+/// The rest waits for the next poll.
 const STEPS_MAX: u32 = 64;
-/// Of those, the steps that may find nothing to do.
+/// Of these, steps that may find nothing.
 const FRUITLESS_STEPS_MAX: u32 = 4;
-/// How long a stop waits for the running step.
 const LAST_STEP: Duration = Duration::from_secs(1);
 
 /// How long the store keeps things.
@@ -48,7 +45,7 @@ impl Default for Retention {
     }
 }
 
-/// Sweeps and purges until told to stop. Adds the deliveries that it gave up to `work_done`.
+/// Adds given-up deliveries to `work_done`.
 pub(super) async fn keep_up(
     store: Handle,
     clock: Clock,
@@ -79,8 +76,7 @@ pub(super) async fn keep_up(
                 let (done, stopped) = tokio::select! {
                     biased;
                     done = &mut step => (done, false),
-                    // A failing store answers only once it is told to stop, and it is stopped after this
-                    // task.
+                    // A failing store answers only once it is stopped, which is after this task.
                     _ = stop.changed() => (timeout(LAST_STEP, step).await.unwrap_or_default(), true),
                 };
                 let given_up = WorkDone { dead: done.given_up, ..WorkDone::default() };
@@ -97,7 +93,7 @@ pub(super) async fn keep_up(
     }
 }
 
-/// The commands due at `now`, with at most `rows` rows in one step.
+/// The commands due at `now`, for at most `rows` rows each.
 #[must_use]
 pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command; 2] {
     let before = |kept: Nanos| StoreTime(now.0.saturating_sub(kept.0));
@@ -110,8 +106,8 @@ pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command;
     [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]
 }
 
-/// The steps of one command in a row, while they make progress. A purge cycles over all kept rows; where
-/// nothing is old enough, it takes few steps at a time, however many rows are kept.
+/// A purge cycles over all kept rows. Where none is old enough, it takes few steps at a time, however many
+/// rows there are.
 #[derive(Default)]
 struct Steps {
     done: u32,
@@ -190,7 +186,6 @@ mod tests {
         StoreTime(NOW.0 + length.0)
     }
 
-    /// A store with `LETTERS` dead letters, each of its own event.
     fn with_letters(database: &Database) -> Box<dyn Store> {
         let mut store = database.parts().writer(Durability::default(), 1).unwrap();
         let subscribe = Command::Subscribe(Subscribe {
@@ -233,7 +228,7 @@ mod tests {
         store
     }
 
-    /// One poll, for each command: its steps, the rows that it deleted, and whether it found nothing.
+    /// For each command: steps, deleted rows, and whether it found nothing.
     fn look_at(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
         upkeep_due(&Retention::default(), now, UPKEEP_ROWS).map(|command| {
             let (mut steps, mut rows) = (Steps::default(), 0);
@@ -250,7 +245,7 @@ mod tests {
     fn what_is_kept_costs_a_few_steps_however_much_it_is_and_goes_when_its_time_has_come() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = with_letters(&folder.path().join("store.db").into());
-        // The letters are older than a day but not older than a month: all are checked, none is deleted.
+        // Older than a day, but not than a month: all are checked, none is deleted.
         for tick in 0..100 {
             let [_, (steps, rows, _)] = look_at(&mut *store, after(Nanos::DAY.times(2)));
             assert_eq!(rows, 0);

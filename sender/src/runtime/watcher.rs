@@ -1,6 +1,5 @@
-//! The thread that learns of other processes' commits: events, outbox rows, changed subscribers. It has its
-//! own reader. It reads a cheap change counter every few milliseconds, and reads more only when the counter
-//! changed.
+//! The thread that learns of other processes' commits. It polls a cheap change counter every few
+//! milliseconds, and reads more only after a change.
 
 mod calm;
 mod outbox;
@@ -28,11 +27,9 @@ use crate::store::thread::Handle;
 use calm::Calm;
 pub(super) use outbox::Outbox;
 
-/// The store's own thread reports faults of the store. The watcher reports one only if the store's thread has
-/// not for this many polls.
+/// Polls before the watcher reports a fault that the store's own thread has not.
 const LOOKS_IN_SILENCE: u64 = 250;
 
-/// Logs each subscriber that broke, and each that was mended.
 pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     let fault_before = |known: &Subscriber| before.get(known.lane()).and_then(|old| old.ready().err());
     for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
@@ -75,14 +72,13 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Watches on its own thread, until the returned sender is dropped.
+    /// Runs until the returned sender is dropped.
     pub(super) fn start(self) -> io::Result<(JoinHandle<()>, Sender<()>)> {
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("watcher".to_owned()).spawn(move || self.watch(&stopped))?;
         Ok((thread, stop))
     }
 
-    /// Watches until the other end of `stop` is dropped.
     fn watch(mut self, stop: &Receiver<()>) {
         let (mut failed, mut said) = (0_u64, false);
         let mut calm = Calm::of(self.reader.calm_pause());
@@ -98,7 +94,7 @@ impl Watcher {
                 Err(error) => {
                     self.note(Some(error.clone()));
                     failed += 1;
-                    // Logs once for each outage, and not where the store's thread logs it.
+                    // Once for each outage, and not where the store's thread logs it.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
                         said = true;
                         error!(%error, "can't look for new work; trying on");
@@ -121,8 +117,8 @@ impl Watcher {
         let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
             tell_of_broken(&before, &roster);
-            // The senders learn of subscribers before the emitter does: an event matched with a version must
-            // be sent with that version's secrets.
+            // Lanes before the emitter: an event matched with a version must be sent with that version's
+            // secrets.
             events.send(Event::Roster(Arc::clone(&roster)));
             emitter.use_roster(Arc::clone(&roster));
             before = roster;

@@ -1,5 +1,5 @@
-//! Incremental parser for one HTTP/1 answer (RFC 9112). It keeps only the status and two headers. It reads
-//! the body to its end, because the next answer begins there, and drops it.
+//! Incremental parser for one HTTP/1 answer (RFC 9112). Keeps the status and two headers. Reads the body only
+//! to find the next answer.
 
 use std::mem::MaybeUninit;
 
@@ -11,13 +11,12 @@ use super::failure::{Cause, Failure};
 
 const HEADERS_MAX: usize = 100;
 
-/// The most bytes of a body beside its data, such as the lengths of chunks.
+/// Bytes of a body beside its data, such as the lengths of chunks.
 const FRAMING_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     part: Part,
-    /// The beginning of an incomplete head.
     held: Vec<u8>,
     /// The length of `held` at the last parse.
     looked_at: usize,
@@ -35,7 +34,6 @@ enum Part {
     Whole,
 }
 
-/// How to find the end of a body.
 #[derive(Debug)]
 enum Length {
     Left(u64),
@@ -47,7 +45,6 @@ enum Length {
 pub(super) struct Read {
     pub(super) answered: Answered,
     pub(super) persists: bool,
-    /// Whether bytes followed the answer.
     pub(super) has_surplus: bool,
 }
 
@@ -64,7 +61,7 @@ impl AnswerReader {
         }
     }
 
-    /// Takes the next bytes. Returns the answer once it is complete or exceeds the limit.
+    /// Returns the answer once it is complete or exceeds the limit.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Read>, Failure> {
         if !matches!(self.part, Part::Head) {
             return self.take_body(bytes);
@@ -74,8 +71,8 @@ impl AnswerReader {
             return self.after_heads(&bytes[used..]);
         }
         self.held.extend_from_slice(bytes);
-        // Parses only when a head may be complete or its length has doubled. Otherwise an endpoint that sends
-        // single bytes would cost quadratic time.
+        // Parses only if a head may be complete or its length has doubled, since single bytes would cost
+        // quadratic time.
         let from = self.held.len().saturating_sub(bytes.len() + 3);
         if !ends_a_head(&self.held[from..])
             && self.held.len() < 2 * self.looked_at
@@ -100,7 +97,7 @@ impl AnswerReader {
             Part::Body(..) => Err(Failure::Half("the connection ended in its body".into())),
             Part::Whole => Err(Failure::Closed),
             Part::Head => {
-                // Tells a broken-off head from bytes that begin no head.
+                // Distinguishes a broken-off head from other bytes.
                 self.part = Part::Head;
                 let held = std::mem::take(&mut self.held);
                 self.take_heads(&held).and(Err(Failure::Closed))
@@ -128,7 +125,6 @@ impl AnswerReader {
         self.take_body(rest)
     }
 
-    /// Parses heads up to the final one. Returns the bytes used.
     fn take_heads(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
         let mut used = 0;
         while matches!(self.part, Part::Head) {
@@ -191,7 +187,7 @@ impl AnswerReader {
         if !is_over && !answered.cut {
             return Ok(None);
         }
-        // Later bytes belong to no request, and must not pass for the next answer.
+        // Later bytes must not pass for the next answer.
         let has_surplus = used < bytes.len();
         let persists = self.persists && is_over && !answered.cut && !has_surplus;
         let read = Read { answered: answered.clone(), persists, has_surplus };
@@ -200,7 +196,6 @@ impl AnswerReader {
     }
 }
 
-/// The bytes of leading blank lines.
 fn blank_lines(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some(next) = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n")) {
@@ -270,7 +265,6 @@ mod tests {
     use super::*;
     use crate::fuzzing::{Random, Target};
 
-    /// Reads an answer from pieces, and then the end of the connection.
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, Failure> {
         let mut reader = AnswerReader::new();
         for piece in pieces {
@@ -330,7 +324,7 @@ mod tests {
         );
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n";
         check(&format!("{chunked}\r\n2 ;x\r\nok\r\n00\r\na: b\r\n\r\n"), 200, true);
-        // Other parsers may use the other length, and read the rest as an answer.
+        // Other parsers may use the other length.
         check(&format!("{chunked}content-length: 9\r\n\r\n0\r\n\r\n"), 200, false);
         check("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 200, false);
     }
@@ -373,12 +367,10 @@ mod tests {
         assert!(read.answered.cut && !read.persists);
     }
 
-    /// How the pieces are cut makes no difference.
     fn outcome(answer: &[u8], random: &mut Random) -> String {
         let whole = read([answer]);
         for other in [read(random.pieces(answer)), read(answer.chunks(1))] {
-            // Surplus bytes may arrive too late to be seen with the answer. The check before the next request
-            // finds them.
+            // Surplus bytes may arrive too late; the check before the next request finds them.
             let same = match (&whole, &other) {
                 (Ok(whole), Ok(other)) => {
                     whole.answered == other.answered && (!whole.persists || other.persists)

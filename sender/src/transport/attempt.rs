@@ -1,5 +1,3 @@
-//! One attempt from its connection to its end.
-
 use std::io::Write as _;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -42,8 +40,7 @@ pub(super) async fn make(
     route: &Route,
     request: &Request<'_>,
 ) -> AttemptResult {
-    // Read in this order, so that the timers' clock reaches the deadline before the boot clock does, unless
-    // the machine was suspended.
+    // In this order the timers' clock reaches the deadline first, unless the machine was suspended.
     let now = now();
     let moment = shared.clock.now();
     let (remaining, leased) = (request.permit.remaining(moment), request.permit.lease.remaining(moment));
@@ -54,8 +51,7 @@ pub(super) async fn make(
         Ended::Over(result) => return result,
         Ended::Stale(failure) => failure,
     };
-    // Still one request: nothing was written. Each dead connection is dropped, so `connections_max` tries are
-    // enough.
+    // Still one request: nothing was written. Each dead connection is dropped, so this bound is enough.
     for _ in 0..request.connections_max.get() {
         match Box::pin(attempt.over(Want::New)).await {
             Ended::Over(result) => return result,
@@ -71,7 +67,6 @@ struct Attempt<'a> {
     route: &'a Route,
     request: &'a Request<'a>,
     deadline: Instant,
-    /// When to check first whether the deadline or the lease is over.
     first_look: Instant,
 }
 
@@ -93,12 +88,12 @@ impl Attempt<'_> {
         let found = match at_hand {
             Some(connection) => Ok((connection, false)),
             None if is_hostile => Err(Failure::Hostile),
-            // Boxed, because most attempts do not need it and a future is as large as its largest part.
+            // A future is as large as its largest part, which most attempts do not need.
             None => Box::pin(self.search(want)).await,
         };
         let (connection, is_new) = match found {
             Ok(found) => found,
-            // A stopped process noticed too late; this does not count against the endpoint.
+            // A stopped process noticed too late; not the endpoint's fault.
             Err(_) if self.is_revoked() => {
                 return Ended::Over(AttemptResult::Unsent(Failure::Withdrawn));
             }
@@ -122,8 +117,7 @@ impl Attempt<'_> {
             }
             Err(failure) if wrote => Ended::Over(AttemptResult::Silent(failure)),
             Err(_) if self.is_revoked() => Ended::Over(AttemptResult::Unsent(Failure::Withdrawn)),
-            // The timer fired, so this process was running, and the endpoint accepted nothing in all that
-            // time.
+            // This process was running, and the endpoint accepted nothing in all that time.
             Err(failure @ Failure::Deadline { .. }) => Ended::Over(AttemptResult::Unsent(failure)),
             Err(_) if self.request.permit.check(self.shared.clock.now()).is_err() => {
                 Ended::Over(AttemptResult::Unsent(Failure::Withdrawn))
@@ -133,7 +127,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The cause. A connection that ended because its endpoint is hostile reports other errors.
+    /// A hostile endpoint's connection ends with other errors.
     fn cause(&self, failure: Failure) -> Failure {
         let is_its_end = matches!(
             failure,
@@ -154,21 +148,18 @@ impl Attempt<'_> {
         self.request.permit.lease.is_over(self.shared.clock.now())
     }
 
-    /// When to check the lease again: at its known end, but within [`TIMER_MAX`], since timers do not count
-    /// suspended time.
+    /// Within [`TIMER_MAX`], since timers do not count suspended time.
     fn next_look(&self) -> Instant {
         after(self.request.permit.lease.remaining(self.shared.clock.now()).min(TIMER_MAX))
     }
 
-    /// Waits until the lease is over, renewals included, or the deadline passed while the machine was
-    /// suspended.
+    /// Waits for the end of the lease, renewals included, or a deadline passed in a suspension.
     async fn out_of_time(&self) {
         while !self.lease_is_over() && !self.slept_too_long() {
             reached(self.next_look()).await;
         }
     }
 
-    /// Whether the deadline passed while the machine was suspended.
     fn slept_too_long(&self) -> bool {
         self.is_too_late() && now() < self.deadline
     }
@@ -177,7 +168,6 @@ impl Attempt<'_> {
         self.request.permit.is_revoked(self.shared.clock.now())
     }
 
-    /// A kept connection that needs no closer check.
     fn at_hand(&self, want: Want) -> Option<Connection> {
         if want == Want::New {
             return None;
@@ -198,7 +188,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// A connection, and whether it is new. Ends when the attempt may no longer be made.
+    /// Ends when the attempt may no longer be made.
     async fn search(&self, want: Want) -> Result<(Connection, bool), Failure> {
         tokio::select! {
             // A ready connection saves polling the cancellation.
@@ -209,7 +199,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// A connection, and whether it is new. Writes nothing of the request.
+    /// The second value says whether it is new.
     async fn connection(&self, want: Want) -> Result<(Connection, bool), Failure> {
         let Request { connections_max, deadline: within, .. } = *self.request;
         let connections_max = connections_max.get();
@@ -271,7 +261,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The answer, and whether a byte of the request may have left.
+    /// The second value says whether a byte of the request may have left.
     async fn over_http1(&self, mut connection: Box<Http1>) -> (Result<Answered, Failure>, bool) {
         let tracker = self.tracker();
         let result = {
@@ -297,7 +287,7 @@ impl Attempt<'_> {
         let body = Bytes::from_owner(Arc::clone(self.request.body));
         let exchange = pin!(place.exchange(request, body, Arc::clone(&tracker)));
         let result = self.in_time(exchange).await;
-        // `give_up` comes before the exchange is dropped: then nothing is written afterwards.
+        // In this order, nothing is written afterwards.
         (result, tracker.give_up())
     }
 
@@ -305,9 +295,8 @@ impl Attempt<'_> {
         WriteTracker::new(self.request.permit.clone(), self.shared.clock, self.request.target.late_max)
     }
 
-    /// Runs an exchange within the deadline and the lease. One timer serves both; when it fires, this checks
-    /// for renewals and suspended time. The caller pins the exchange, because passing a future by value
-    /// doubles its memory.
+    /// One timer serves deadline and lease; when it fires, this checks for renewals and suspended time. The
+    /// caller pins the exchange, because passing a future by value doubles its memory.
     async fn in_time(
         &self,
         mut exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,
@@ -359,7 +348,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Appends a header line. Refuses values with control characters, which could end the line.
+/// Control characters could end the line.
 fn write_header(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Failure> {
     if !value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f)) {
         return Err(Failure::Request("the value of a header has a control character".into()));

@@ -60,7 +60,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// The longest kept value. A date has 29 bytes; a longer value is neither a date nor seconds.
+    /// A date has 29 bytes; a longer value is neither a date nor seconds.
     const VALUE_BYTES_MAX: usize = 64;
 
     pub(super) fn of(status: u16, retry_after: Option<&[u8]>, date: Option<&[u8]>) -> Self {

@@ -1,5 +1,5 @@
-//! Whether a socket accepts more bytes. A request handed to the HTTP/2 library cannot be taken back without
-//! ending the connection. So no request is handed over while earlier bytes still wait in this process.
+//! Whether a socket accepts more bytes. A request handed to the HTTP/2 library can be taken back only by
+//! ending the connection. So none is handed over while earlier bytes wait in this process.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
-    /// Whether the last call on the socket was incomplete. Changes often while the connection's task runs.
+    /// Whether the last call on the socket was incomplete.
     is_pending: AtomicBool,
-    /// `is_pending` at the end of that task's latest run.
+    /// `is_pending` at the end of the connection task's latest run.
     is_stuck: AtomicBool,
     eased: Notify,
 }
@@ -20,7 +20,7 @@ impl Backpressure {
         self.is_pending.store(is_pending, Ordering::Relaxed);
     }
 
-    /// The connection's task has done all it can for now.
+    /// The connection's task can do no more for now.
     pub(super) fn rest(&self) {
         let is_pending = self.is_pending.load(Ordering::Relaxed);
         if self.is_stuck.load(Ordering::Relaxed) != is_pending {
@@ -31,13 +31,12 @@ impl Backpressure {
         }
     }
 
-    /// The connection has ended, so callers that wait wake and find out.
+    /// Wakes all callers that wait.
     pub(super) fn end(&self) {
         self.note(false);
         self.rest();
     }
 
-    /// Waits until the socket accepts bytes.
     pub(super) async fn eased(&self) {
         while self.is_stuck.load(Ordering::Acquire) {
             let mut eased = pin!(self.eased.notified());

@@ -12,16 +12,13 @@ enum At {
     /// After a length: in blanks, or in an extension.
     Blank(u64),
     Extension(u64),
-    /// At the line feed after a length.
     LengthEnd(u64),
     Data(u64),
-    /// After a chunk's data.
     DataReturn,
     DataEnd,
     /// At the start of a line after the last chunk, or within it.
     TrailerBegin,
     Trailer,
-    /// At the final line feed.
     LastEnd,
     Over,
 }
@@ -35,7 +32,7 @@ impl Chunks {
         self.at == At::Over
     }
 
-    /// Takes bytes up to the end of the body. Returns how many, and how many of these are data.
+    /// Returns how many bytes belong to the body, and how many of these are data.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, usize), &'static str> {
         let (mut used, mut data) = (0, 0);
         while let Some(byte) = bytes.get(used).copied().filter(|_| !self.are_over()) {
@@ -56,7 +53,6 @@ impl Chunks {
 }
 
 impl At {
-    /// The state after a byte that is not data.
     fn after(self, byte: u8) -> Result<Self, &'static str> {
         match (self, byte) {
             (Self::Length(length), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -83,7 +79,7 @@ impl At {
             (Self::TrailerBegin | Self::Trailer, _) => Ok(Self::Trailer),
             (Self::LastEnd, b'\n') => Ok(Self::Over),
             (Self::LastEnd, _) => Err("its end is broken"),
-            // Unreachable: data is taken by its length, and nothing is taken once the body is over.
+            // Unreachable: `take` handles both.
             (Self::Data(_) | Self::Over, _) => Ok(self),
         }
     }
@@ -94,7 +90,7 @@ mod tests {
     use super::*;
     use crate::fuzzing::{Random, Target};
 
-    /// Bytes taken, how many of these are data, and whether the body is over.
+    /// Bytes taken, bytes of data, and whether the body is over.
     type Taken = Result<(usize, usize, bool), &'static str>;
 
     fn take(pieces: &[&[u8]]) -> Taken {
@@ -108,7 +104,6 @@ mod tests {
         Ok((used, data, chunks.are_over()))
     }
 
-    /// How the pieces are cut makes no difference, and framed data is found again.
     fn outcome(input: &[u8], random: &mut Random) -> String {
         let whole = take(&[input]);
         assert_eq!(take(&random.pieces(input)), whole);

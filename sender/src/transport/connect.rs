@@ -24,21 +24,19 @@ use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
-/// How long to wait for an address before the next is tried beside it (RFC 8305).
+/// Before the next address is tried in parallel (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// The longest that running tries may take when no place for another is free.
+/// Before running tries are replaced, where no place for another is free.
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Connector {
     pub(super) guard: Guard,
     pub(super) asker: Arc<Asker>,
     pub(super) tls: TlsConnector,
-    /// The sockets of all lanes.
     pub(super) sockets: Arc<Sockets>,
 }
 
-/// A new connection, by its negotiated protocol.
 pub(super) enum Opened {
     Http1(Box<Http1>),
     Http2(Arc<Http2>),
@@ -74,8 +72,7 @@ impl Connector {
         })
     }
 
-    /// The addresses to connect to: never empty, and none that the guard refuses. The caller connects to
-    /// exactly these, without a second lookup.
+    /// Never empty, and none that the guard refuses. No second lookup follows.
     async fn addresses(&self, origin: &Origin, lookups: &Lookups) -> Result<Vec<SocketAddr>, Failure> {
         let found: Vec<IpAddr> = match &origin.host {
             Host::Ipv4(v4) => vec![IpAddr::V4(*v4)],
@@ -110,13 +107,13 @@ impl Connector {
     }
 }
 
-/// Whether a name means this machine by definition (RFC 6761 §6.3), so that no lookup is needed.
+/// Means this machine by definition (RFC 6761 §6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Alternates the address families, so that a broken family costs one try.
+/// Alternates the address families, so that a broken one costs one try.
 fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return addresses };
     let of_first = first.is_ipv4();
@@ -126,17 +123,15 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// How long running tries have before the next one: an equal share of the time left, or at least a stagger if
-/// that leaves time for the next.
+/// An equal share of the time left, or at least a stagger if that leaves time for the next try.
 fn patience(left: Duration, waiting: usize) -> Duration {
     let parts = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
     (left / parts).max(STAGGER.min(left / 2)).min(ALONE_MAX)
 }
 
-/// Connects to the address that answers first. Tries the next one after a failure or a stagger. The first try
-/// uses the connection's own place; each parallel try takes another place of the lane and among all sockets.
-/// Without a free place, the next try waits a little longer and then replaces the running ones. Every address
-/// gets its turn before the deadline, if time permits.
+/// Connects to the address that answers first. The next one is tried after a failure or a stagger. A parallel
+/// try takes another place of the lane and among all sockets; without one, it waits a little longer and
+/// replaces the running tries. Every address gets its turn, if time permits.
 async fn first_connected<T, F, P>(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
@@ -198,7 +193,7 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
         }
     };
     let tcp = TcpStream::connect(address).await.map_err(failed)?;
-    // A request is written in one go, so waiting for more bytes would only delay it.
+    // The whole request is written at once.
     tcp.set_nodelay(true).map_err(failed)?;
     Ok(tcp)
 }
@@ -209,8 +204,8 @@ mod tests {
 
     use super::*;
 
-    /// Tries `hanging` addresses that never answer, then one that does. Returns its result, the most parallel
-    /// tries, and the sockets open at the end.
+    /// Tries `hanging` dead addresses, then a live one. Returns its result, the most parallel tries, and the
+    /// sockets left open.
     async fn tried(hanging: u8, sockets_max: u32) -> (Result<u16, Failure>, usize, u32) {
         let sockets = Sockets::new(sockets_max);
         let first = sockets.enter().unwrap();
@@ -257,7 +252,7 @@ mod tests {
         };
         let deadline = after(Duration::from_millis(900));
         assert_eq!(first_connected(addresses, deadline, no_place, connect).await, Ok(1));
-        // One check after a stagger, one at half of the time. A fourth would come too late.
+        // One check after a stagger, one at half of the time.
         assert!(looks.load(Ordering::SeqCst) <= 2, "{looks:?}");
     }
 

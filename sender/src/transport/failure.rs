@@ -1,4 +1,4 @@
-//! Why an attempt got no answer: short text for logs and the store, on one line, without the URL.
+//! Why an attempt got no answer: one short line without the URL, for logs and the store.
 
 use std::error::Error;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum Failure {
         /// The lane's bound.
         connections_max: u32,
     },
-    /// The sender is at its bound on sockets, or the process at its limit on files. Not the endpoint's fault.
+    /// The sender's bound on sockets, or the process's limit on files. Not the endpoint's fault.
     #[error(
         "no connection became free: all {max} that the sender may have are in use, or its files are; raise the limit on \
          open files, or --connections-max"
@@ -38,15 +38,15 @@ pub enum Failure {
         "the name of the endpoint could not be looked up: too many others wait for name servers that do not answer"
     )]
     NoLookup,
-    /// The lane was paused, changed or lost, or its lease or deadline ended before the first byte because
-    /// this process stood still. Not the endpoint's fault.
+    /// The lane was paused, changed or lost, or its lease or deadline ended before the first byte. Not the
+    /// endpoint's fault.
     #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
     Withdrawn,
-    /// The lane's lease ended before an answer came. Another process may serve the lane, and relies on this
-    /// one having nothing open. Not the endpoint's fault.
+    /// The lease ended before an answer came, and another process may serve the lane. Not the endpoint's
+    /// fault.
     #[error("the attempt was broken off: its lane may be served by another process by now")]
     LeaseOver,
-    /// This end closed the shared connection to hold back another request. Not the endpoint's fault.
+    /// This end closed a shared connection to hold back another request. Not the endpoint's fault.
     #[error("the attempt was broken off: another request over its connection had to be held back")]
     CutOff,
     /// DNS does not know the name, or did not answer.
@@ -94,10 +94,10 @@ pub enum Failure {
     /// The answer began and did not end.
     #[error("the answer broke off: {0}")]
     Half(Cause),
-    /// What came is not HTTP, or has more headers than are read.
+    /// Not HTTP, or too many headers.
     #[error("the answer cannot be read as HTTP: {0}")]
     NotHttp(Cause),
-    /// The endpoint sends far more than its answers. This connection was ended for it, or not opened, since another was.
+    /// The endpoint floods its connections, so all of them end for a while.
     #[error(
         "hostile: the endpoint floods its connections beside its answers; they are closed, for 16 s at least"
     )]
@@ -108,7 +108,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the failure is the sender's own, so that it does not count against the endpoint.
+    /// Whether the failure does not count against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
         matches!(
@@ -143,15 +143,14 @@ impl Failure {
     }
 }
 
-/// The error text of a library or the system. Endpoints influence it (names in certificates, data of HTTP/2
-/// errors), so it is cut, and control characters are escaped.
+/// The error text of a library or the system. Endpoints influence it (names in certificates), so it is cut
+/// and escaped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause(Box<str>);
 
 impl Cause {
     const BYTES_MAX: usize = 160;
 
-    /// An error with its sources.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
         let mut text = error.to_string();
         let mut beneath = error.source();

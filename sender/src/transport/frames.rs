@@ -1,18 +1,16 @@
-//! Finds the starts of requests in the bytes of an HTTP/2 connection (RFC 9113 §4.1). Only the written bytes
-//! show which requests have left, since the library accepts a request long before it writes it.
+//! Finds the starts of requests in the bytes of an HTTP/2 connection (RFC 9113 §4.1). The library accepts a
+//! request long before it writes it, so only the bytes show which requests have left.
 
 /// The client's connection preface.
 const PREFACE_BYTES: u64 = 24;
 const HEAD_BYTES: usize = 9;
-/// The type of a frame that starts a request. This client sends no trailers, so each such frame starts one.
+/// The frame type that starts a request; this client sends no trailers.
 const HEADERS: u8 = 1;
 
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
-    /// Bytes until the next frame's head.
     skip: u64,
     head: [u8; HEAD_BYTES],
-    /// How much of `head` is filled.
     filled: usize,
 }
 
@@ -23,7 +21,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Calls `begins` with each stream on which the bytes start a request. Stops at the first error.
+    /// Calls `begins` for each stream that starts. Stops at the first error.
     pub(super) fn advance<E>(
         &mut self,
         mut bytes: &[u8],
@@ -64,7 +62,6 @@ mod tests {
         frame
     }
 
-    /// The streams of all requests in a connection's bytes.
     fn requests(mut frames: &[u8]) -> Vec<u32> {
         let mut found = Vec::new();
         while let Some((&[a, b, c, kind, _, d, e, f, g], rest)) = frames.split_first_chunk() {
@@ -77,7 +74,6 @@ mod tests {
         found
     }
 
-    /// How the bytes are cut makes no difference.
     fn outcome(bytes: &[u8], random: &mut Random) -> String {
         let (mut place, mut found) = (Frames::default(), Vec::new());
         for piece in random.pieces(bytes) {

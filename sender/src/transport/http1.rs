@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection. The attempt's own task writes the request and reads the answer, so the connection
-//! ends with an attempt that is given up. Head and body go out in one write where the socket accepts them.
+//! One HTTP/1.1 connection, driven by the attempt's own task. So it ends with an attempt that is given up.
+//! Head and body go out in one write where possible.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -16,7 +16,7 @@ use super::failure::{Cause, Failure};
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
-/// Bytes read at once: enough for most answers.
+/// Enough for most answers.
 const READ_BYTES: usize = 2048;
 /// Enough for most request heads.
 const HEAD_BYTES: usize = 512;
@@ -24,9 +24,8 @@ const HEAD_BYTES: usize = 512;
 pub(super) struct Http1 {
     wire: Wire,
     socket: Arc<SocketState>,
-    /// Whether another request may follow.
     is_open: bool,
-    /// Whether unrequested bytes have been seen.
+    /// Unrequested bytes have been seen.
     has_surplus: bool,
 }
 
@@ -36,10 +35,9 @@ impl Http1 {
         Self { wire, socket, is_open: true, has_surplus: false }
     }
 
-    /// Whether to keep it: the endpoint has neither closed it nor sent unrequested bytes, as far as has been
-    /// seen.
+    /// Whether to keep it, as far as the endpoint's end or unrequested bytes have been seen.
     pub(super) fn is_ready(&mut self) -> bool {
-        // A real waker would keep the last task's memory alive while the connection is idle.
+        // A real waker would keep the last task's memory alive.
         let mut nobody = Context::from_waker(Waker::noop());
         let mut byte = [0];
         let mut read = ReadBuf::new(&mut byte);
@@ -54,8 +52,7 @@ impl Http1 {
         self.has_surplus
     }
 
-    /// Asks the system whether bytes or the end have arrived since the last answer. In a flood the runtime
-    /// may not have seen them yet.
+    /// Asks the system, because the runtime may not have seen the latest bytes yet.
     pub(super) fn has_unread(&self) -> bool {
         self.wire.has_unread()
     }
@@ -65,8 +62,8 @@ impl Http1 {
         poll_fn(|cx| self.wire.poll_outlives_unread(cx)).await
     }
 
-    /// Sends a request, whose head `write` appends, and reads its answer. Afterwards [`Self::is_ready`] says
-    /// whether another may follow.
+    /// `write` appends the request's head. Afterwards [`Self::is_ready`] says whether another request may
+    /// follow.
     pub(super) async fn exchange(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
@@ -123,7 +120,6 @@ impl Outgoing<'_> {
     }
 }
 
-/// Writes and reads by turns, since an endpoint may answer before it has the whole request.
 fn exchange(
     wire: &mut Wire,
     cx: &mut Context<'_>,
@@ -135,10 +131,9 @@ fn exchange(
         Poll::Ready(Ok(())) | Poll::Pending => None,
     };
     if !request.wrote {
-        // Nothing read now can answer this request.
+        // Nothing read now answers this request.
         return broken.map_or(Poll::Pending, |error| Poll::Ready(Err(Failure::Broken(Cause::of(&error)))));
     }
-    // Uninitialized, because most of it is never used.
     let mut room = [MaybeUninit::uninit(); READ_BYTES];
     loop {
         let mut bytes = ReadBuf::uninit(&mut room);
@@ -151,7 +146,6 @@ fn exchange(
                 read
             }
             (Poll::Ready(Err(error)), _) => Err(answer.fail(&error)),
-            // All bytes have been read, and no more can come.
             (Poll::Pending, Some(error)) => Err(answer.fail(error)),
             (Poll::Pending, None) => return Poll::Pending,
         };

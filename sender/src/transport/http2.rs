@@ -1,9 +1,8 @@
 //! One HTTP/2 connection, shared by the attempts of a lane.
 //!
-//! A request given up after it was written may lie in a system buffer, and leave once the endpoint reads on.
-//! Only the end of the connection prevents that. So such a connection ends with its last request, and at the
-//! latest at the end of the lane's late period; requests under way are then cut off. A request that the
-//! endpoint itself reset ends nothing else.
+//! A request given up after it was written may lie in a system buffer until the endpoint reads on. Only the
+//! end of the connection prevents that. So such a connection ends with its last request, or after `late_max`,
+//! which cuts off requests under way. A request that the endpoint itself reset ends nothing else.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -31,40 +30,37 @@ use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 use crate::boot_clock::{BootClock, BootTime};
 
-/// The most requests at once on one connection, whatever the endpoint allows.
+/// Even if the endpoint allows more.
 const REQUESTS_MAX: u32 = 100;
 
-/// Bytes that the endpoint may send before they are read, of one answer and of all. This bounds the memory of
-/// a connection.
+/// Unread bytes of one answer and of all, which bound a connection's memory.
 const WINDOW_BYTES: u32 = 64 * 1024;
 const WINDOW_BYTES_ALL: u32 = 256 * 1024;
 
-/// The most unread pieces of answers below `PIECE_BYTES`, each of which takes about 150 bytes of memory. An
-/// endpoint that exceeds it loses its connection.
+/// Unread pieces below `PIECE_BYTES`, each of which takes about 150 bytes of memory. Beyond it, the
+/// connection ends.
 const UNREAD_PIECES_MAX: usize = 4096;
 const PIECE_BYTES: usize = 256;
 
 const INTERIM_MAX: u32 = 100;
 
-/// A connection, driven by a task that ends with it.
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     driver: JoinHandle<()>,
     socket: Arc<SocketState>,
-    /// The sockets of all lanes, notified when this connection becomes idle.
+    /// Notified when this connection becomes idle.
     sockets: Arc<Sockets>,
-    /// Held while a request is handed over, so that only one request lacks a stream id.
+    /// At most one request lacks a stream id.
     handing_over: Mutex<()>,
     /// Requests under way. Only [`Place`] changes it.
     requests: AtomicU32,
-    /// Accepts no further request: one was not answered, so others may not be either.
+    /// Accepts no further request, because one was not answered.
     retired: AtomicBool,
-    /// The latest end, because a request that was given up may leave until then.
+    /// A request that was given up may leave until then.
     ends: Mutex<Option<BootTime>>,
     idle_since: Mutex<Instant>,
 }
 
-/// Drives the connection until it ends. The requests receive its error.
 struct Driver {
     connection: Connection<Wire, Bytes>,
     socket: Arc<SocketState>,
@@ -111,7 +107,6 @@ impl Http2 {
         }))
     }
 
-    /// A place for one more request; `None` if it is full or retired.
     pub(super) fn enter(self: &Arc<Self>, limit: &Arc<SocketLimit>) -> Option<Place> {
         if self.is_over() {
             return None;
@@ -124,7 +119,7 @@ impl Http2 {
         Some(Place { connection, limit, request: None, answered: false })
     }
 
-    /// Hands a request to the connection's task, which writes it later and then checks the tracker.
+    /// The connection's task writes the request later, and then checks the tracker.
     fn hand_over(
         &self,
         sender: &mut SendRequest<Bytes>,
@@ -139,26 +134,23 @@ impl Http2 {
         sent.map_err(|error| failure(&error))
     }
 
-    /// Whether it will never accept a request again.
     pub(super) fn is_over(&self) -> bool {
         self.retired.load(Ordering::Acquire) || self.driver.is_finished()
     }
 
-    /// Since when it is idle, if it is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (self.requests.load(Ordering::SeqCst) == 0).then(|| *lock(&self.idle_since))
     }
 
-    /// Ends the connection and cuts off its requests.
     fn cut(&self) {
-        // If it ended by itself, its requests receive the true reason.
+        // If it ended by itself, its requests get the true reason.
         if !self.driver.is_finished() {
             self.socket.cut();
             self.driver.abort();
         }
     }
 
-    /// Ends the connection at `end` at the latest, and cuts off its requests.
+    /// Ends the connection at `end` at the latest.
     fn cut_at(self: &Arc<Self>, end: BootTime, clock: BootClock) {
         let mut ends = lock(&self.ends);
         if ends.is_some_and(|sooner| sooner <= end) {
@@ -175,7 +167,7 @@ impl Http2 {
     }
 }
 
-/// Waits for `end`, or for the connection's own end before that.
+/// Also ends with the connection.
 async fn cut_later(connection: Weak<Http2>, end: BootTime, clock: BootClock) {
     let is_there = || connection.upgrade().is_some_and(|connection| !connection.driver.is_finished());
     loop {
@@ -199,14 +191,14 @@ impl Drop for Http2 {
 pub(super) struct Place {
     connection: Arc<Http2>,
     limit: Arc<SocketLimit>,
-    /// Set from the hand-over for as long as the request may arrive.
+    /// Set while the request may still arrive.
     request: Option<Arc<WriteTracker>>,
     answered: bool,
 }
 
 impl Place {
-    /// Sends a request and reads its answer. A request that still waits when its lane withdraws consent is
-    /// taken back, and the connection goes on. For requests handed over already, see [`super::permit`].
+    /// A request that waits when its lane withdraws consent is taken back, and the connection goes on. For
+    /// one handed over already, see [`super::permit`].
     pub(super) async fn exchange(
         mut self,
         request: http::Request<()>,
@@ -219,7 +211,7 @@ impl Place {
             () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
             answered = self.make(request, body, tracker) => answered,
         };
-        // Checked while the place is held: dropping it may also end the connection.
+        // While the place is held, since dropping it may end the connection.
         answered.map_err(|failure| match failure {
             Failure::Broken(_) | Failure::Half(_) if self.connection.socket.is_cut() => Failure::CutOff,
             failure => failure,
@@ -252,7 +244,6 @@ impl Place {
         Ok(answered)
     }
 
-    /// Skips interim answers.
     async fn final_answer(
         &mut self,
         mut answer: ResponseFuture,
@@ -289,8 +280,7 @@ impl Place {
         Failure::Half(Cause::of(self.ended_by(error)))
     }
 
-    /// Records the end of the request. Nothing arrives on a stream that the endpoint has reset, so its
-    /// connection may stay.
+    /// Nothing arrives on a stream that the endpoint has reset, so its connection may stay.
     fn ended_by<'a>(&mut self, error: &'a h2::Error) -> &'a h2::Error {
         if error.is_reset() && error.is_remote() {
             self.request = None;
@@ -323,12 +313,11 @@ impl Drop for Place {
     }
 }
 
-/// A request's body. The part not sent when the attempt ends is never sent.
+/// The part not sent when the attempt ends is never sent.
 struct Upload(SendStream<Bytes>);
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // Has no effect if both ends have finished.
         self.0.send_reset(Reason::CANCEL);
     }
 }

@@ -1,5 +1,3 @@
-//! The connections of each lane: their bound, the idle ones, and the attempts that wait.
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;
@@ -21,20 +19,19 @@ use super::timer::now;
 use crate::engine::LaneId;
 use crate::guard::Target;
 
-/// All lanes that recently had a connection.
 pub(super) struct Lanes {
     by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
     sockets: Arc<Sockets>,
-    /// Where the last search for idle connections stopped, so that lanes lose theirs by turns.
+    /// Where the last search stopped, so that lanes lose connections by turns.
     searched: Mutex<LaneId>,
 }
 
-/// One lane's connections. Lanes share only the count of all sockets.
+/// Lanes share only the count of all sockets.
 pub(super) struct Lane {
     sockets: Arc<Sockets>,
     pub(super) limit: Arc<SocketLimit>,
     pub(super) lookups: Lookups,
-    /// Requests left for which kept connections get a closer check.
+    /// Requests left with a closer check.
     wary: AtomicU32,
     kept: Mutex<Kept>,
 }
@@ -42,7 +39,7 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct Kept {
     route: Option<Arc<Route>>,
-    /// Last in, first out, so that unused ones age and close.
+    /// Last in, first out, so that unused ones close.
     idle: Vec<Idle>,
     shared: Vec<Arc<Http2>>,
 }
@@ -53,9 +50,9 @@ struct Idle {
     since: Instant,
 }
 
-/// How many requests get the closer check once a lane has reason for it. Each costs a system call.
+/// Requests with a closer check, once a lane has reason for it. Each costs a system call.
 const WARY_FOR: u32 = 1_000;
-/// Lanes that a search reads under the lock of the map, which all lanes need.
+/// Lanes read under the lock of the map, which all lanes need.
 const LANES_AT_ONCE: usize = 256;
 
 pub(super) enum Found {
@@ -85,7 +82,6 @@ impl Lanes {
         Arc::clone(lock(&self.by_id).entry(id).or_insert_with(new))
     }
 
-    /// Closes up to `max` idle connections, at most one of each lane. Returns how many.
     pub(super) fn close_some_idle(&self, max: usize) -> usize {
         let mut searched = lock(&self.searched);
         let from = *searched;
@@ -114,7 +110,7 @@ impl Lanes {
         by_id.range((begin, end)).take(LANES_AT_ONCE).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
     }
 
-    /// Closes connections idle since before `oldest`, and forgets unused lanes.
+    /// Also forgets unused lanes.
     pub(super) fn close_idle(&self, oldest: Instant) {
         let lanes: Vec<_> = lock(&self.by_id).values().cloned().collect();
         // Without the lock of the map, since closing takes time.
@@ -127,7 +123,6 @@ impl Lanes {
         lock(&self.by_id).retain(|_, lane| is_used(lane));
     }
 
-    /// Closes a lane's idle connections. Those in use end with their attempts.
     pub(super) fn close(&self, id: LaneId) {
         let lane = lock(&self.by_id).remove(&id);
         if let Some(lane) = lane {
@@ -146,8 +141,8 @@ impl Lane {
         Self { sockets, limit, lookups, wary, kept }
     }
 
-    /// Checks kept connections more closely from here on. Either a connection ended without an answer, so its
-    /// end may have been unread before; or unrequested bytes came, which could pass for the next answer.
+    /// Checks kept connections more closely. Either one ended without an answer, so its end may have been
+    /// unread; or unrequested bytes came, which could pass for the next answer.
     pub(super) fn be_wary(&self) {
         self.wary.store(WARY_FOR, Ordering::Relaxed);
     }
@@ -156,7 +151,7 @@ impl Lane {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether to check closely a kept connection that is about to be used. Counts down.
+    /// Counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self
@@ -165,7 +160,6 @@ impl Lane {
                 .is_ok()
     }
 
-    /// Closes the longest idle connection. Returns how many it closed.
     fn close_one_idle(&self) -> usize {
         let mut kept = lock(&self.kept);
         if !kept.idle.is_empty() {
@@ -179,7 +173,7 @@ impl Lane {
         })
     }
 
-    /// The route to the target. Drops connections to the lane's former origin.
+    /// Drops connections to the lane's former origin.
     pub(super) fn route(&self, target: &Target) -> Result<Arc<Route>, Failure> {
         let mut kept = lock(&self.kept);
         if let Some(route) = kept.route.as_ref().filter(|route| route.leads_to(target)) {
@@ -194,7 +188,7 @@ impl Lane {
         Ok(route)
     }
 
-    /// A connection or room for one. At the bound, waits until a connection of the lane is free.
+    /// At the bound, waits until a connection of the lane is free.
     pub(super) async fn find(
         &self,
         want: Want,
@@ -214,13 +208,12 @@ impl Lane {
         }
     }
 
-    /// A kept connection.
     pub(super) fn at_hand(&self, connections_max: u32, idle_max: Duration) -> Option<AtHand> {
         self.limit.set_max(connections_max);
         self.kept(Want::Any, idle_max)
     }
 
-    /// A shared connection, which needs no closer check.
+    /// Needs no closer check.
     pub(super) fn shared(&self, connections_max: u32) -> Option<Place> {
         self.limit.set_max(connections_max);
         lock(&self.kept).enter(&self.limit)
@@ -251,11 +244,11 @@ impl Lane {
         None
     }
 
-    /// Keeps a connection for the next attempt, if it is still useful.
+    /// Unless it is no longer useful.
     pub(super) fn keep(&self, connection: Box<Http1>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {
-            // A `Vec` starts with room for four, and a lane may never have more than one.
+            // A lane may never have more than one.
             kept.idle.reserve_exact(1);
             kept.idle.push(Idle { connection, since: now() });
             self.sockets.note_idle();
@@ -264,7 +257,6 @@ impl Lane {
         }
     }
 
-    /// Lets all attempts of the lane use a connection.
     pub(super) fn share(&self, connection: &Arc<Http2>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) {

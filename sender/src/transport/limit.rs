@@ -1,5 +1,3 @@
-//! The bound on one lane's connections.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +12,7 @@ pub(super) struct SocketLimit {
     /// Set by the latest attempt.
     max: AtomicU32,
     pub(super) freed: Notify,
-    /// Bytes that the endpoint may send beside its answers, over all sockets of the lane.
+    /// For bytes beside the answers, over all sockets of the lane.
     pub(super) account: Arc<Account>,
 }
 
@@ -22,7 +20,6 @@ pub(super) struct SocketLimit {
 #[derive(Debug)]
 pub(super) struct SocketPermit {
     limit: Arc<SocketLimit>,
-    /// The place among the sockets of all lanes.
     socket: Option<Socket>,
 }
 
@@ -60,7 +57,7 @@ impl SocketPermit {
         self
     }
 
-    /// Another place of the same lane and among all sockets; `None` if either is at its bound.
+    /// `None` if the lane or all sockets are at their bound.
     pub(super) fn beside(&self, sockets: &Arc<Sockets>) -> Option<Self> {
         let beside = self.limit.enter()?;
         Some(beside.with(sockets.enter()?))

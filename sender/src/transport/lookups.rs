@@ -1,10 +1,8 @@
-//! Name lookups: at most one at a time for each lane, with a bound for all lanes so that their sockets leave
-//! room for deliveries.
+//! Name lookups: one at a time for each lane, with a bound for all lanes.
 //!
 //! The bound has three parts, so that unanswered names cannot use it up. A lookup starts in the part for
-//! names that were answered last time, or in the part for all others. After [`PROMPT`] without an answer it
-//! moves to the third part, or ends if that is full. Known names outlive the lanes, which are forgotten
-//! without connections. A lookup that got no turn or had to end early is not the endpoint's fault.
+//! names that were answered last time, or in that for all others. After [`PROMPT`] it moves to the third
+//! part, or ends if that is full. A lookup that got no turn or had to end early is not the endpoint's fault.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,26 +19,20 @@ use super::resolve::{Addresses, Resolve};
 use super::sync::lock;
 use super::timer::{after, now};
 
-/// The longest that an answer is valid, even if its own lifetime is longer.
+/// Limits the lifetime of answers.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(300);
-/// How long a failure is remembered.
 pub(super) const FAILED_FOR: Duration = Duration::from_secs(2);
-/// The longest lookup. An attempt's wait also ends with its connect deadline.
+/// An attempt's wait also ends with its connect deadline.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// Slower answers move to the third part.
 const PROMPT: Duration = Duration::from_millis(250);
-/// The most addresses used of a name.
 const ADDRESSES_MAX: usize = 16;
 
-/// Names remembered as answered.
 const KNOWN_MAX: usize = 16_384;
 
-/// Why a lookup failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotFound {
-    /// Other lookups left no room.
     NoRoom,
-    /// The resolver failed.
     Because(Cause),
 }
 
@@ -50,7 +42,6 @@ impl From<&str> for NotFound {
     }
 }
 
-/// The resolver shared by all lanes.
 pub(super) struct Asker {
     resolver: Arc<dyn Resolve>,
     answered: Mutex<Answered>,
@@ -58,13 +49,12 @@ pub(super) struct Asker {
     known: Semaphore,
     /// Lookups of all other names.
     unknown: Semaphore,
-    /// Lookups without an answer for a while.
+    /// Lookups slower than [`PROMPT`].
     slow: Semaphore,
 }
 
 impl Asker {
-    /// `sockets_max` is the bound on sockets for deliveries. Lookups get a small share, and each may need
-    /// two.
+    /// `sockets_max` bounds the sockets of deliveries. Lookups get a small share; each may need two.
     pub(super) fn new(resolver: Arc<dyn Resolve>, sockets_max: u32) -> Arc<Self> {
         let quarter = usize::try_from(sockets_max / 32).unwrap_or(usize::MAX).clamp(2, 64);
         let [known, unknown, slow] = [quarter, quarter, 2 * quarter].map(Semaphore::new);
@@ -101,7 +91,7 @@ impl Asker {
     }
 }
 
-/// The names answered at their last lookup. Beyond [`KNOWN_MAX`], the oldest answer is forgotten.
+/// The names answered last time; beyond [`KNOWN_MAX`], the oldest is forgotten. Outlives the lanes.
 #[derive(Default)]
 struct Answered {
     /// Each name with the number of its answer.
@@ -134,7 +124,6 @@ impl Answered {
     }
 }
 
-/// The answer to a lookup, shared by all its waiters.
 #[derive(Clone, Debug)]
 struct Answer {
     found: Result<Arc<[IpAddr]>, NotFound>,
@@ -149,7 +138,7 @@ impl Answer {
     }
 }
 
-/// One lane's latest lookup, which may be under way. A lane has one name at a time.
+/// A lane's latest lookup. A lane has one name at a time.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     latest: Mutex<Option<Latest>>,
@@ -164,7 +153,7 @@ struct Latest {
 }
 
 impl Lookups {
-    /// The addresses of a name: from a valid answer, the lookup under way, or a new one.
+    /// Uses a valid answer, joins the lookup under way, or starts one.
     pub(super) async fn find(&self, asker: &Arc<Asker>, name: &str) -> Result<Arc<[IpAddr]>, NotFound> {
         let mut answer = self.join_or_begin(asker, name);
         let found = answer.wait_for(Option::is_some).await;
@@ -193,7 +182,6 @@ impl Lookups {
         answer
     }
 
-    /// Whether a lookup waits for its turn, so that no server was asked yet.
     pub(super) fn is_in_line(&self) -> bool {
         lock(&self.latest).as_ref().is_some_and(|latest| {
             latest.answer.borrow().is_none() && !latest.has_turn.load(Ordering::Acquire)
@@ -227,7 +215,6 @@ mod tests {
     use super::super::resolve::Resolving;
     use super::*;
 
-    /// Knows one name, and never answers for others.
     struct OneName;
 
     impl Resolve for OneName {

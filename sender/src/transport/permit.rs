@@ -1,9 +1,9 @@
-//! The right to send a request. It is checked before the first byte is written, the last moment at which the
-//! request can be held back, and again when the lane's lease ends.
+//! The right to send a request, checked before the first byte, the last moment at which it can be held back,
+//! and when the lane's lease ends.
 //!
-//! Over HTTP/2, a request that waits when its lane withdraws consent is taken back. If the connection is just
-//! about to write it, only ending the connection stops it. That also cuts off the lane's other requests on
-//! it: they are in doubt, and do not count against the endpoint.
+//! Over HTTP/2, a request that waits when its lane withdraws consent is taken back. If it is just being
+//! written, only ending the connection stops it, which cuts off the lane's other requests on it: they are in
+//! doubt, and do not count against the endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::failure::Failure;
 use crate::boot_clock::BootTime;
 
-/// The conditions for the first byte of a request, however long the request waited.
+/// The conditions for the first byte of a request.
 #[derive(Clone, Debug)]
 pub struct SendPermit {
-    /// The end of the attempt, counted from the decision to make it. The next owner of the lane counts from
-    /// there too.
+    /// Counted from the decision to make the attempt. The next owner of the lane counts from there too.
     pub deadline: BootTime,
-    /// The lane's lease. After its end another process may send, and relies on this one having nothing open.
+    /// After its end another process may send, and relies on this one having nothing open.
     pub lease: Lease,
     /// Cancelled when the lane is paused, changed, lost or released.
     pub cancelled: CancellationToken,
@@ -35,12 +34,12 @@ impl SendPermit {
         if self.is_revoked(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
 
-    /// Whether the lane may send nothing more, whatever the attempt's own deadline.
+    /// Does not check the attempt's own deadline.
     pub(super) fn is_revoked(&self, now: BootTime) -> bool {
         self.lease.is_over(now) || self.cancelled.is_cancelled()
     }
 
-    /// Whether later bytes may be written. Consent is not checked: a pause does not cut requests under way.
+    /// For later bytes. Consent is not checked: a pause does not cut requests under way.
     pub(super) fn check_rest(&self, now: BootTime) -> Result<(), Failure> {
         if self.lease.is_over(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
@@ -50,7 +49,7 @@ impl SendPermit {
     }
 }
 
-/// The end of this process's lease of a lane. Clones share it, so a renewal reaches attempts under way.
+/// The end of a lane's lease. Clones share it, so a renewal reaches attempts under way.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<AtomicU64>);
 

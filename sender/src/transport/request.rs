@@ -1,5 +1,3 @@
-//! The input of an attempt.
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +12,7 @@ use crate::sign::Headers;
 pub struct Destination {
     /// The URL.
     pub url: Target,
-    /// How long a request may still leave this machine after it was given up. The lane's limit relies on it.
+    /// How long a request that was given up may still leave this machine. The lane's limit relies on it.
     pub late_max: Nanos,
 }
 
@@ -29,12 +27,11 @@ pub struct Request<'a> {
     pub headers: &'a Headers,
     /// The body.
     pub body: &'a Arc<[u8]>,
-    /// The limit for everything: a free connection, name lookup, connecting, TLS, sending, and the whole
-    /// answer.
+    /// For everything: a free connection, name lookup, connecting, TLS, sending, and the whole answer.
     pub deadline: Duration,
-    /// The right to send. Its deadline is the moment at which `deadline` is over.
+    /// Its deadline is the end of `deadline`.
     pub permit: SendPermit,
-    /// The limit for a new connection: name lookup, connecting and TLS.
+    /// For a new connection: name lookup, connecting and TLS.
     pub connect_deadline: Duration,
     /// The most connections that the lane may have now.
     pub connections_max: NonZeroU32,

@@ -1,4 +1,4 @@
-//! Resolves names without threads: an unresponsive name server costs a socket and a little memory.
+//! Resolves names without threads, so that an unresponsive name server costs little.
 
 use std::fs;
 use std::io;
@@ -32,19 +32,17 @@ pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Se
 
 /// Resolves names. The transport bounds the time and the number of lookups.
 pub trait Resolve: Send + Sync {
-    /// All addresses of a name. Fails when the name has none, or no server answered. The transport drops the
-    /// future to give up.
+    /// Fails when the name has no address, or no server answered. The transport drops the future to give up.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-/// Resolves through `/etc/hosts` and the name servers of `/etc/resolv.conf`, or one given server. Reads both
-/// files again when they change. Does not support other sources such as nsswitch.conf and mDNS.
+/// Resolves through `/etc/hosts` and `/etc/resolv.conf`, or one given server. Reads both files again when
+/// they change. Ignores other sources such as nsswitch.conf and mDNS.
 pub struct DnsResolver {
     server: Option<SocketAddr>,
     built: Mutex<Option<(Stamps, Arc<TokioResolver>)>>,
 }
 
-/// The modification times of the system's files.
 type Stamps = [Option<SystemTime>; 2];
 
 impl DnsResolver {
@@ -60,7 +58,7 @@ impl DnsResolver {
         Self { server: Some(server), built: Mutex::new(None) }
     }
 
-    /// The resolver, rebuilt when the system's configuration has changed.
+    /// Rebuilt when the system's configuration has changed.
     fn asks(&self) -> io::Result<Arc<TokioResolver>> {
         let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
         let stamps = ["/etc/resolv.conf", "/etc/hosts"].map(changed);
@@ -98,13 +96,11 @@ fn only(server: SocketAddr) -> ResolverConfig {
     ResolverConfig::from_name_servers(vec![server])
 }
 
-/// Applies the sender's own bounds.
 fn bounded(mut options: ResolverOpts) -> ResolverOpts {
-    /// Leaves time for a second name server within one lookup.
+    /// Leaves time for a second name server.
     const TIMEOUT_MAX: Duration = Duration::from_millis(1_500);
-    /// Answers cached for all lanes.
     const ANSWERS_MAX: u64 = 1_024;
-    /// More lookups never run (see `lookups`). Each asks for IPv4 and for IPv6.
+    /// See `lookups`; each asks for IPv4 and for IPv6.
     const QUESTIONS_MAX: usize = 1_024;
     options.timeout = options.timeout.min(TIMEOUT_MAX);
     options.attempts = options.attempts.clamp(1, 2);

@@ -12,11 +12,9 @@ use crate::guard::{Parts, Target};
 #[derive(Debug)]
 pub(super) struct Route {
     target: Target,
-    /// The peer. Requests with the same one may share connections.
+    /// Requests with the same one may share connections.
     pub(super) origin: Origin,
-    /// The start of every HTTP/1 request.
     pub(super) head: Box<[u8]>,
-    /// The request's target over HTTP/2.
     pub(super) whole: Uri,
 }
 

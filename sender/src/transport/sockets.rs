@@ -1,9 +1,8 @@
-//! The bound on the open sockets of all lanes. Without it, many lanes could use up the process's files,
-//! including those of the database.
+//! The bound on the sockets of all lanes. Without it, they could use up the process's files, including the
+//! database's.
 //!
-//! At the bound, idle connections of any lane are closed. If there are none, an attempt waits, and is then
-//! unsent without counting against the endpoint ([`super::failure::Failure::NoSocket`]). Only one waiter at a
-//! time searches for idle connections.
+//! At the bound, idle connections of any lane are closed, by one waiter at a time. Without any, an attempt
+//! waits, and is then unsent without counting against the endpoint ([`super::failure::Failure::NoSocket`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -17,11 +16,10 @@ use tokio::time::Instant;
 
 use super::timer::{after, now, reached};
 
-/// Idle connections that one search closes: as many as are needed, a few for later callers, and few enough
-/// not to block its thread.
+/// As many as are needed, a few for later callers, and few enough not to block the thread.
 const CLOSED_AT_ONCE_MIN: u32 = 32;
 const CLOSED_AT_ONCE_MAX: u32 = 256;
-/// The interval between searches. Each may scan all lanes.
+/// Each search may scan all lanes.
 const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -32,14 +30,13 @@ pub(super) struct Sockets {
     freed: Notify,
     /// Whether a connection may have become idle since the last search.
     may_be_idle: AtomicBool,
-    /// Held by the waiter that searches. No search starts before this moment.
+    /// Held by the waiter that searches, not before this moment.
     searching: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Socket(Arc<Sockets>);
 
-/// Counts one waiter while it lives.
 struct Waiting<'a>(&'a Sockets);
 
 impl Sockets {
@@ -57,29 +54,27 @@ impl Sockets {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Whether attempts wait for sockets, so that idle connections should close.
+    /// Then idle connections should close.
     pub(super) fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// A place for one more socket, if there is one.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Socket> {
         let one_more = |open| (open < self.max).then_some(open + 1);
         self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Socket(Arc::clone(self)))
     }
 
-    /// Records that a connection became idle and may be closed. Call it under the lock that the search takes,
-    /// or sequentially consistent with the data that the search reads.
+    /// Call it under the lock that the search takes, or sequentially consistent with the data that the search
+    /// reads.
     pub(super) fn note_idle(&self) {
-        // Written only on change, so that lanes do not contend for its cache line.
+        // Lanes do not contend for its cache line.
         if !self.may_be_idle.load(Ordering::SeqCst) {
             self.may_be_idle.store(true, Ordering::SeqCst);
         }
     }
 
-    /// A place for one more socket, by the deadline. `close_idle` closes up to that many idle connections,
-    /// and returns how many it closed.
+    /// `close_idle` closes up to that many idle connections, and returns how many.
     pub(super) async fn room(
         self: &Arc<Self>,
         close_idle: impl Fn(usize) -> usize,
@@ -111,7 +106,7 @@ impl Sockets {
         }
     }
 
-    /// Closes idle connections for all waiters while polled. The other waiters queue for the lock.
+    /// Serves all waiters while polled. The others queue for the lock.
     async fn search(&self, close_idle: impl Fn(usize) -> usize) -> Infallible {
         let mut not_before = self.searching.lock().await;
         loop {
@@ -147,17 +142,15 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Whether the process or the system is out of file descriptors.
 pub(super) fn are_used_up(error: &io::Error) -> bool {
-    /// The same on every Unix.
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-/// The sockets that the limit on open files leaves after the database, the API and the rest.
+/// The share of the limit on open files that the database, the API and the rest leave.
 pub(super) fn max_by_limit() -> u32 {
-    // The commonest limit, if the system does not tell.
+    // If the system does not tell.
     const COMMON: u32 = 1_024;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     share_of(soft_limit(&limits).unwrap_or(COMMON))
@@ -169,7 +162,7 @@ fn soft_limit(limits: &str) -> Option<u32> {
     if soft == "unlimited" { Some(u32::MAX) } else { soft.parse().ok() }
 }
 
-/// Half of a small limit, or all but 2,048 of a large one, because the API may have a thousand connections.
+/// The API may have a thousand connections.
 const fn share_of(files: u32) -> u32 {
     const OTHERS: u32 = 2_048;
     const MAX: u32 = 1_000_000;
@@ -190,7 +183,6 @@ mod tests {
 
     use super::*;
 
-    /// How often half a second with 1,000 waiters searches, if each search closes `found` connections.
     async fn searches_for_1_000(found: usize) -> u32 {
         let sockets = Sockets::new(1);
         let held = sockets.enter().unwrap();

@@ -1,6 +1,5 @@
-//! Times on tokio's clock. Deadlines and leases are judged by the [`crate::boot_clock`], because tokio's
-//! clock stands still while the machine is suspended. So no timer on which they depend runs longer than
-//! [`TIMER_MAX`].
+//! Times on tokio's clock, which stands still while the machine is suspended. So deadlines and leases are
+//! judged by [`crate::boot_clock`], and no timer for them runs longer than [`TIMER_MAX`].
 
 use std::time::Duration;
 
@@ -9,8 +8,7 @@ use tokio::time::Instant;
 /// Stands for "never" if a duration exceeds the clock's range.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// The longest timer before the boot clock is checked again. After a suspension, a longer one would fire late
-/// by its whole length.
+/// After a suspension, a longer timer would fire late.
 pub(super) const TIMER_MAX: Duration = Duration::from_secs(1);
 
 #[expect(

@@ -1,5 +1,3 @@
-//! Trusted roots and the TLS configuration.
-
 use std::io;
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ use tokio_rustls::TlsConnector;
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// The roots that browsers trust, compiled in, so that machines do not differ; with optional extra roots.
+/// The roots that browsers trust, compiled in so that machines do not differ, and optional extra ones.
 #[derive(Clone, Debug)]
 pub struct Roots(RootCertStore);
 
@@ -23,7 +21,7 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// Adds the certificates of a PEM file, such as a company's own root.
+    /// Adds the certificates of a PEM file.
     ///
     /// # Errors
     /// When the text holds no certificate, or an unreadable one.

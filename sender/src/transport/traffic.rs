@@ -1,10 +1,9 @@
-//! Bounds the bytes that an endpoint sends beside its answers. Each lane has one account, charged with all
-//! bytes below TLS that its sockets read and write. So one rule bounds empty frames, records and interim
-//! answers.
+//! Bounds the bytes that an endpoint sends beside its answers: empty frames, records, interim answers. Each
+//! lane's account is charged for all bytes below TLS on its sockets.
 //!
 //! An answer earns more than an honest one costs, and time earns enough for keep-alives. An endpoint that
 //! overdraws the account is hostile: the lane's connections end, and it gets no new one before the account
-//! recovers. So its floods are limited to 2 MiB at once and 64 KiB a second in the long run.
+//! recovers. This limits floods to 2 MiB at once and 64 KiB a second in the long run.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -19,21 +18,19 @@ use super::failure::Failure;
 use super::sync::lock;
 use super::timer::now;
 
-/// The largest balance, in bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half
-/// of it.
+/// In bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half of it.
 const BALANCE_MAX: i64 = 2 * 1024 * 1024;
-/// The balance needed for a connection after an overdraft: 16 s of time.
+/// For a connection after an overdraft: 16 s of time.
 const BALANCE_TO_RECOVER: i64 = BALANCE_MAX / 2;
-/// Earned by time: 64 KiB a second, enough for 120 connections with a PING a second each.
+/// Enough for 120 connections with a PING a second each.
 const BYTES_A_MILLISECOND: i64 = 64;
-/// The cost of a read beside its bytes, and the least cost of a write: about the system's own cost.
+/// For a read beside its bytes, and at least for a write: about the system's own cost.
 const CALL_BYTES: usize = 256;
-/// Earned by each answer and each connection: covers a head twice as long as common proxies allow, or a
-/// certificate chain.
+/// For each answer and connection: a head twice as long as common proxies allow, or a certificate chain.
 pub(super) const ANSWER_BYTES: usize = 16 * 1024;
-/// Each byte of an answer's body earns its own cost and as much framing.
+/// A byte of a body pays for itself and as much framing.
 const BODY_EARNS: usize = 2;
-/// Bytes of a request that pay for one byte of flow control, such as WINDOW_UPDATE.
+/// Bytes of a request that pay for one byte of flow control.
 const WRITTEN_EARN: usize = 16;
 
 #[derive(Debug)]
@@ -67,13 +64,13 @@ impl Account {
         if is_hostile { Err(io::Error::other(Failure::Hostile)) } else { Ok(()) }
     }
 
-    /// Whether the lane's connections must end, and no new one may start.
+    /// Then the lane's connections must end, and no new one may start.
     pub(super) fn is_hostile(&self) -> bool {
         let mut state = lock(&self.0);
         state.is_hostile && state.is_still_hostile(now())
     }
 
-    /// Whether the account holds no information, so that it may be dropped.
+    /// A full account holds no information.
     pub(super) fn is_full(&self) -> bool {
         let mut state = lock(&self.0);
         let moment = now();
@@ -94,8 +91,7 @@ impl State {
         }
     }
 
-    /// Charges the account, and returns whether the endpoint is hostile. A hostile one is not read, so it is
-    /// not charged.
+    /// A hostile endpoint is not read, so it is not charged.
     fn charge(&mut self, bytes: i64, moment: Instant) -> bool {
         if !self.is_still_hostile(moment) {
             self.balance = self.balance.saturating_sub(bytes);
@@ -187,7 +183,6 @@ mod tests {
 
     use super::*;
 
-    /// Charges `bytes` at each interval. Returns the number of charges until the endpoint is hostile.
     fn until_hostile(bytes: usize, every: Duration, times: usize) -> Option<usize> {
         let mut moment = now();
         let mut state = State { balance: BALANCE_MAX, paid: moment, is_hostile: false };
@@ -199,7 +194,6 @@ mod tests {
 
     #[test]
     fn keep_alives_go_on_forever_and_floods_do_not() {
-        // A PING in a TLS record, and its answer.
         let ping = 2 * CALL_BYTES + 17 + 22;
         let (second, week) = (Duration::from_secs(1), 7 * 86_400);
         assert_eq!(until_hostile(ping, second, week), None);

@@ -1,4 +1,4 @@
-//! A connection's socket. Before each write it checks whether the request may still be sent.
+//! A connection's socket, which checks before each write whether the request may still be sent.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -21,7 +21,7 @@ pub(super) struct Wire {
     stream: Stream,
     speaks: Speaks,
     state: Arc<SocketState>,
-    /// Declared after the socket, so that the socket closes before its place is free.
+    /// Declared last, so that the socket closes before its place is free.
     _permit: SocketPermit,
 }
 
@@ -30,11 +30,8 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<Charged>>),
 }
 
-/// The protocol, which decides how requests are told apart.
 pub(super) enum Speaks {
-    /// One request after the other.
     Http1,
-    /// Many at once, in frames.
     Http2(Frames),
 }
 
@@ -68,15 +65,13 @@ impl Wire {
         self.charged().account().earn_body(bytes);
     }
 
-    /// Whether bytes, the end or an error are unread. Asks the system, since the runtime only knows the
-    /// socket's state at its last poll.
+    /// Asks the system, since the runtime knows only the state at its last poll.
     pub(super) fn has_unread(&self) -> bool {
         let looked = recv(self.tcp(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(looked, Err(Errno::AGAIN))
     }
 
-    /// Whether the connection can go on despite unread bytes: only if they were TLS records without data,
-    /// which this reads.
+    /// Only if the unread bytes were TLS records without data, which this reads.
     pub(super) fn poll_outlives_unread(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if let Stream::Plain(_) = self.stream {
             return Poll::Ready(false);
@@ -88,8 +83,7 @@ impl Wire {
         if self.has_unread() { Poll::Pending } else { Poll::Ready(true) }
     }
 
-    /// Checks all bytes about to be written, and records beforehand that they may leave: under TLS it is
-    /// unknown how many the system accepted.
+    /// Records beforehand that bytes may leave: under TLS it is unknown how many the system accepted.
     fn before_write(&self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         match &self.speaks {
             Speaks::Http1 => self.state.before_write(),
@@ -119,11 +113,10 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// A request that was given up must not arrive later. The reset drops unsent bytes in the kernel, and
-    /// tells the endpoint.
+    /// The reset drops unsent bytes in the kernel, so that a request that was given up does not arrive later.
     fn drop(&mut self) {
         if self.state.discards_unsent() {
-            // Fails only if the connection is gone already.
+            // Fails only if the connection is gone.
             let _ = self.tcp().set_zero_linger();
         }
     }
@@ -139,7 +132,7 @@ impl AsyncRead for Wire {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls(tls) => match Pin::new(&mut **tls).poll_read(cx, buf) {
                 // Many endpoints close without `close_notify`. HTTP knows where an answer ends, except for
-                // bodies that end with the connection, and bodies are not used.
+                // bodies that end with the connection, which are not used.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Poll::Ready(Ok(()))
                 }

@@ -1,4 +1,4 @@
-//! Tracks for each request whether its first byte has left, and whether it still may.
+//! Tracks whether each request's first byte has left, and still may.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,16 +16,13 @@ use crate::engine::Nanos;
 pub(super) struct WriteTracker {
     permit: SendPermit,
     clock: BootClock,
-    /// How long it may still leave once it is given up.
     late_max: Nanos,
     state: Mutex<State>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is written.
     Waiting,
-    /// Bytes may have left.
     Wrote,
     /// Nothing is written, and nothing ever will be.
     GivenUp,
@@ -44,7 +41,7 @@ impl WriteTracker {
         self.permit.check(self.clock.now())
     }
 
-    /// Checks the permit before bytes are written, and records that they may have left.
+    /// Records that bytes may have left.
     pub(super) fn before_write(&self) -> Result<(), Failure> {
         let mut state = lock(&self.state);
         match *state {
@@ -66,13 +63,13 @@ impl WriteTracker {
         false
     }
 
-    /// Gives the request up. Returns until when its bytes may still leave; `None` if none has left.
+    /// Returns until when bytes may still leave; `None` if none has left.
     pub(super) fn late_until(&self) -> Option<BootTime> {
         self.give_up().then(|| self.clock.now().after(self.late_max))
     }
 
-    /// Waits until the lane withdraws consent while nothing is written; then nothing will be. Never returns
-    /// for a request that has begun.
+    /// Waits until the lane withdraws consent with nothing written; then nothing will be. Never returns for a
+    /// request that has begun.
     pub(super) async fn withdrawn(&self) {
         self.permit.cancelled.cancelled().await;
         if self.give_up() {
@@ -80,17 +77,14 @@ impl WriteTracker {
         }
     }
 
-    /// Whether the request has begun and another process may own the lane.
     fn has_lost_its_lane(&self) -> bool {
         self.permit.lease.is_over(self.clock.now()) && *lock(&self.state) == State::Wrote
     }
 }
 
-/// State shared by a socket and its requests.
 #[derive(Debug, Default)]
 pub(super) struct SocketState {
     discard: AtomicBool,
-    /// Whether this end closed the connection early.
     is_cut: AtomicBool,
     pub(super) backpressure: Backpressure,
     requests: Mutex<Requests>,
@@ -100,30 +94,28 @@ pub(super) struct SocketState {
 struct Requests {
     /// HTTP/1: the request under way. HTTP/2: the one being handed over, without a stream id yet.
     current: Option<Arc<WriteTracker>>,
-    /// HTTP/2: the requests under way, by stream. Bounded by the connection's limit on requests.
+    /// HTTP/2: the requests under way. Bounded by the connection's limit on requests.
     streams: BTreeMap<u32, Arc<WriteTracker>>,
 }
 
 impl SocketState {
-    /// Assigns all later bytes to this request. Until [`Self::answered`], closing the socket discards unsent
+    /// Later bytes belong to this request. Until [`Self::answered`], closing the socket discards unsent
     /// bytes.
     pub(super) fn begin(&self, request: Arc<WriteTracker>) {
         self.discard_unsent();
         lock(&self.requests).current = Some(request);
     }
 
-    /// The HTTP/1 request is answered, so the socket may close normally.
+    /// The socket may close normally.
     pub(super) fn answered(&self) {
         lock(&self.requests).current = None;
         self.discard.store(false, Ordering::Relaxed);
     }
 
-    /// A request is about to be handed to the HTTP/2 library. Only one at a time.
     pub(super) fn hand_over(&self, request: Arc<WriteTracker>) {
         lock(&self.requests).current = Some(request);
     }
 
-    /// The request's stream; `None` if the library refused it.
     pub(super) fn handed_over(&self, stream: Option<u32>) {
         let mut requests = lock(&self.requests);
         if let (Some(request), Some(stream)) = (requests.current.take(), stream) {
@@ -135,7 +127,6 @@ impl SocketState {
         lock(&self.requests).streams.remove(&stream);
     }
 
-    /// Makes a later close discard unsent bytes.
     pub(super) fn discard_unsent(&self) {
         self.discard.store(true, Ordering::Relaxed);
     }
@@ -144,7 +135,7 @@ impl SocketState {
         self.discard.load(Ordering::Relaxed)
     }
 
-    /// This end closes the connection, so its requests do not fail by the endpoint's fault.
+    /// Then requests do not fail by the endpoint's fault.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
     }
@@ -153,13 +144,11 @@ impl SocketState {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// Refuses to write, which ends the connection.
     fn refuse(&self, failure: Failure) -> io::Error {
         self.cut();
         io::Error::other(failure)
     }
 
-    /// Checks the next bytes of an HTTP/1 request.
     pub(super) fn before_write(&self) -> io::Result<()> {
         match &lock(&self.requests).current {
             Some(request) => request.before_write().map_err(io::Error::other),
@@ -167,7 +156,7 @@ impl SocketState {
         }
     }
 
-    /// Checks the start of an HTTP/2 request. Refuses a stream without a known request.
+    /// Refuses a stream without a known request.
     pub(super) fn before_stream(&self, stream: u32) -> io::Result<()> {
         let requests = lock(&self.requests);
         let request = requests.streams.get(&stream).or(requests.current.as_ref());
@@ -175,8 +164,7 @@ impl SocketState {
         asked.map_err(|failure| self.refuse(failure))
     }
 
-    /// Refuses all writes if another process may own the lane of a request under way. All requests of a
-    /// connection are of one lane.
+    /// Refuses all writes if another process may own the lane. All requests of a connection are of one lane.
     pub(super) fn check_lease(&self) -> io::Result<()> {
         let requests = lock(&self.requests);
         let lost = requests.streams.values().chain(&requests.current).any(|one| one.has_lost_its_lane());

@@ -1,5 +1,5 @@
-//! Events on their way to the store, about one commit's worth at a time. One request may match ten thousand
-//! events with ten thousand subscribers each, so memory needs this bound.
+//! Events on their way to the store, about one commit's worth at a time. Without this bound, one request
+//! could hold ten thousand events for ten thousand subscribers each.
 
 use tokio::sync::oneshot;
 
@@ -8,7 +8,7 @@ use super::{Accepted, EmitError, Known, Prepared};
 use crate::fanout::SHAPED_BYTES_MAX;
 use crate::store::command::Command;
 
-/// Chunks of one request in the store's queue: one in the commit, and one that is ready next.
+/// One in the commit, and one that is ready next.
 pub(super) const CHUNKS_MAX: usize = 2;
 
 const _: () = assert!(
@@ -40,8 +40,7 @@ impl Chunk {
         self.places.push(place);
     }
 
-    /// Ends the chunk. An event that turns out too long took as much work as a whole chunk may, and no other
-    /// bound counts that work.
+    /// An event that turns out too long takes as much work as a chunk may, which no other bound counts.
     pub(super) fn end(&mut self) {
         self.is_ended = true;
     }
@@ -103,7 +102,6 @@ mod tests {
         Prepared { emit, left_out: Vec::new() }
     }
 
-    /// How many such events fill a chunk.
     fn events(targets: usize, bytes: usize) -> usize {
         let mut chunk = Chunk::default();
         while !chunk.is_full() {

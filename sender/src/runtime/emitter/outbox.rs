@@ -17,18 +17,17 @@ use crate::store::command::{Command, OutboxId, RejectOutbox};
 use crate::store::read::{OutboxRow, Reader};
 use crate::store::reply::Reply;
 
-/// The fate of an outbox row.
 #[derive(Clone, Debug)]
 pub(in crate::runtime) enum Outboxed {
     /// It became an event, or was set aside.
     Gone,
-    /// Unchanged: the caller did not want it tried.
+    /// The caller did not want it tried.
     Untried,
-    /// It stays, though some lanes may have it. `refused` cannot take it now, and `withheld` were not asked.
+    /// It stays. `refused` cannot take it now, and `withheld` were not asked; other lanes may have it.
     Waits { refused: Vec<LaneId>, withheld: Vec<LaneId>, error: Option<EmitError> },
-    /// It stays: subscribers changed meanwhile, so it must be matched again.
+    /// It stays, and must be matched again.
     Stale,
-    /// It stays: the store recorded nothing.
+    /// It stays; the store failed.
     Failed(EmitError),
 }
 
@@ -36,11 +35,10 @@ pub(in crate::runtime) enum Outboxed {
 pub(in crate::runtime) trait Wanted {
     /// Whether to try a row that these lanes want.
     fn wants(&self, lanes: &[LaneId]) -> bool;
-    /// Whether to leave out a lane, because an older row may wait for it.
+    /// Whether an older row may wait for this lane.
     fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
 }
 
-/// The lanes that a row is emitted to, and the lanes left out.
 struct Asked {
     lanes: Vec<LaneId>,
     withheld: Vec<LaneId>,
@@ -52,8 +50,7 @@ enum Plan {
     Leave(Outboxed),
 }
 
-/// A row's fate after its event was answered. `Err` is the reason to set it aside: it would block itself and
-/// all later rows for ever.
+/// `Err` is the reason to set the row aside, where it would block itself and all later rows for ever.
 fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, String> {
     let Asked { lanes, withheld } = asked;
     let full = match answer {
@@ -61,7 +58,7 @@ fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, 
         Ok(accepted) => accepted.refused,
         Err(Unrecorded::For(EmitError::Full(full) | EmitError::NeverFits(full))) => full,
         Err(Unrecorded::StaleRoster) => return Ok(Outboxed::Stale),
-        // Lanes that already have it are found when the row is read again.
+        // Reading the row again finds lanes that have it.
         Err(Unrecorded::Named) => return Ok(Outboxed::Waits { refused: lanes, withheld, error: None }),
         Err(Unrecorded::For(error)) if !error.may_pass() => return Err(error.to_string()),
         Err(Unrecorded::For(error)) => return Ok(Outboxed::Failed(error)),
@@ -76,8 +73,7 @@ fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, 
 }
 
 impl Emitter {
-    /// Emits the wanted rows in order, about one commit's worth at a time, and waits until they are durable.
-    /// Returns the fate of each row. Blocks: call it on a thread of its own.
+    /// Emits the wanted rows in order, about one commit's worth at a time. Blocks until they are durable.
     pub(in crate::runtime) fn emit_outbox(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -89,7 +85,6 @@ impl Emitter {
         let mut rejects = Vec::new();
         let mut left = rows.iter().enumerate();
         let mut over = None;
-        // Lanes that refused a row of an earlier commit get no newer row.
         let mut full: BTreeSet<LaneId> = BTreeSet::new();
         while over.is_none() {
             let (mut chunk, mut asked) = (Chunk::default(), Vec::new());
@@ -123,7 +118,7 @@ impl Emitter {
                 }
             }
         }
-        // No later row overtakes the ones that the store did not take.
+        // No later row overtakes rows that the store did not take.
         if let Some(over) = over {
             left.for_each(|(place, _)| fates[place] = over.clone());
         }
@@ -136,7 +131,6 @@ impl Emitter {
         Ok(fates)
     }
 
-    /// Records a chunk, and waits until it is durable.
     fn record(
         self: &Arc<Self>,
         mut chunk: Chunk,
@@ -200,19 +194,17 @@ impl Emitter {
         })
     }
 
-    /// Sets aside rows that cannot become events, and waits until that is durable. Otherwise the next poll
-    /// would find and log them again.
+    /// Waits until the rows are set aside durably. Otherwise the next poll would log them again.
     fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
         if rejects.is_empty() {
             return Ok(());
         }
         let (tell, told) = oneshot::channel();
         let commands = rejects.iter().cloned().map(Command::RejectOutbox).collect();
-        // The receiver below outlives this call.
         submit(&self.store, commands, move |result| drop(tell.send(result)));
         let replies = told.blocking_recv().unwrap_or(Err(Failed::Stopped))?;
         for (RejectOutbox { id, why }, reply) in rejects.iter().zip(replies) {
-            // Another process may have set the row aside first, and logged it.
+            // Otherwise another process has logged it.
             if matches!(reply, Reply::Done) {
                 warn!(row = id.0, refusal = %why, "set aside an outbox row");
             }

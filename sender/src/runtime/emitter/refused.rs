@@ -1,14 +1,12 @@
-//! The subscribers that were refused an event, and how many of them an answer lists. A batch holds thousands
-//! of events, and each may be refused for thousands of subscribers. So answers list the first ones and count
-//! the rest.
+//! The subscribers that were refused an event. Thousands of events may each be refused for thousands of
+//! subscribers, so answers list the first ones and count the rest.
 
 use super::{Accepted, EmitError};
 use crate::engine::LaneId;
 use crate::store::reply::FullLane;
 
-/// Refusals listed for one event, at most.
 const LISTED_MAX: usize = 100;
-/// Refusals listed for all events of one request. Beyond it, each event lists one.
+/// For all events of one request. Beyond it, each event lists one.
 const LISTED_TOGETHER_MAX: usize = 10_000;
 
 /// A subscriber that was refused an event.
@@ -49,7 +47,7 @@ impl Refused {
     }
 }
 
-/// The subscribers that were refused an event: the first ones, and the count of all.
+/// Refused subscribers: the first ones, and the count of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedList {
     listed: Vec<Refused>,
@@ -87,7 +85,7 @@ impl RefusedList {
         self.count == 0
     }
 
-    /// Whether any of them, listed or not, may take the event later.
+    /// Whether any, listed or not, may take the event later.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         self.may_pass
@@ -101,14 +99,14 @@ impl RefusedList {
     }
 }
 
-/// The answers to one request, in the order of its events. Bounds the refusals that they list.
+/// Answers in the order of events, with bounded lists of refusals.
 pub(super) struct Answers {
     all: Vec<Result<Accepted, EmitError>>,
     listed: usize,
 }
 
 impl Answers {
-    /// Events without another answer get `Busy`: their subscribers changed faster than they could be matched.
+    /// The default answer is `Busy`: subscribers changed faster than events could be matched.
     pub(super) fn new(events: usize) -> Self {
         Self { all: vec![Err(EmitError::Busy); events], listed: 0 }
     }

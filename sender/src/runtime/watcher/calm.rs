@@ -1,11 +1,11 @@
-//! How long to wait between two polls. Where a poll loads other processes, an idle process polls less often.
+//! The pause between polls. Where a poll loads other processes, an idle process polls less often.
 
 use std::time::Duration;
 
 use crate::runtime::lookout::LOOK_EVERY;
 use crate::store::read::Glance;
 
-/// Unchanged polls before the longer pause: about a second.
+/// About a second.
 const CALM_AFTER: u32 = 250;
 
 pub(super) struct Calm {
@@ -16,7 +16,6 @@ pub(super) struct Calm {
 }
 
 impl Calm {
-    /// Starts with the result of [`crate::store::read::Notices::calm_pause`].
     pub(super) const fn of(pause: Option<Duration>) -> Self {
         Self { pause, last: None, unchanged: 0 }
     }

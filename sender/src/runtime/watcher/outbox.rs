@@ -1,14 +1,13 @@
-//! The outbox: rows that any program put there become events, the oldest first.
+//! Rows that any program put into the outbox become events, the oldest first.
 //!
-//! A row waits while a subscriber that wants it is full and refuses, or is broken. If one is full, the others
-//! get the row meanwhile. A full lane gets no newer row before the oldest that waits for it.
+//! A row waits while a subscriber that wants it is full and refuses, or is broken. Other lanes get it past a
+//! full one, which gets no newer row before its oldest.
 //!
-//! Invariant between two polls: each remaining row up to `read` is for some lane of `waits` whose place is
-//! not after the row. So a scan from its place finds all of a lane's rows, and memory holds one place for
-//! each lane, however many rows wait.
+//! Invariant between two polls: each remaining row up to `read` is for a lane in `waits` with a place not
+//! after the row. So a scan from there finds all rows of the lane, and memory holds one place for each lane.
 //!
-//! Exception: on a server, a row with a smaller number may be committed after a larger one. While any row
-//! waits, a separate scan looks for such late rows.
+//! On a server, a row with a smaller number may be committed later. While any row waits, a separate scan
+//! looks for such late rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -22,45 +21,41 @@ use crate::store::StoreError;
 use crate::store::command::OutboxId;
 use crate::store::read::{OutboxRow, Reader};
 
-/// Rows in one first-time read, and such reads in one poll.
+/// Rows in one read, and reads in one poll.
 const ROWS_MAX: u32 = 1_000;
 const PAGES_MAX: u32 = 4;
-/// Polls between two rounds of retries: about fifty milliseconds. A contract of ten thousand a second drains
-/// only a small part of a queue in that time.
+/// About fifty milliseconds: long enough that a contract of ten thousand a second drains only part of a
+/// queue.
 const LOOKS_BETWEEN_ROUNDS: u64 = 12;
-/// Lanes retried in one poll; rows read for each at first and, where there is room, at last; and reads for
-/// each.
+/// Lanes in one poll; rows of the first and the largest read; reads for each lane.
 const LANES_MAX: usize = 8;
 const TRIED_ROWS: u32 = 1;
 const TRIED_ROWS_MAX: u32 = 512;
 const TRIES_MAX: u32 = 12;
-/// Polls to wait after the store failed: about a second.
+/// About a second.
 const LOOKS_AFTER_FAILURE: u64 = 250;
-/// Polls between two warnings that rows wait: about a minute.
+/// About a minute.
 const LOOKS_BETWEEN_COMPLAINTS: u64 = 15_000;
-/// Polls between two scans for late rows, about a second; and how many waiting rows are remembered, to tell
-/// late rows from them.
+/// About a second; and how many waiting rows are remembered, to tell late rows from them.
 const LOOKS_BETWEEN_LATE: u64 = 250;
 const KNOWN_MAX: usize = ROWS_MAX as usize;
-/// Polls, about five minutes, after which all rows are read again. A program may have inserted a row below
-/// all remembered ones.
+/// About five minutes. Finds rows inserted below all remembered ones.
 const LOOKS_BETWEEN_REREADS: u64 = 75_000;
 
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct Outbox {
     read: Option<OutboxId>,
-    /// Lanes with waiting rows, and the first row that may wait.
+    /// The first row that may wait, by lane.
     waits: BTreeMap<LaneId, OutboxId>,
-    /// The subscriber version that the rows were matched with.
+    /// The rows were matched with this version.
     roster: u64,
-    /// The lane last retried in this round, and the poll that starts the next round.
+    /// The last lane of this round, and the poll that starts the next round.
     turn: Option<LaneId>,
     round: u64,
-    /// No row is tried before this poll.
     resume: u64,
     reread: u64,
     late: Late,
-    /// A warning that rows wait was logged, and the next comes at this poll or later.
+    /// A warning was logged; the next comes at this poll or later.
     told: bool,
     silent_until: u64,
 }
@@ -68,11 +63,10 @@ pub(in crate::runtime) struct Outbox {
 /// Rows that become visible after newer ones.
 #[derive(Debug, Default)]
 struct Late {
-    /// The newest rows that were read and left to wait.
+    /// The newest waiting rows that were read.
     known: BTreeSet<OutboxId>,
     /// How far the scan went. `None` restarts it.
     looked: Option<OutboxId>,
-    /// The poll that continues the scan.
     next: u64,
 }
 
@@ -84,13 +78,12 @@ impl Late {
         }
     }
 
-    /// Where the scan continues. If all waiting rows are known, it starts at the first row.
+    /// Starts at the first row if all waiting rows are known.
     fn after(&self) -> Option<OutboxId> {
         let first = self.known.first().filter(|_| self.known.len() >= KNOWN_MAX);
         self.looked.max(first.copied())
     }
 
-    /// The late rows among `rows`, up to `read`.
     fn among(&mut self, mut rows: Vec<OutboxRow>, read: Option<OutboxId>) -> Vec<OutboxRow> {
         self.looked = rows.last().map(|last| last.id).filter(|last| Some(*last) < read);
         rows.retain(|row| Some(row.id) <= read && !self.known.contains(&row.id));
@@ -98,10 +91,9 @@ impl Late {
     }
 }
 
-/// This poll must end.
 struct Interrupted;
 
-/// Rows read for the first time go to all lanes for which no row waits.
+/// A new row goes to all lanes without a waiting row.
 struct AllBut<'a>(&'a BTreeMap<LaneId, OutboxId>);
 
 impl Wanted for AllBut<'_> {
@@ -114,7 +106,7 @@ impl Wanted for AllBut<'_> {
     }
 }
 
-/// Rows read again for one lane also go to lanes for which no earlier row waits.
+/// A row read again also goes to lanes without an earlier waiting row.
 struct OneLane<'a>(LaneId, &'a BTreeMap<LaneId, OutboxId>);
 
 impl Wanted for OneLane<'_> {
@@ -128,7 +120,7 @@ impl Wanted for OneLane<'_> {
 }
 
 impl Outbox {
-    /// Emits the rows, as many as one poll takes. `look` counts polls from 1.
+    /// Emits as many rows as one poll takes. `look` counts polls from 1.
     pub(super) fn look(
         &mut self,
         reader: &dyn Reader,
@@ -148,7 +140,6 @@ impl Outbox {
             self.read = None;
         }
         if self.try_again(reader, emitter, look)?.is_ok() && self.find_late(reader, emitter, look)?.is_ok() {
-            // After an interruption, the next poll continues.
             let _ = self.read_on(reader, emitter, look)?;
         }
         if self.waits.is_empty() && look >= self.resume {
@@ -178,7 +169,6 @@ impl Outbox {
         self.late = Late::default();
     }
 
-    /// Emits late rows.
     fn find_late(
         &mut self,
         reader: &dyn Reader,
@@ -195,7 +185,6 @@ impl Outbox {
         Ok(self.note(&rows, fates, look))
     }
 
-    /// Emits rows that were never read.
     fn read_on(
         &mut self,
         reader: &dyn Reader,
@@ -214,7 +203,7 @@ impl Outbox {
         Ok(Ok(()))
     }
 
-    /// Retries waiting rows, a few lanes in a poll, until each lane had its turn.
+    /// A few lanes in a poll, until each had its turn.
     fn try_again(
         &mut self,
         reader: &dyn Reader,
@@ -241,7 +230,7 @@ impl Outbox {
         Ok(Ok(()))
     }
 
-    /// Emits the oldest rows for one lane, until it takes no more. Returns whether it might take more.
+    /// Returns whether the lane might take more.
     fn try_lane(
         &mut self,
         reader: &dyn Reader,
