@@ -231,7 +231,7 @@ mod tests {
         Wanted { lane: LaneId(lane), term: Term(1), max, length: bodies }
     }
 
-    /// All that is there for bodies of a length is held, in portions of four MiB, or of what a short claim may bring.
+    /// Fills the whole budget with bodies of this length, in portions of four MiB, or of a short claim's size.
     fn full(length: u64) -> (Budget, Vec<Portion>) {
         let mut budget = Budget::default();
         let portions = (0..).map_while(|lane| budget.ask(wanted(lane, 10_000, length))).collect();

@@ -189,7 +189,7 @@ mod tests {
         StoreTime(Nanos::from_millis(millis).0)
     }
 
-    /// Nodes that have lived for ever, and until when in milliseconds.
+    /// Nodes that are settled, with the end of each lease in milliseconds.
     fn nodes(changes: u64, read_at: u64, owners: &[(u64, u64)]) -> Nodes {
         let node = |(owner, until): &(u64, u64)| Node {
             owner: OwnerId(*owner),
@@ -206,7 +206,7 @@ mod tests {
         Nodes { all: owners.iter().map(node).collect(), changes, at: at(read_at), server_clock: None }
     }
 
-    /// How many lanes of a hundred belong to that node.
+    /// The node's share of a hundred lanes.
     fn share(membership: &Membership, owner: u64) -> usize {
         let homes = membership.homes().unwrap();
         (1..=100).filter(|lane| homes.is_home(LaneId(*lane), OwnerId(owner))).count()
@@ -216,7 +216,7 @@ mod tests {
     fn an_older_list_of_nodes_never_replaces_a_newer_one() {
         let mut membership = Membership::new(OwnerId(US));
         let newer = nodes(7, 2_000, &[(US, 30_000), (2, 30_000)]);
-        // What a change tells, and what a renewal of somebody has moved since.
+        // Older by a change, and older by a renewal.
         for older in [nodes(6, 3_000, &[(US, 30_000)]), nodes(7, 1_999, &[(US, 30_000), (2, 1_999)])] {
             membership.hear(newer.clone());
             membership.look(at(2_000));
@@ -242,12 +242,12 @@ mod tests {
         assert_eq!(membership.next_step(), at(3_250));
         assert!(!membership.look(at(3_100)));
         assert!(share(&membership, 2) > 0);
-        // It lives on, and is asked for again when that lease is over.
+        // The node renewed. Its new lease needs another check at its end.
         membership.hear(nodes(1, 3_100, &[(US, 30_000), (2, 4_000)]));
         assert!(!membership.look(at(3_100)));
         assert_eq!(membership.next_step(), at(4_000));
         assert!(membership.asks(at(4_000)));
-        // It does not.
+        // The node did not renew.
         membership.hear(nodes(1, 4_000, &[(US, 30_000), (2, 4_000)]));
         assert!(membership.look(at(4_000)));
         assert_eq!(share(&membership, 2), 0);
@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn whether_others_live_is_told_by_the_clock_that_leases_are_reckoned_by() {
-        // Set back by more than a lease, and by less: then our own lease, just renewed, lasts beyond the latest commit.
+        // Set back by more than a lease, and by less: our own lease, just renewed, then lasts beyond the latest
+        // commit.
         for clock in [10_000, 16_000] {
             let mut membership = Membership::new(OwnerId(US));
             let owners = [(US, clock + 5_000), (2, clock + 3_500), (3, clock)];
@@ -276,7 +277,7 @@ mod tests {
             membership.look(at(20_000));
             assert!(share(&membership, US) > 0 && share(&membership, 2) > 0, "at {clock}");
             assert_eq!(share(&membership, 3), 0, "at {clock}");
-            // When the second one's lease is over: a renewal is a commit that all others wait for.
+            // At the end of the second node's lease: all others wait for a renewal's commit.
             assert!(!membership.asks(at(20_000)) && !membership.asks(at(23_499)), "at {clock}");
             assert!(membership.asks(at(23_500)), "at {clock}");
         }

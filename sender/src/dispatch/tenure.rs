@@ -291,7 +291,7 @@ mod tests {
 
     const LEASE: Nanos = Nanos::from_secs(30);
 
-    /// One that has said who it is, knows which lanes are its own, and has asked for them.
+    /// It has announced itself, knows its lanes, and has asked for them.
     fn tenure() -> Tenure {
         let said = Announcement {
             name: "node".into(),
@@ -346,7 +346,7 @@ mod tests {
             &tenure.steps(StoreTime(1))[..],
             [Step::Renew(Renew { announce: Some(said), .. })] if said.draining
         ));
-        // It is tried again after a pause, and not in circles.
+        // Retries after a pause, and does not spin.
         tenure.not_renewed(StoreTime(2));
         assert_eq!(tenure.next_step(), StoreTime(2 + LEASE.0 / 30));
     }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(tenure.next_step(), StoreTime(0));
         assert!(matches!(tenure.steps(StoreTime(2))[..], [Step::Retire(OwnerId(1))]));
         assert!(!tenure.has_retired());
-        // The store could not: it is asked again, and not in circles.
+        // The store failed: retries after a pause, and does not spin.
         tenure.not_retired(StoreTime(2), true);
         let again = StoreTime(2 + RETIRE_PAUSE.0);
         assert!(tenure.steps(StoreTime(again.0 - 1)).is_empty());
@@ -401,7 +401,7 @@ mod tests {
         assert!(tenure.has_retired() && tenure.is_over());
         assert_eq!(tenure.next_step(), third);
         assert!(tenure.steps(StoreTime::from_secs(9)).is_empty());
-        // Whoever said something of itself now would be a node again.
+        // Another announcement would make it a node again.
         assert!(matches!(tenure.steps(third)[..], [Step::Renew(Renew { announce: None, .. })]));
         assert_eq!(tenure.next_step(), StoreTime(u64::MAX));
         tenure.renewed(third);

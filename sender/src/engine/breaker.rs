@@ -289,7 +289,7 @@ mod tests {
             self.breaker.end(&self.policy, probe, health, latency, self.now);
         }
 
-        /// Attempts until the breaker opens; answers how many that took.
+        /// Returns the number of attempts until the breaker opens.
         fn fail_until_open(&mut self, latency: Nanos) -> u32 {
             (1..)
                 .find(|_| {
@@ -299,7 +299,7 @@ mod tests {
                 .unwrap()
         }
 
-        /// How long the breaker now stays open; goes there.
+        /// Advances to the end of the cooldown; returns its length.
         fn cooldown(&mut self) -> Nanos {
             let Ready::At(until) = self.breaker.ready(self.now) else { panic!("not open") };
             let length = until.since(self.now);

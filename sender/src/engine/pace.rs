@@ -72,7 +72,7 @@ mod tests {
             .prop_filter_map("a rate that is allowed", |(count, per)| Rate::new(count, Nanos(per)).ok())
     }
 
-    /// Starts that each come so late after their place.
+    /// The starts, each `late` after its slot.
     fn starts(rate: Rate, late: &[u64]) -> Vec<u64> {
         let mut pace = Pace::default();
         let contract = Contract::new(Some(Bucket::new(rate, 10).unwrap()), vec![], 5).unwrap().paced(true);

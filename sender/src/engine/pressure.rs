@@ -405,7 +405,7 @@ mod tests {
     }
 
     impl Bench {
-        /// Ten a second, eight in flight.
+        /// 10/s, with eight in flight.
         fn new() -> Self {
             let bucket = Bucket::new(Rate::per_second(10).unwrap(), 20).unwrap();
             let contract = Contract::new(Some(bucket), vec![], 8).unwrap();
@@ -468,7 +468,7 @@ mod tests {
         bench.attempts(100, Strain::Refused, QUICK);
         let outage = bench.gap();
         assert_eq!(outage, Nanos::MINUTE);
-        // One each minute, thirty seconds, fifteen, …: two minutes in all.
+        // One a minute, then thirty seconds, fifteen, …: two minutes in all.
         let mut waited = Nanos::ZERO;
         while bench.pressure.percent() < 50 {
             waited = waited + bench.gap();
@@ -477,7 +477,7 @@ mod tests {
         assert!(waited < Nanos::from_secs(121), "{waited}");
         assert_eq!(bench.attempts(9, Strain::None, QUICK), 50, "from there on by streaks");
         assert_eq!(bench.attempts(1, Strain::None, QUICK), 56);
-        // Strain that comes amid successes is no outage: no doubling back into it.
+        // Strain after a success is no outage: its share does not come back by doubling.
         assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 28);
         assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 14);
         assert_eq!(bench.attempts(1, Strain::None, QUICK), 28);
@@ -561,7 +561,7 @@ mod tests {
         bench.attempts(2, Strain::Refused, quick);
         while bench.attempts(10, Strain::None, quick) < 60 {}
         let exceeded = bench.pressure.share;
-        // The average has to get there.
+        // Until the average reaches it.
         while bench.pressure.share == exceeded {
             bench.attempts(1, Strain::None, over);
         }

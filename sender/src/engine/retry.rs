@@ -205,10 +205,10 @@ mod tests {
         Nanos::from_secs(secs)
     }
 
-    /// Least and most, in seconds.
+    /// Minimum and maximum, in seconds.
     type Bounds = (u64, u64);
 
-    /// The figures of the systems that this one grew from: bounds after the first four failures, and after many.
+    /// The figures of earlier systems: bounds after the first four failures, and after many.
     fn grown_from() -> [(&'static str, Backoff, [Bounds; 4], Bounds); 4] {
         let full = Backoff::full_jitter(secs(30), Nanos::HOUR).unwrap();
         let equal = Backoff::equal_jitter(secs(2), Nanos::HOUR).unwrap();

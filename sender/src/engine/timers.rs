@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain map from lane to moment.
+        /// Compares with a plain map from lane to moment.
         #[test]
         fn wakes_each_lane_once_at_its_latest_moment_in_order(
             moves in prop::collection::vec((0_u32..40, prop::option::of(1_u64..50)), 0..200),

@@ -103,7 +103,7 @@ mod tests {
 
     const NOW: StoreTime = StoreTime::from_secs(7_200);
 
-    /// Whether figures of so many lanes are written once they have waited for so long.
+    /// Whether the figures of `lanes` lanes are written after waiting for `waited`.
     fn is_written(lanes: u64, waited: Nanos) -> bool {
         let attempt = Attempt {
             at: NOW,

@@ -284,7 +284,7 @@ mod tests {
         held.take_beside(LANE, DeliveryId(5), None);
         held.keep();
         assert_eq!(beside(&held), [0, 1, 3]);
-        // If the commit fails instead, what was handed out beside it stays so.
+        // If the commit fails, deliveries claimed beside it stay claimed.
         let mut held = holding(&[1, 2]);
         held.give_back(LANE, Term(1), DeliveryId(1));
         held.take(LANE, DeliveryId(4));

@@ -95,7 +95,7 @@ mod tests {
         (1..=LANES).map(|lane| homes.home(LaneId(lane))).collect()
     }
 
-    /// Two to eight nodes, in some order.
+    /// Two to eight nodes, in any order.
     fn some_nodes() -> impl Strategy<Value = Vec<Node>> {
         let owners = proptest::collection::btree_set(any::<u64>(), 2..=8).prop_map(Vec::from_iter);
         owners.prop_shuffle().prop_map(|owners| owners.into_iter().map(node).collect())
@@ -116,7 +116,8 @@ mod tests {
             let mut shares: BTreeMap<_, u64> = BTreeMap::new();
             homes_of(&nodes).into_iter().for_each(|home| *shares.entry(home).or_default() += 1);
             let share = LANES / u64::try_from(nodes.len()).unwrap();
-            // A share of 250 of 2,000 varies by 15 from one draw to the next: this is more than seven times that.
+            // The share of a node is 250 of 2,000, with a standard deviation of 15: the bounds are more than seven of
+            // them away.
             prop_assert!(shares.len() == nodes.len(), "{shares:?}");
             prop_assert!(shares.values().all(|found| (share / 2..=share * 2).contains(found)), "{shares:?}");
         }

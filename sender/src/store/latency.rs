@@ -343,7 +343,7 @@ mod tests {
         histogram
     }
 
-    /// From the definition: the least length that so many of a hundred do not exceed.
+    /// The definition: the least length that `percent` percent do not exceed.
     fn percentile(lengths_us: &[u64], percent: usize) -> u64 {
         let mut sorted = lengths_us.to_vec();
         sorted.sort_unstable();

@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// But for those that only report something, which nobody has to mend.
+    /// Except for cases that only report, and need no remedy.
     #[test]
     fn every_case_for_a_receiver_shows_how_to_mend_it_with_common_frameworks() {
         for entry in receiver().iter().filter(|entry| entry.severity != Severity::Info) {

@@ -154,7 +154,7 @@ mod tests {
     const TAKEOVER: u64 = 10;
     const END: u64 = 40;
 
-    /// By definition: all processes are looked at.
+    /// The definition: inspects all processes.
     fn shortly_before(processes: &[Process], t: u64) -> Option<u64> {
         use ProcessEvent::{Continued, Killed, Started, Stopped};
         let before = || processes.iter().filter(|one| one.t <= t);
@@ -163,7 +163,7 @@ mod tests {
         (!is_back && t - strike <= WITHIN).then_some(strike)
     }
 
-    /// By definition, too.
+    /// The definition: inspects all processes and faults.
     fn touch(processes: &[Process], faults: &[Fault], from: u64, until: u64) -> bool {
         use ProcessEvent::{Exited, Killed, Stopped};
         let inside = |t: u64| from <= t && t <= until;

@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Of which deliveries 1 to 3 are handed out, due at ten times their numbers.
+    /// Deliveries 1 to 3 are claimed; each is due at ten times its number.
     fn handed_out() -> (Queues, Signs) {
         let (mut queues, mut signs) = (Queues::default(), Signs::NONE);
         signs.arrive(StoreTime(10));

@@ -277,7 +277,7 @@ mod tests {
         Servers::of(&text.parse().unwrap(), None)
     }
 
-    /// What is true of all of them is set for each, and what is one's own for that one alone.
+    /// Common settings apply to each server, and its own settings only to one.
     #[test]
     fn each_server_has_the_settings_of_the_address_and_its_own_host_and_port() {
         let text = "postgres://me:hush@a:1,b:2/hooks?application_name=x&options=-cjit%3Doff&connect_timeout=3&tcp_user_timeout=4\
@@ -304,7 +304,8 @@ mod tests {
         );
     }
 
-    /// Each connection finds its own server: a claim that a standby answered would hand out what was delivered since.
+    /// Each connection must find the writable server: a claim from a standby would hand out deliveries that were made
+    /// since.
     #[test]
     fn of_several_servers_the_one_that_takes_writes_is_meant() {
         let take_writes = |place: &str| servers(&format!("postgres://me@{place}")).unwrap().take_writes;
@@ -344,14 +345,14 @@ mod tests {
         }
     }
 
-    /// A server that wants a password of an address that has none.
+    /// The server requires a password, and the address has none.
     #[tokio::test]
     async fn a_password_that_is_missing_is_told_as_that() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let asking = tokio::spawn(async move {
             let (mut socket, _) = listener.accept().await.unwrap();
-            // Its name for that question: R, the length, a password in clear text.
+            // The request for a clear-text password: R, the length, code 3.
             socket.write_all(b"R\0\0\0\x08\0\0\0\x03").await.unwrap();
             let mut rest = Vec::new();
             socket.read_to_end(&mut rest).await.unwrap();
@@ -363,7 +364,7 @@ mod tests {
         asking.await.unwrap();
     }
 
-    /// What one of several says that does not pass is told, and else what each of them said.
+    /// The first permanent error is reported; without one, each server's error.
     #[test]
     fn where_none_of_several_will_do_it_is_told_why() {
         let lost = || StoreError::Lost { doing: CONNECTING, detail: "refused".to_owned() };

@@ -107,7 +107,7 @@ mod tests {
         Content { event: "e".into(), kind: "k".into(), received: StoreTime(1), body }
     }
 
-    /// The events that are kept after these were read, of so many bytes each.
+    /// The events still cached after these were read, with `bytes` bytes each.
     fn kept(events: impl IntoIterator<Item = u64>, bytes: usize) -> Vec<u64> {
         let mut contents = Contents::default();
         events.into_iter().for_each(|event| contents.keep((event, OWN_BODY), content(bytes)));

@@ -231,7 +231,7 @@ mod tests {
         held
     }
 
-    /// Follows a lane from a moment at which nothing was left of it.
+    /// Follows an empty lane.
     fn following() -> Fresh {
         let mut fresh = Fresh::default();
         fresh.begin(NOW, true);
@@ -259,7 +259,7 @@ mod tests {
         fresh.keep(held);
     }
 
-    /// What a claim is handed at that moment, and when the next is due; nothing, if the file is to be read.
+    /// A claim's rows, and when the next is due; `None` if the file must be read.
     fn claim(fresh: &mut Fresh, held: &Held, max: u32, now: StoreTime) -> Option<(Vec<u64>, StoreTime)> {
         let claim = Claim { lane: LANE, term: TERM, max, bytes_max: u64::MAX };
         let claimed = fresh.hand_out(&claim, now, held)?;
@@ -327,7 +327,7 @@ mod tests {
         held.leave(LANE, DeliveryId(1));
         assert_eq!(numbers(&mut fresh, &held), None);
         fresh.doubt(LANE);
-        // A claim beside that commit followed the lane anew.
+        // A claim beside that commit started to follow the lane again.
         fresh.follow(LANE, TERM, None);
         record(&mut fresh, &held, &[3]);
         assert_eq!(numbers(&mut fresh, &held), None);

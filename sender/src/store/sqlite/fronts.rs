@@ -130,7 +130,7 @@ mod tests {
         fronts.add(LANE, StoreTime(40));
         fronts.add(LANE, StoreTime(30));
         fronts.add(LaneId(2), StoreTime(1));
-        // A claim beside it sees nothing of it yet, and comes further.
+        // A claim beside the commit does not see its row yet, and gets further.
         fronts.reach(LANE, TERM, StoreTime(60), (7, 0));
         fronts.keep((9, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (9, 0)), Some(StoreTime(30)));

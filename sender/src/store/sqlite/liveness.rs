@@ -157,7 +157,6 @@ mod tests {
 
     use super::*;
 
-    /// A database in a folder of its own.
     fn database(name: impl AsRef<Path>) -> (tempfile::TempDir, OwnerFiles) {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join(name);
@@ -188,7 +187,7 @@ mod tests {
     #[test]
     fn who_took_its_lock_after_it_was_taken_for_dead_is_not_forgotten() {
         let (_folder, files) = database("sender.db");
-        // As its file is before it has the lock.
+        // The state of its file before it has the lock.
         File::create(files.path_of(OwnerId(7)).unwrap()).unwrap();
         assert_eq!(files.dead(), [OwnerId(7)]);
         let owner = files.announce(OwnerId(7)).unwrap();

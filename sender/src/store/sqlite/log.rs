@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     const PAGE: u64 = 4_096;
-    /// What the log holds beside the pages.
+    /// Bytes of the log besides each page.
     const FRAME: u64 = 24;
 
     fn writer(path: &Path) -> Connection {
@@ -206,7 +206,7 @@ mod tests {
             .unwrap();
         (0..500).for_each(|_| commit(&sql));
         assert!(asked.load(Ordering::Relaxed) > 100);
-        // A commit writes a handful of pages at most.
+        // A commit writes only a few pages.
         assert!((100..120).contains(&log_pages(&path)), "{} pages", log_pages(&path));
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let (pages, is_held) = look(&size);
         assert!(is_held && pages > 16_384, "{pages} pages");
         reader.execute_batch("COMMIT; BEGIN; SELECT count(*) FROM x").unwrap();
-        // All of it can be moved now, and it can't be cut.
+        // Everything can be moved now, but the log cannot be truncated.
         let (still, _) = look(&size);
         assert_eq!(still, pages, "a log that was not cut is as long as it was");
         reader.execute_batch("COMMIT").unwrap();

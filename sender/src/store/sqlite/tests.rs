@@ -1,4 +1,4 @@
-//! What can only be seen from the inside.
+//! Tests of private behaviour.
 
 use super::unswept::NOTED_AFTER;
 use super::*;
@@ -41,7 +41,7 @@ fn durability_is_what_was_asked_for() {
         let ask = |pragma: &str| store.sql.query_row(pragma, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(ask("PRAGMA synchronous"), synchronous);
         assert_eq!(ask("PRAGMA busy_timeout"), 5_000);
-        // In pages, each of which takes a little more than itself.
+        // In pages, each a little larger than its content.
         assert!((1_900..2_048).contains(&ask("PRAGMA cache_spill")), "{}", ask("PRAGMA cache_spill"));
         let mode: String = store.sql.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
         assert_eq!(mode, "wal");
@@ -61,7 +61,7 @@ fn a_store_that_may_not_be_written_says_so_and_recovers() {
     assert_eq!(store.commit(NOW, &[subscribe()]), Ok(vec![Reply::Subscribed { lane: LaneId(1) }]));
 }
 
-/// The promise that a backlog slows nobody hangs on these plans.
+/// A backlog slows no lane only with these plans.
 #[test]
 fn the_hot_queries_walk_an_index_and_sort_nothing() {
     let (_folder, store) = open(Options::default());
@@ -93,7 +93,7 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
     );
 }
 
-/// Statements that SQLite compiles anew for each value cost ten times as much as the rest of a claim.
+/// A statement that is compiled for each value costs ten times the rest of a claim.
 #[test]
 fn statements_are_compiled_once() {
     use rusqlite::StatementStatus::RePrepare;
@@ -139,7 +139,7 @@ fn a_delivery_that_the_disk_does_not_give_is_passed_over_for_a_while() {
     store.commit(NOW, &[emit_body(2, large)]).unwrap();
     let mut claimer = store.claimer().unwrap().unwrap();
     store.commit(NOW, &[Command::Claim(Claim { max: 0, ..claim() })]).unwrap();
-    // The last page in the log is one of the large body's, and the claimer has not read it yet.
+    // The log's last page belongs to the large body, and the claimer has not read it yet.
     let log = std::fs::OpenOptions::new().write(true).open(folder.path().join("store.db-wal")).unwrap();
     log.set_len(log.metadata().unwrap().len() - 4_096).unwrap();
     let mut ask = |now: StoreTime| {
@@ -150,7 +150,7 @@ fn a_delivery_that_the_disk_does_not_give_is_passed_over_for_a_while() {
     assert_eq!(ask(after(Nanos(1))), (vec![], Some(after(Unread::PAUSE))), "it is not asked for meanwhile");
     let again = after(Unread::PAUSE);
     assert_eq!(ask(again), (vec![], Some(StoreTime(again.0 + Unread::PAUSE.0))));
-    // Beside the other commands, it stops them once.
+    // The next commit stops them again.
     store.sql.execute_batch("PRAGMA shrink_memory").unwrap();
     let later = after(Nanos::HOUR);
     let commands = [Command::Claim(claim())];
@@ -184,7 +184,7 @@ fn a_delivery_whose_own_row_makes_no_sense_stops_neither_its_lane_nor_any_sweep(
     }
 }
 
-/// What a store notes of deliveries costs more than to deliver them, so it is left out for those that do not wait.
+/// Recording expiry costs more than a delivery, so it happens only for deliveries that wait.
 #[test]
 fn when_a_delivery_expires_is_noted_once_it_has_waited_and_what_expires_sooner_is_given_up_in_time() {
     let (_folder, mut store) = open(Options::default());
@@ -214,7 +214,7 @@ fn a_damaged_page_among_deliveries_that_no_sweep_has_seen_keeps_none_of_the_othe
     const COUNT: u64 = 900;
     let (folder, mut store) = open(Options::default());
     let path = folder.path().join("store.db");
-    // Its neighbours wait for longer: to change them would change its page too.
+    // Its neighbours live longer: changing them would change its page too.
     let stays = COUNT / 3..COUNT / 3 * 2;
     emit_many(&mut store, COUNT, |number| if stays.contains(&number) { Nanos::DAY } else { Nanos::HOUR });
     drop(store);
@@ -222,7 +222,7 @@ fn a_damaged_page_among_deliveries_that_no_sweep_has_seen_keeps_none_of_the_othe
     let mut store = SqliteStore::open(&path, &Options::default()).unwrap();
     let mut expired = 0;
     for _ in 0..COUNT {
-        // One that meets the page fails, and the next one gets further.
+        // A sweep that meets the page fails, and the next one gets further.
         let Ok(replies) = store.commit(after(Nanos::HOUR.times(2)), &[sweep()]) else { continue };
         let [Reply::Swept(swept)] = &replies[..] else { panic!("{replies:?}") };
         expired += swept.expired;
@@ -238,7 +238,7 @@ fn a_delivery_that_the_disk_does_not_give_keeps_none_of_the_others_from_expiring
     const COUNT: u64 = 1_800;
     const LOST: u64 = COUNT / 2;
     let (folder, mut store) = open(Options::default());
-    // Its neighbours wait for longer: to change them would change its page too.
+    // Its neighbours live longer: changing them would change its page too.
     let stays = |number| number != LOST && (COUNT / 3..COUNT / 3 * 2).contains(&number);
     emit_many(&mut store, COUNT, |number| if stays(number) { Nanos::DAY } else { Nanos::HOUR });
     store.commit(after(NOTED_AFTER), &[sweep()]).unwrap();
@@ -260,15 +260,15 @@ fn an_event_of_which_the_disk_does_not_give_a_delivery_keeps_few_others_from_bei
     lose_row(folder.path(), &store, COUNT / 2);
     let later = after(Nanos::HOUR);
     let purge = Purge { settled_before: later, attempts_before: NOW, dead_before: NOW, max: 9_000 };
-    // Each that fails gets one event further, of those on that page and of some on the pages beside it.
+    // Each failure gets one event further, among the events on that page and next to it.
     let replies = (0..COUNT).find_map(|_| store.commit(later, &[Command::Purge(purge)]).ok());
     let Some([Reply::Purged(purged)]) = replies.as_deref() else { panic!("{replies:?}") };
     assert!(purged.events > COUNT / 3, "{purged:?}");
 }
 
-/// From here on the disk does not give the page of one delivery, which is the last one in the log.
+/// From here on the disk does not return the page of one delivery, the log's last page.
 fn lose_row(folder: &Path, store: &SqliteStore, number: u64) {
-    // The row stays as long as it was, so that no other page changes.
+    // The row keeps its length, so that no other page changes.
     let change = "UPDATE deliveries SET bytes = bytes + 1 WHERE delivery = ?1";
     assert_eq!(store.sql.execute(change, [number]).unwrap(), 1);
     let log = std::fs::OpenOptions::new().write(true).open(folder.join("store.db-wal")).unwrap();
@@ -276,7 +276,7 @@ fn lose_row(folder: &Path, store: &SqliteStore, number: u64) {
     store.sql.execute_batch("PRAGMA shrink_memory").unwrap();
 }
 
-/// Overwrites the page of one delivery, which has none of these others and nothing else.
+/// Overwrites a page with one delivery, which holds no other content.
 fn damage_row(path: &Path, number: u64, others: &[u64]) {
     use std::os::unix::fs::FileExt as _;
     const PAGE: usize = 4_096;
@@ -306,7 +306,7 @@ fn a_check_of_the_file_ends_where_the_log_becomes_too_long() {
     assert_eq!(reader.quick_check(64 << 20), Ok(Checked::default()));
     let cut_short = reader.quick_check(1).unwrap();
     assert!(cut_short.faults.is_empty() && cut_short.unchecked.contains(&"deliveries".to_owned()));
-    // The log becomes longer while a table is looked at.
+    // The log grows during a search of a table.
     let many = "WITH RECURSIVE n(value) AS (SELECT 100 UNION ALL SELECT value + 1 FROM n LIMIT 400000)
          INSERT INTO marks SELECT value, 0, 0, 0, 0 FROM n; PRAGMA wal_checkpoint(TRUNCATE)";
     store.sql.execute_batch(many).unwrap();
@@ -348,7 +348,7 @@ fn emit_until(number: u64, expires: StoreTime) -> Command {
     Command::Emit(emit)
 }
 
-/// Records so many events for one subscriber, who has room for them. Each has a time to live of its own.
+/// Records `count` events with their own lifetimes for one subscriber.
 fn emit_many(store: &mut SqliteStore, count: u64, ttl: impl Fn(u64) -> Nanos) {
     let wide = Bounds { rows_max: count, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
     let Command::Subscribe(subscribe) = subscribe() else { panic!("it subscribes") };

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(unswept.old(after(Nanos::SECOND), 8), 5);
         assert_eq!(unswept.old(after(Nanos(NOTED_AFTER.0 - 1)), 20), 5);
         assert_eq!(unswept.old(after(NOTED_AFTER), 30), 8);
-        // No sweep came by for long, or the clock was set back.
+        // Without a sweep for long, or after a step back of the clock.
         assert_eq!(unswept.old(after(NOTED_AFTER.times(3)), 40), 40);
         assert_eq!(unswept.old(NOW, 50), 50);
     }
@@ -110,7 +110,7 @@ mod tests {
         assert!(unswept.marks.len() <= 10, "{}", unswept.marks.len());
     }
 
-    /// Looks at deliveries of which some cannot be read, as sweeps do that fail with them. Comes out: which were looked at.
+    /// Simulates sweeps that fail on unreadable deliveries; returns the deliveries that they read.
     fn looked_at(unreadable: std::ops::Range<u64>) -> Vec<u64> {
         const NEWEST: u64 = 20_000;
         let mut unswept = Unswept::default();

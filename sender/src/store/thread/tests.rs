@@ -10,17 +10,17 @@ use crate::store::command::{Claim, Emit, Fate, Purge, Settlement, Sweep};
 use crate::store::lane::OwnerId;
 use crate::store::reply::Claimed;
 
-/// A store that does as it is told, one commit at a time.
+/// A store under the test's control, one commit at a time.
 struct Puppet {
-    /// Told what each commit carries, by the names of its commands.
+    /// Receives the names of each commit's commands.
     seen: Sender<Vec<String>>,
-    /// Says what comes of it.
+    /// Gives each commit's result.
     outcomes: Receiver<Result<(), StoreError>>,
     written: Written,
     beside: bool,
 }
 
-/// Claims from lanes below 100; the others want a commit.
+/// Answers claims from lanes below 100; other claims need a commit.
 struct PuppetClaimer;
 
 impl Claimer for PuppetClaimer {
@@ -54,7 +54,7 @@ impl Store for Puppet {
     }
 }
 
-/// Evictions serve as commands that can be told apart.
+/// Evictions serve as distinguishable commands.
 fn label(command: &Command) -> String {
     match command {
         Command::Evict(owner) => owner.0.to_string(),
@@ -64,7 +64,7 @@ fn label(command: &Command) -> String {
     }
 }
 
-/// Which request was answered, and how.
+/// The request's number, and its answer.
 type Answered = (u64, Result<usize, StoreError>);
 
 struct Stage {
@@ -103,7 +103,7 @@ impl Stage {
         self.submit(number, vec![evict(number)]).unwrap();
     }
 
-    /// The next commit's commands. Waits for it.
+    /// Waits for the next commit; returns its commands.
     fn sees(&self) -> Vec<String> {
         self.seen.recv().unwrap()
     }
@@ -223,7 +223,7 @@ fn a_failure_that_may_pass_is_tried_again_and_nobody_is_told_otherwise() {
     }
     assert_eq!(stage.sees(), ["1"]);
     assert_eq!(stage.answers(), []);
-    // Since the first failure; the clock ticks once for a request and once for each try.
+    // Since the first failure. The clock ticks once for a request and once for each try.
     assert_eq!(stage.handle.health().failing, Some((StoreTime(2), full_disk())));
     stage.submit_one(2);
     stage.tells(Ok(()));
@@ -262,7 +262,7 @@ fn a_store_that_has_gone_back_is_asked_once_and_all_are_told() {
         stage.submit_one(number);
     }
     stage.tells(Ok(()));
-    // More often than it will be asked.
+    // More often than needed.
     for _ in 0..4 {
         stage.tells(Err(gone_back()));
     }
@@ -400,7 +400,7 @@ fn claims_are_answered_while_a_commit_is_under_way() {
     assert_eq!(stage.answers()[before..], [(5, Ok(1)), (7, Ok(1))]);
     stage.waits_for_requests(2);
     stage.tells(Ok(()));
-    // What could not be answered beside comes first; then what had to wait.
+    // Claims that could not be answered beside come first, then waiting commands.
     assert_eq!(stage.sees(), ["claim 100", "claim 2"]);
     stage.tells(Ok(()));
     stage.stop();
@@ -461,7 +461,7 @@ fn stopping_does_not_wait_for_a_disk_that_stays_full() {
     stage.submit_one(1);
     stage.sees();
     stage.submit_one(2);
-    // More failures than will be asked for.
+    // More failures than needed.
     for _ in 0..10 {
         stage.tells(Err(full_disk()));
     }
@@ -475,7 +475,7 @@ fn a_panic_in_the_store_leaves_nobody_waiting() {
     stage.submit_one(1);
     stage.sees();
     stage.submit_one(2);
-    // Nobody tells the puppet what to do: it panics.
+    // Without instructions the puppet panics.
     let (outcomes, _) = channel();
     drop(std::mem::replace(&mut stage.outcomes, outcomes));
     stage.stop();

@@ -153,7 +153,7 @@ mod tests {
         assert!(!arrivals.wants_next());
     }
 
-    /// However often anybody looks meanwhile.
+    /// Regardless of the number of polls.
     #[test]
     fn a_number_is_waited_for_a_minute_and_not_for_ever() {
         let mut arrivals = Arrivals::default();
