@@ -14,11 +14,8 @@ use crate::engine::{Nanos, StoreTime};
 use crate::operate::audit::{self, Limit};
 use crate::store::read::AuditSecond;
 
-/// Seconds in one answer.
 const SECONDS_MAX: u32 = 10_000;
-/// The longest span of one query.
 const SPAN_MAX: Nanos = Nanos::DAY;
-/// The span if `from` is missing.
 const SPAN_DEFAULT: Nanos = Nanos::MINUTE;
 
 /// `GET /v1/audit`
@@ -60,7 +57,7 @@ fn shown(app: &App, second: &AuditSecond) -> Value {
     value
 }
 
-/// Uses the current contract. An earlier one may have allowed more.
+/// An earlier contract may have allowed more.
 fn limit_of(contract: &Contract) -> Limit {
     let (rate, burst) = (contract.bucket().rate(), contract.bucket().burst());
     let caps = contract.windows().iter().map(|window| (u64::from(window.limit()), window.length()));

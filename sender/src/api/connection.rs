@@ -1,4 +1,4 @@
-//! The state of one connection: its requests, the progress of bodies and answers, and whether it must close.
+//! The state of one connection: its requests, and the progress of bodies and answers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use http::{Request, Response};
 use hyper::body::{Buf, Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// The least bytes of a body between two checks, which is one second.
+/// Bytes between two checks, which is one second.
 const BODY_RATE: u64 = 16 << 10;
-/// Bytes that a body may lag behind before it is refused: ten seconds' worth.
+/// A body that lags further behind is refused: ten seconds' worth.
 const BEHIND_MAX: u64 = 10 * BODY_RATE;
-/// Bytes that a body may lag behind before another connection may take its place.
+/// A body that lags further behind may lose its place to another connection.
 const SLOW: u64 = BODY_RATE;
-/// The most checks during one body, however fast it comes.
+/// For one body, however fast.
 const BODY_LOOKS_MAX: u32 = 25;
 
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -36,16 +36,16 @@ pub(super) struct State {
     under_way: AtomicU32,
     /// Answers not written to the last byte.
     unwritten: AtomicU32,
-    /// Pieces of answers that wait for the client to read.
+    /// Pieces that the client has not read.
     pieces: AtomicU32,
-    /// Consecutive checks without progress of any piece.
+    /// Consecutive checks without progress.
     looks: AtomicU32,
     coming: Coming,
     /// Whether it was told to close, and the requests begun before.
     is_told: AtomicBool,
     begun_before: AtomicU64,
     close: Notify,
-    /// Notifies the server that this connection is at rest, or does not close as told.
+    /// Also when it does not close as told.
     rested: Arc<Notify>,
 }
 
@@ -54,12 +54,10 @@ impl State {
         Arc::new(Self { rested, ..Self::default() })
     }
 
-    /// Wraps the request's body, so that a slow one ends with an error.
     pub(super) fn paced<B: hyper::body::Body>(self: &Arc<Self>, request: Request<B>) -> Request<Paced<B>> {
         request.map(|body| Paced::new(body, self))
     }
 
-    /// Answers a request, which counts as begun now.
     pub(super) fn answer<F, E>(
         self: &Arc<Self>,
         response: F,
@@ -77,19 +75,18 @@ impl State {
         }
     }
 
-    /// Whether no request is under way and, unless `or_unread`, no answer waits to be read.
+    /// `or_unread`: answers that wait to be read do not count.
     fn is_at_rest(&self, or_unread: bool) -> bool {
         self.under_way.load(Ordering::Acquire) == 0
             && (or_unread || self.unwritten.load(Ordering::Acquire) == 0)
     }
 
-    /// Checks the answer being written. True after `looks_max` checks without progress.
+    /// True after `looks_max` checks without progress.
     pub(super) fn is_unread(&self, looks_max: u32) -> bool {
         let waits = self.pieces.load(Ordering::Relaxed) > 0 && self.under_way.load(Ordering::Relaxed) == 0;
         waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
     }
 
-    /// Checks the body being received, and ends it if it is too slow.
     pub(super) fn look_at_body(&self) {
         if self.coming.is_open.load(Ordering::Acquire) {
             let looks = self.coming.looks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -100,7 +97,7 @@ impl State {
         }
     }
 
-    /// The bytes by which the body lags behind. Zero without a body.
+    /// Zero without a body.
     pub(super) fn behind(&self) -> u64 {
         if !self.coming.is_open.load(Ordering::Acquire) {
             return 0;
@@ -109,12 +106,11 @@ impl State {
         wanted.saturating_sub(self.coming.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether the body lags so far behind that another connection may take its place.
     pub(super) fn is_slow(&self) -> bool {
         self.behind() > SLOW
     }
 
-    /// Tells the connection to close if it is at rest. Returns whether it was told.
+    /// Only if it is at rest. Returns whether it was told.
     pub(super) fn tell_to_close(&self, or_unread: bool) -> bool {
         self.tell_to_close_if(|state| state.is_at_rest(or_unread))
     }
@@ -124,7 +120,7 @@ impl State {
     }
 
     fn tell_to_close_if(&self, closes: impl FnOnce(&Self) -> bool) -> bool {
-        // Read first: requests that begin later are not counted, and are noticed before it closes.
+        // First, so that later requests are noticed before it closes.
         let begun = self.begun.load(Ordering::Acquire);
         let is_told = closes(self);
         if is_told {
@@ -143,8 +139,7 @@ impl State {
         self.close.notified().await;
     }
 
-    /// Whether it may close at once, as told. If a request has begun or the body has arrived since, another
-    /// connection has to make room.
+    /// If a request has begun or the body has arrived since, another connection has to make room.
     pub(super) fn closes_at_once(&self) -> bool {
         let at_once = self.begun_before.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire)
             && (self.is_at_rest(true) || self.is_slow());
@@ -156,7 +151,6 @@ impl State {
     }
 }
 
-/// Counts one request while it lives.
 struct Counted(Arc<State>, fn(&State) -> &AtomicU32);
 
 impl Counted {
@@ -175,7 +169,7 @@ impl Drop for Counted {
     }
 }
 
-/// The body being received; a connection has one at a time.
+/// A connection receives one body at a time.
 #[derive(Default)]
 struct Coming {
     is_open: AtomicBool,
@@ -185,7 +179,6 @@ struct Coming {
     waits: AtomicWaker,
 }
 
-/// A request's body, which ends with an error if it is too slow.
 pub(super) struct Paced<B> {
     body: B,
     state: Arc<State>,
@@ -258,7 +251,7 @@ pub(super) struct Answer {
     writing: Arc<Counted>,
 }
 
-/// A piece of an answer, which lives until its last byte is written.
+/// Lives until its last byte is written.
 pub(super) struct Piece {
     bytes: Bytes,
     waits: Counted,

@@ -1,6 +1,6 @@
-//! The console: one self-contained page that uses this API like any other client. The page holds no data, so
-//! it needs no token; its requests send the token that the user enters. Its policy allows only its own style
-//! and script, by hash, and requests to this API.
+//! The console: one self-contained page that uses this API. It holds no data, so it needs no token; its
+//! requests send the token that the user enters. Its policy allows only its own style and script, by hash,
+//! and this API.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,6 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The content of the page's only element with this tag.
 fn inside(tag: &str) -> &'static str {
     let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
     let rest = PAGE.split_once(&begin).map_or("", |(_, rest)| rest);

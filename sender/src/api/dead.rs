@@ -1,5 +1,3 @@
-//! Dead letters: list, analyse, redrive, purge.
-
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
@@ -16,12 +14,12 @@ use crate::operate::shown;
 use crate::store::Reply;
 use crate::store::command::{Command, Dead, Forget, Redrive};
 
-/// Rows in one commit. Other commands run between two of them.
+/// One commit. Other commands run between two.
 const STEP_ROWS: u32 = 500;
-/// Commits in one request. The answer says whether the client has to ask again.
+/// The answer says whether to ask again.
 const STEPS_MAX: u32 = 200;
 const IDS_MAX: usize = 10_000;
-/// The longest period of an analysis: as long as dead letters are kept.
+/// As long as dead letters are kept.
 const HOURS_MAX: u64 = 24 * 30;
 
 /// `GET /v1/dead`
@@ -111,7 +109,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Re
     Ok(ok(&json!({ "purged": purged, "more": after.is_some() })))
 }
 
-/// Requires exactly one of `all`, `subscriber` and `ids`, so that no letter is affected by oversight.
+/// Requires exactly one of the three, so that no letter is affected by oversight.
 async fn which(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
     const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
     let unclear = || {

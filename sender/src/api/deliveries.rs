@@ -1,5 +1,3 @@
-//! Deliveries, and the attempts made for them.
-
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -88,7 +86,7 @@ impl Names {
         Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
     }
 
-    /// The delivery that an id encodes, without a check that it exists.
+    /// Does not check that it exists.
     pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
         let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
         // The store uses signed numbers.

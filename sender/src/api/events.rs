@@ -28,12 +28,12 @@ pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Res
 
 async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
-    // Leaves room for blanks around the event, which still count as its length.
+    // Leaves room for surrounding blanks.
     let events = app.room().read(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
     let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
     refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
-    // There is no answer only if the sender is stopping.
+    // Only a stopping sender gives none.
     let result = results.into_iter().next();
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;
@@ -43,8 +43,8 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Each line is an independent event. The answer has a line for each, in order. Its status is 202 if all
-/// subscribers took all events, or else 207. Bounded refusal lists keep it at about 10 MB at most.
+/// The answer has a line for each event, in order. Its status is 202 if all subscribers took all events, or
+/// else 207. Bounded refusal lists keep it below about 10 MB.
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
@@ -58,8 +58,7 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(lines_shown(app, lines, results))
 }
 
-/// A store that has failed for a while will not recover within this request, so the client gets an answer at
-/// once.
+/// A store that has failed for a while will not recover within this request.
 fn refuse_if_failing(app: &App) -> Result<(), Problem> {
     match app.sender().health().failing {
         Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
@@ -114,10 +113,9 @@ fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
     }
 }
 
-/// Formatted by hand, since a batch has thousands. Ids need no escaping.
+/// Formatted by hand, since a batch has thousands.
 struct Shown<'a> {
     accepted: &'a Accepted,
-    /// The first refused subscribers, by name.
     refused: Vec<Value>,
     line: Option<usize>,
 }
@@ -140,7 +138,6 @@ impl<'a> Shown<'a> {
         if self.accepted.refused.is_empty() { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS }
     }
 
-    /// When to emit again for the refused subscribers, if that can help.
     fn retry_after_secs(&self) -> Option<u32> {
         self.accepted.refused.may_pass().then_some(FULL_SECS)
     }
@@ -163,7 +160,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Names the subscriber, since clients do not know lanes.
+/// Clients do not know lanes.
 fn explain(app: &App, error: EmitError) -> Problem {
     let first = match &error {
         EmitError::Full(refused) | EmitError::NeverFits(refused) => refused.listed().first().copied(),

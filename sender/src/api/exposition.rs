@@ -1,5 +1,5 @@
-//! Metrics in the Prometheus text format (version 0.0.4). The body is written while the client reads it: with
-//! many subscribers it is large, and a client that does not read must not make the process hold it.
+//! Metrics in the Prometheus text format (version 0.0.4). The body is written while the client reads it, so
+//! that a slow client does not make the process hold all of it.
 
 use std::convert::Infallible;
 use std::fmt::{self, Write};
@@ -10,9 +10,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-/// Bytes in one piece. At most two pieces are in memory: one that waits and one being written.
+/// At most two pieces are in memory: one that waits and one being written.
 const PIECE_BYTES: usize = 64 << 10;
-/// Room for one more sample, which is never split.
+/// Room for one more sample.
 const SAMPLE_BYTES: usize = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Exposition {
 impl Exposition {
     pub(super) const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// A body that `write` produces as it is read.
+    /// `write` runs while the client reads.
     pub(super) fn body<W: Future<Output = Self> + Send + 'static>(write: impl FnOnce(Self) -> W) -> Body {
         let (sender, pieces) = mpsc::channel(1);
         let text = Self { text: String::with_capacity(PIECE_BYTES + SAMPLE_BYTES), pieces: sender };
@@ -40,7 +40,7 @@ impl Exposition {
         Body::from_stream(stream::unfold(Reading { writer: Some(Box::pin(whole)), pieces }, Reading::next))
     }
 
-    /// Begins a family. Its samples must follow at once.
+    /// Samples must follow at once.
     pub(super) fn family<'a>(&'a mut self, name: &'static str, kind: Type, help: &str) -> Family<'a> {
         debug_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{name}");
         let kind = match kind {
@@ -62,14 +62,13 @@ impl Exposition {
     async fn hand_on(&mut self) {
         let piece = Bytes::copy_from_slice(self.text.as_bytes());
         self.text.clear();
-        // The receiver lives as long as this writer, in [`Reading`].
+        // [`Reading`] keeps the receiver.
         let _ = self.pieces.send(piece).await;
     }
 }
 
-/// Drives the writer as the client reads.
 struct Reading {
-    /// `None` once it has finished. If it panics, the answer breaks off.
+    /// `None` once finished. If it panics, the answer breaks off.
     writer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pieces: mpsc::Receiver<Bytes>,
 }
@@ -97,13 +96,13 @@ impl Family<'_> {
         self.with_suffix("", labels, value);
     }
 
-    /// A sample with a suffix: `_bucket`, `_sum`, `_count`.
+    /// `_bucket`, `_sum` or `_count`.
     pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
         let (name, labels, value) = (self.name, Labels(labels), value.into());
         self.text.line(format_args!("{name}{suffix}{labels} {value}"));
     }
 
-    /// Call it between samples where many may follow. Waits for the client if a full piece is ready.
+    /// Waits for the client if a piece is full.
     pub(super) async fn pause(&mut self) {
         if self.text.text.len() >= PIECE_BYTES {
             self.text.hand_on().await;
@@ -185,7 +184,6 @@ mod tests {
         );
     }
 
-    /// A body of that many samples, and a counter of the written ones.
     fn many(samples: usize) -> (Body, Arc<AtomicUsize>) {
         let written = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&written);

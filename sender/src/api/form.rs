@@ -19,7 +19,7 @@ use crate::sign::{Keys, Retiring, Secret, Signer};
 use crate::store::read;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsText, checked_name};
 
-/// An operator's input, checked only by itself.
+/// Checked only by itself.
 pub(super) struct Written {
     pub(super) name: Option<Arc<str>>,
     pub(super) url: Option<Arc<str>>,
@@ -29,12 +29,10 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Changes nothing.
     pub(super) fn nothing() -> Self {
         Self { name: None, url: None, events: None, settings: Value::Object(Map::new()) }
     }
 
-    /// Splits an object into the subscriber's own fields and settings.
     pub(super) fn take(mut object: Map<String, Value>, guard: &Guard) -> Result<Self, Problem> {
         let name = take_text(&mut object, "name")?;
         let name = name.as_deref().map(checked_name).transpose();
@@ -63,7 +61,6 @@ pub(super) fn required<T>(value: Option<T>, field: &str) -> Result<T, Problem> {
     })
 }
 
-/// Validates settings for this id and these keys.
 pub(super) fn agree(
     settings: &SettingsText,
     id: &PublicId,
@@ -85,7 +82,6 @@ pub(super) fn secret_or(
 
 pub(super) struct Rotation {
     pub(super) secret: Option<String>,
-    /// How long the old secrets sign too.
     pub(super) overlap: Nanos,
 }
 
@@ -114,7 +110,7 @@ pub(super) fn length(
     })
 }
 
-/// A subscriber in an answer, with its fault as this process sees it.
+/// With its fault as this process sees it.
 pub(super) fn subscriber(subscriber: &read::Subscriber, roster: &Roster) -> Value {
     let fault = roster.get(subscriber.lane).and_then(|known| known.ready().err().map(ToString::to_string));
     shown::subscriber(subscriber, fault)

@@ -1,5 +1,3 @@
-//! Checks every request before its handler: authority, token, time limit.
-
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
@@ -10,7 +8,7 @@ use tokio::time::timeout;
 use super::App;
 use super::problem::Problem;
 
-/// Open without a token: health checks of orchestrators, and the console's page, which holds no data.
+/// Without a token: health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -38,7 +36,7 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// Judges the head alone, so that a refused request's body is not read.
+/// By the head alone, so that a refused body is not read.
 fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let authority = authority(request)?;
     match &app.config().token {
@@ -50,8 +48,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     refuse_codings(request.headers())
 }
 
-/// The request's host (RFC 9112, 3.2). The target's authority goes before the header; only HTTP/1.0 may omit
-/// both.
+/// RFC 9112, 3.2: the target's authority goes before the header; only HTTP/1.0 may omit both.
 fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let bad = |found: &str| {
         let message =
@@ -75,13 +72,13 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let after = authority.as_str().strip_prefix(authority.host());
     let is_plain = match after.map(|after| after.strip_prefix(':').unwrap_or(after)) {
         Some(port) => port.is_empty() || authority.port_u16().is_some(),
-        // User information stands before the host.
+        // User information.
         None => false,
     };
     if is_plain { Ok(Some(authority)) } else { Err(bad("a host that is none")) }
 }
 
-/// Bodies are not decoded, so an encoded one would be misread.
+/// Bodies are not decoded.
 fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     let is_only = |name, coding: &[u8]| {
         headers.get_all(name).iter().all(|found| found.as_bytes().eq_ignore_ascii_case(coding))
@@ -99,7 +96,6 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The bearer token in the request.
 fn shown(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, shown) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
@@ -111,8 +107,7 @@ fn unauthorized() -> Problem {
 }
 
 /// Without a token, any client on this machine is trusted. A web page in its browser must not reach the API,
-/// neither from another origin (the browser sends `Origin`) nor through DNS rebinding (then `Host` is a
-/// foreign name).
+/// neither from another origin (it sends `Origin`) nor through DNS rebinding (its `Host` is foreign).
 fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
     let refused = |status, code, what, field| {
         let message = format!(

@@ -1,5 +1,3 @@
-//! Liveness and readiness.
-
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::json;
@@ -23,8 +21,7 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
         let details: Vec<_> = reasons.into_iter().map(|reason| reason.detail).collect();
         return Err(Problem::unavailable("not_ready", details.join("; ")));
     }
-    // Still ready: other subscribers are served, and another process would fail as well. No names, since no
-    // token is needed.
+    // Still ready: other subscribers are served. No names, since no token is needed.
     let mut answer = json!({ "status": "ready" });
     let mut details = Vec::new();
     let broken = app.sender().roster().broken().count();
@@ -121,7 +118,7 @@ mod tests {
         let (go_on, goes_on) = channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
         let mut asked = JoinSet::new();
-        // Ends when a query is refused: then all threads are busy and the queue is full.
+        // Until a query is refused: then all threads are busy and the queue is full.
         loop {
             let (sender, goes_on) = (sender.clone(), Arc::clone(&goes_on));
             asked.spawn(async move { sender.read(move |_| goes_on.lock().unwrap().recv().is_ok()).await });

@@ -1,4 +1,4 @@
-//! Reads a request's path, query and body. All sizes are bounded, and unknown input is refused.
+//! Reads a request's path, query and body, all bounded. Unknown input is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +22,10 @@ use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
 use crate::store::read::{Subscriber, Whom};
 
-/// Commands are short: settings, ids.
 const COMMAND_BYTES_MAX: usize = 256 << 10;
-/// The default and the largest page size.
 const PAGE_DEFAULT: u32 = 100;
 const PAGE_MAX: u32 = 1_000;
 
-/// The variable part of a path.
 pub(super) struct Segment(pub(super) String);
 
 impl FromRequestParts<App> for Segment {
@@ -59,7 +56,7 @@ pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Prob
 pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Refuses unknown and repeated parameters: the client expects an effect.
+    /// Refuses unknown and repeated parameters, since the client expects an effect.
     pub(super) fn read(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let mut all = BTreeMap::new();
         for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
@@ -116,14 +113,13 @@ pub(super) fn bad(name: &str, given: &str, expected: &str) -> Problem {
     Problem::bad_request("bad_parameter", message).field(name)
 }
 
-/// The media type of a body, without parameters, in lower case.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
 }
 
-/// The media type is required, because it also protects a sender on a visitor's machine from web pages: a
-/// browser sends this type only after a preflight.
+/// Required, because it protects a visitor's own machine from web pages: a browser sends this type only after
+/// a preflight.
 pub(super) fn unsupported(expected: &str) -> Problem {
     let message = format!("the body's kind is not known; set the header content-type: {expected}");
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).field("content-type")
@@ -146,11 +142,11 @@ fn cut(error: &(dyn std::error::Error + Send + Sync + 'static), max: usize) -> P
     Problem::bad_request("body_cut", "the body ended before it was complete")
 }
 
-/// The memory for events being read or recorded. Requests beyond it must retry.
+/// For events being read or recorded. Requests beyond it must retry.
 #[derive(Debug)]
 pub(super) struct Room(Arc<Semaphore>);
 
-/// A body of events that holds its room until dropped.
+/// Holds its room until dropped.
 #[derive(Debug)]
 pub(super) struct Events {
     pub(super) bytes: Bytes,
@@ -162,8 +158,8 @@ impl Room {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Reads a body. Reserves room as the bytes arrive, not as announced. Copies the parts, because a short
-    /// part kept as it is would hold far more memory than its bytes.
+    /// Reserves room as bytes arrive, not as announced. Copies the parts, because a short part would hold far
+    /// more memory than its bytes.
     pub(super) async fn read(&self, body: Body, max: usize) -> Result<Events, Problem> {
         let mut body = Limited::new(body, max);
         let (mut whole, mut room) = (Vec::new(), self.take(0)?);
@@ -191,7 +187,7 @@ pub(super) async fn object(request: Request) -> Result<Map<String, Value>, Probl
     read_object(&bytes(request.into_body(), COMMAND_BYTES_MAX).await?)
 }
 
-/// The request's JSON object. An empty body counts as an empty object.
+/// An empty body counts as an empty object.
 pub(super) async fn object_or_nothing(request: Request) -> Result<Map<String, Value>, Problem> {
     let kind = media_type(request.headers());
     let bytes = bytes(request.into_body(), COMMAND_BYTES_MAX).await?;
@@ -217,7 +213,7 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-/// The first field with half of a surrogate pair, if the rest is JSON.
+/// If the rest is JSON.
 fn with_lone_surrogate(bytes: &[u8]) -> Option<Excerpt> {
     let mut fields = Json::parse(bytes, Limits::default().depth_max).ok()?.fields();
     let (name, _) =
@@ -235,7 +231,7 @@ pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<O
     }
 }
 
-/// Refuses remaining fields of an object that should be empty by now.
+/// Refuses unknown fields.
 pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
     let Some(name) = object.keys().next() else { return Ok(()) };
     let shown = Excerpt::of(name);
@@ -260,7 +256,6 @@ mod tests {
         assert_eq!(too_long.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 
-    /// One byte that keeps a counter alive.
     struct Part {
         byte: [u8; 1],
         _kept: Arc<()>,

@@ -1,5 +1,5 @@
-//! Metrics for Prometheus. Counts of the store cover all processes and survive restarts. Only a lane's owner
-//! reports the state that it alone knows.
+//! Metrics for Prometheus. The store's counts cover all processes and survive restarts; only a lane's owner
+//! reports the lane's own state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,14 +20,13 @@ use crate::store::latency::{Histogram, Measured};
 use crate::store::read::{LaneStatus, Limited, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
-/// Lanes in one read, and such reads. Beyond 100,000 subscribers, the last ones have no metrics of their own.
+/// Beyond 100,000 subscribers, the last ones have no metrics of their own.
 const PAGE: u32 = 1_000;
 const PAGES_MAX: u32 = 100;
-/// The period for the share of 429 answers.
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
 
-/// Bucket bounds, as text for Prometheus and in milliseconds. They include the thresholds of the alerts (0.5
-/// s, 2 s), so that alerts need no interpolation.
+/// As text and in milliseconds. Includes the alerts' thresholds (0.5 s, 2 s), so that they need no
+/// interpolation.
 const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("0.005", 5),
     ("0.01", 10),
@@ -45,7 +44,7 @@ const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("30", 30_000),
 ];
 
-/// Lanes with metrics of their own by default: first those that [need attention](Need).
+/// By default: first the lanes that [need attention](Need).
 const LANES_MAX: usize = 100;
 
 /// `GET /metrics`
@@ -72,8 +71,8 @@ pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response
     Ok((StatusCode::OK, kind, body).into_response())
 }
 
-/// Why a lane is shown, the most urgent first. It covers everything that holds a lane back, so an omitted
-/// lane is in steady state.
+/// Why a lane is shown, the most urgent first. Covers everything that holds a lane back, so an omitted lane
+/// is in steady state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     BreakerOpen,
@@ -81,7 +80,7 @@ enum Need {
     Disabled,
     /// Its oldest delivery has been due for a minute.
     Behind,
-    /// Its rate is below its contract, its endpoint asked for a pause, or it answers 429.
+    /// It works below its contract, its endpoint asked for a pause, or it answers 429.
     Throttled,
     /// Its queue is 80 % full.
     NearlyFull,
@@ -102,7 +101,7 @@ impl Need {
     ];
 }
 
-/// The lanes of this process as their owner sees them.
+/// As the owner of lanes sees them.
 struct Known<'a> {
     views: BTreeMap<LaneId, &'a LaneView>,
     roster: &'a Roster,
@@ -114,7 +113,6 @@ impl<'a> Known<'a> {
         Self { views: views.iter().map(|view| (view.lane, view)).collect(), roster, now }
     }
 
-    /// The most urgent need of a lane.
     fn need(&self, lane: &LaneStatus, limited: Option<&Limited>) -> Need {
         let (counts, bounds) = (&lane.counts, &lane.bounds);
         let view = self.views.get(&lane.lane);
@@ -145,8 +143,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Counts the lanes of each need, and selects the most urgent `max` lanes, the largest backlog first.
-    /// Keeps their order.
+    /// The most urgent `max` lanes, the largest backlog first, in their order.
     fn choose(&self, lanes: Vec<LaneStatus>, limited: &[Limited], max: usize) -> Chosen {
         let limited: BTreeMap<LaneId, &Limited> = limited.iter().map(|it| (it.lane, it)).collect();
         let mut needs = [0; Need::ALL.len()];
@@ -169,12 +166,11 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The lanes with metrics of their own.
 struct Chosen {
     shown: Vec<LaneStatus>,
     /// Over all lanes.
     needs: [u64; Need::ALL.len()],
-    /// Omitted lanes that need attention, and the other ones.
+    /// Omitted lanes with needs, and the others.
     left_out: [u64; 2],
 }
 
@@ -195,7 +191,7 @@ struct Figures {
     lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
 }
 
-/// The exported part of a histogram, several times smaller than the histogram itself.
+/// The exported part, several times smaller than a histogram.
 #[derive(Clone, Copy, Default)]
 struct Lengths {
     within: [u64; LATENCY_BOUNDS.len()],
@@ -245,7 +241,7 @@ impl Figures {
                 break;
             }
         }
-        // Removed lanes still count in the totals, which must not fall.
+        // They count in the totals, which must not fall.
         let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
@@ -306,7 +302,7 @@ fn totals(text: &mut Exposition, status: &Status) {
     }
 }
 
-/// Totals over all lanes, independent of the selection.
+/// Independent of the selection.
 fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     let counts = &figures.status.counts;
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
@@ -336,10 +332,9 @@ fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     }
 }
 
-/// A metric of each lane: name, type, help, value.
 type OfLane<T, V> = (&'static str, Type, &'static str, fn(&T) -> V);
 
-/// The number of dead letters falls on a redrive, so it is not a counter.
+/// Redrives reduce the dead letters, so that is not a counter.
 const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
     ("hookproof_delivered_total", Type::Counter, "Deliveries that endpoints took.", |lane| {
         lane.counts.delivered
@@ -381,7 +376,7 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
 
 type Measure = fn(&Measured) -> &Histogram;
 
-/// Durations: the name for a lane, the name for all lanes, the help, and the histogram.
+/// The name for a lane, the name for all, the help, and the histogram.
 const LENGTHS: [(&str, &str, &str, Measure); 3] = [
     (
         "hookproof_latency_seconds",
@@ -403,7 +398,6 @@ const LENGTHS: [(&str, &str, &str, Measure); 3] = [
     ),
 ];
 
-/// The family at index `place` of [`LENGTHS`].
 async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     for lane in &figures.lanes {
         let Ok(found) = figures.lengths.binary_search_by_key(&lane.lane, |(lane, _)| *lane) else { continue };
@@ -413,7 +407,7 @@ async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     }
 }
 
-/// Attempts of this process over all its lanes, with or without metrics of their own.
+/// With or without metrics of their own.
 fn under_way(text: &mut Exposition, requests: &UnderWay) {
     let mut one = |name, help, value: u64| text.family(name, Type::Gauge, help).sample(&[], value);
     let help = "Attempts of this process whose request may yet arrive, of all subscribers.";
@@ -507,7 +501,6 @@ fn store(text: &mut Exposition, health: &Health) {
     one("hookproof_dead_forgotten_total", Type::Counter, help, health.written.forgotten);
 }
 
-/// The difference between the steady clock and the wall clock, if it is notable.
 fn clock(text: &mut Exposition, clock: Clock) {
     let mut one = |name, help, off: Option<Nanos>| {
         let value = Value::Millionths(off.map_or(0, |off| off.0 / 1_000));
@@ -521,7 +514,6 @@ fn clock(text: &mut Exposition, clock: Clock) {
     one("hookproof_clock_behind_seconds", "How far it is behind.", clock.behind());
 }
 
-/// A sample for each lane with a value.
 async fn per_lane(
     mut family: Family<'_>,
     lanes: &[LaneStatus],

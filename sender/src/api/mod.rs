@@ -1,4 +1,4 @@
-//! The sender's HTTP API: accepts events, serves operators, exports metrics.
+//! The sender's HTTP API.
 //!
 //! ```text
 //!   socket ──► server ──► gate ──► routes ──► a handler ──► Sender
@@ -7,15 +7,13 @@
 //! ```
 //!
 //! - [`server`]: listener and limits; `connection`: the state of each; [`token`]: authentication.
-//! - `gate`: checks every request; `routes`: the table of routes; `openapi.json`: its description for
-//!   machines.
+//! - `gate`: checks every request; `routes`: the table; `openapi.json`: its description for machines.
 //! - `problem`: refusals; `input`: paths, queries and bodies.
 //! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`,
 //!   `health`: the resources; `console`: a page for people.
 //!
-//! Every refusal by a handler or the router is `{"error": {"code", "message", "field"}}`. The HTTP library
-//! itself answers malformed HTTP with a bare 400 or 431. Only the answers to a creation or a rotation hold a
-//! secret.
+//! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP, which the HTTP library
+//! answers with a bare 400 or 431. Only the answers to a creation or a rotation hold a secret.
 
 mod audit;
 mod connection;
@@ -60,7 +58,7 @@ use crate::subscriber::RegionSecrets;
 pub struct Config {
     /// The addresses that a subscriber's URL may name.
     pub guard: Guard,
-    /// The secrets of regions, for the validation of settings.
+    /// For the validation of settings.
     pub regions: RegionSecrets,
     /// The required token, if any.
     pub token: Option<Token>,
@@ -69,7 +67,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Half a minute: a commit that waits longer for a locked database is not worth waiting for.
+    /// Longer than a commit should wait for a locked database.
     pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 }
 
@@ -83,7 +81,7 @@ pub fn router(sender: Sender, config: Config) -> Router {
     })))
 }
 
-/// Bounds the events being read or recorded: sixteen of the largest batches.
+/// Sixteen of the largest batches.
 const EVENTS_BYTES_MAX: usize = 256 << 20;
 
 #[derive(Clone)]

@@ -9,11 +9,10 @@ pub(super) fn shown(at: StoreTime) -> Value {
     Value::String(crate::operate::shown::moment(at))
 }
 
-/// The expected form, for messages.
 pub(super) const FORM: &str = "a moment such as 2026-05-17T20:47:03Z, or whole seconds since 1970";
 
 pub(super) fn read(text: &str) -> Option<StoreTime> {
-    /// About the last second in the range of [`StoreTime`]: the year 2554.
+    /// The year 2554, the range of [`StoreTime`].
     const SECS_MAX: u64 = 18_446_744_073;
     let secs = text.parse().ok().filter(|_| !text.starts_with('+')).filter(|secs| *secs <= SECS_MAX);
     secs.map(StoreTime::from_secs).or_else(|| read_date(text))

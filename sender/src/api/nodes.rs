@@ -1,5 +1,3 @@
-//! The processes that deliver from this database.
-
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;

@@ -30,7 +30,7 @@ pub(super) async fn plan(
     }
     let (changed, agreement) = agreed(&app, &before, &written).await?;
     let settings = SettingsText::from_json(&before.settings)?;
-    // Present settings that no longer validate still have limits to show.
+    // Settings that no longer validate still have limits to show.
     let present = agreed(&app, &before, &Written::nothing()).await.ok();
     let (lane, until) = (before.lane, app.sender().clock().now());
     let backlog = app.sender().read(move |reader| Backlog::read(reader, lane, Over::Day { until })).await??;
@@ -54,7 +54,6 @@ impl Backlog {
         Ok(Self { waiting, measured })
     }
 
-    /// The limits, and the time to clear the backlog under them.
     fn under(&self, settings: &SettingsText, agreement: Option<&Agreement>) -> Value {
         let answers = self.measured.as_ref().map(|measured| &measured.answer);
         let clearing = agreement.map(|it| Clearing::of(self.waiting, it.lane.contract(), answers));

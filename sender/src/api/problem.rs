@@ -18,11 +18,11 @@ use crate::store::thread::Why;
 use crate::store::{Reply, StoreError};
 use crate::subscriber::SettingsError;
 
-/// Retry delay if the store's queue is full: it empties in about that time.
+/// The store's queue empties in about that time.
 const BUSY_SECS: u32 = 1;
-/// Retry delay if a subscriber is full: its backlog falls at its contract's rate.
+/// The backlog falls at the contract's rate.
 pub(super) const FULL_SECS: u32 = 5;
-/// Retry delay if the store fails, which an operator must fix.
+/// An operator must act.
 const STORE_SECS: u32 = 5;
 
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(STORE_SECS)
     }
 
-    /// A defect: the store's reply does not match the command.
+    /// A defect.
     pub(super) fn unexpected(doing: &'static str, reply: &Reply) -> Self {
         error!(doing, ?reply, "the store answered something unexpected");
         let message = format!("could not {doing}: the store's answer makes no sense; this is a defect");
@@ -75,7 +75,7 @@ impl Problem {
         self
     }
 
-    /// Names the affected subscriber, or the first of several.
+    /// Names the first affected subscriber.
     pub(super) fn about(mut self, subscriber: &str) -> Self {
         self.message = format!("{}; the first of them is {subscriber:?}", self.message);
         self
@@ -94,7 +94,6 @@ impl Problem {
         self.retry_after_secs
     }
 
-    /// The value of `error`.
     pub(super) fn value(&self) -> Value {
         json!({ "code": self.code, "message": self.message, "field": self.field })
     }

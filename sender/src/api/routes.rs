@@ -1,4 +1,4 @@
-//! The table of routes. A test compares it with `openapi.json`.
+//! A test compares this table with `openapi.json`.
 
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -14,7 +14,6 @@ use super::{
 };
 use crate::excerpt::Excerpt;
 
-/// The OpenAPI 3.1 document.
 const OPENAPI: &str = include_str!("openapi.json");
 
 type Route = (Method, &'static str, MethodRouter<App>);
@@ -88,7 +87,6 @@ mod tests {
     use crate::subscriber::SettingsText;
     use crate::subscriber::reference::schema;
 
-    /// The document with the settings' schema generated from the types.
     fn with_settings(document: &str) -> String {
         let (start, end) = ("      \"Settings\": {\n", "\n      },\n");
         let (before, rest) = document.split_once(start).unwrap();
@@ -120,7 +118,6 @@ mod tests {
         }
     }
 
-    /// The characters of a pattern's class: `\uXXXX` and ranges.
     fn letters(class: &str) -> BTreeSet<char> {
         let code = |text: &str| u32::from_str_radix(text.strip_prefix("\\u").unwrap(), 16).unwrap();
         let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The listener, and the limits of connections: their number, and the size and time of heads.
+//! The listener, and the limits of connections.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,23 +21,20 @@ use tracing::{debug, warn};
 use super::Token;
 use super::connection::State;
 
-/// The most connections. At the bound, a new one replaces the oldest at rest, or else the one with the
-/// slowest body among those that lag too far, or else the oldest with an unread answer. If there is none, it
-/// waits for the first that comes to rest. A request whose body has arrived is still answered before its
-/// connection closes. With a token set, no body is read without it, so a stranger's connection is always at
-/// rest.
+/// At the bound, a new connection replaces the oldest at rest, or else the one with the slowest body among
+/// those that lag too far, or else the oldest with an unread answer, or else the first that comes to rest. A
+/// request whose body has arrived is still answered. With a token set, no body is read without it, so a
+/// stranger's connection is always at rest.
 const CONNECTIONS_MAX: usize = 1_024;
-/// The longest head in bytes, and the most headers.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
-/// The time limit of a head, and of rest between two requests.
+/// Also for rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// The interval of checks for slow bodies and unread answers. An answer is given up after this many checks
-/// without progress: half a minute, or about a second at a stop.
+/// Checks for slow bodies and unread answers. An answer is given up after this many checks without progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 30;
 const LOOKS_MAX_AT_STOP: u32 = 2;
-/// The pause after a failed accept, most likely for lack of file descriptors.
+/// After a failure, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why the server cannot listen.
@@ -61,10 +58,10 @@ pub enum BindError {
     },
 }
 
-/// Listens on loopback, or on any address if a token is set.
+/// Listens on loopback, or anywhere if a token is set.
 ///
 /// # Errors
-/// When other machines can reach the address and there is no token, or the system refuses it.
+/// When other machines could reach it without a token, or the system refuses.
 pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListener, BindError> {
     if token.is_none() && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::Open { address });
@@ -72,8 +69,8 @@ pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListe
     TcpListener::bind(address).await.map_err(|error| BindError::Io { address, error })
 }
 
-/// Serves until `stop` completes, then finishes open requests for `within` at most. Returns false if that was
-/// too short. Unread answers are given up.
+/// Finishes open requests after `stop`, for `within` at most; false if that was too short. Gives up unread
+/// answers.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -121,7 +118,7 @@ async fn answer_all(
             accepted = accept => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Logs once for each series of failures.
+                    // Once for each series of failures.
                     if !failing {
                         warn!(%error, "can't accept connections; trying on");
                     }
@@ -152,8 +149,7 @@ async fn answer_all(
     timeout(within, stopping.closed()).await.is_ok()
 }
 
-/// Serves one connection until it ends. Once told to close, or when the server stops, it accepts no further
-/// request.
+/// Once told to close, or when the server stops, it accepts no further request.
 async fn answer_one(
     connection: impl GracefulConnection<Error = hyper::Error>,
     state: &State,
@@ -163,7 +159,7 @@ async fn answer_one(
     let mut is_last = false;
     loop {
         tokio::select! {
-            // Input first, so that no request is dropped unread.
+            // No request is dropped unread.
             biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
@@ -191,10 +187,9 @@ fn bounded_server() -> http1::Builder {
 
 #[derive(Default)]
 struct Open {
-    /// How many there have been, and the open ones by their sequence number.
+    /// How many there have been, and the open ones by number.
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
     is_stopping: AtomicBool,
-    /// A connection came to rest.
     rested: Arc<Notify>,
 }
 
@@ -212,8 +207,8 @@ impl Open {
         Entry { open: Arc::clone(self), number, state }
     }
 
-    /// A permit for one more connection. At the bound, one connection makes room, in the order of
-    /// [`CONNECTIONS_MAX`], so that busy connections cannot lock out new ones.
+    /// At the bound, one connection makes room (see [`CONNECTIONS_MAX`]), so that busy ones cannot lock out
+    /// new ones.
     async fn permit(
         &self,
         connections: &Arc<Semaphore>,
@@ -226,12 +221,12 @@ impl Open {
         let mut permit = std::pin::pin!(Arc::clone(connections).acquire_owned());
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick would fire at once.
+        // Skips the immediate first tick.
         looks.reset();
         loop {
             tokio::select! {
                 biased;
-                // The semaphore is never closed.
+                // Never closed.
                 permit = &mut permit => return permit.ok(),
                 _ = looks.tick() => self.close_the_oldest_idle(true),
                 () = self.rested.notified() => self.close_the_oldest_idle(false),
@@ -239,15 +234,15 @@ impl Open {
         }
     }
 
-    /// Closes one connection, unless one is about to close already. Endless heads, slow bodies and, if
-    /// `or_unread`, unread answers must not lock out other clients, such as health checks.
+    /// Endless heads, slow bodies and, if `or_unread`, unread answers must not lock out others, such as
+    /// health checks. Closes one at a time.
     fn close_the_oldest_idle(&self, or_unread: bool) {
         let open = self.lock();
         let mut states = open.1.values();
         let is_one_told = states.clone().any(|state| state.is_told())
             || states.clone().any(|state| state.tell_to_close(false));
         if or_unread && !is_one_told {
-            // `max_by_key` takes the last of equals; reversed, that is the oldest.
+            // Of equals, `max_by_key` takes the last; reversed, that is the oldest.
             let slowest =
                 states.clone().rev().filter(|state| state.is_slow()).max_by_key(|state| state.behind());
             if !slowest.is_some_and(|state| state.tell_to_close_if_slow()) {
@@ -256,8 +251,7 @@ impl Open {
         }
     }
 
-    /// Ends slow bodies, and closes connections with unread answers, which would otherwise stay for ever and
-    /// hold up a stop.
+    /// Otherwise they would stay for ever and hold up a stop.
     async fn look_around(&self, look_every: Duration) {
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -289,7 +283,7 @@ impl Drop for Entry {
 
 async fn pause(length: Duration) {
     let mut ticks = interval(length);
-    // The first tick fires at once.
+    // Skips the immediate first tick.
     ticks.tick().await;
     ticks.tick().await;
 }
@@ -307,7 +301,6 @@ mod tests {
 
     use super::*;
 
-    /// More than the system's buffers hold.
     const LENGTH: usize = 64 << 20;
 
     #[tokio::test]
@@ -329,7 +322,7 @@ mod tests {
         let mut answer = String::new();
         late.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("well"), "{answer}");
-        // After a head's time limit, all halves would be gone.
+        // After a time limit, all halves would be gone.
         let mut oldest = halves.remove(0);
         assert!(matches!(oldest.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it is closed");
         for mut half in halves {
@@ -356,7 +349,6 @@ mod tests {
             stream
         };
         let mut reads = begin("/long HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
-        // The answer has begun, and exceeds the system's buffers.
         reads.read_exact(&mut [0]).await.unwrap();
         let mut rests = begin("/ HTTP/1.1\r\n").await;
         let mut late = begin("/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
@@ -370,13 +362,11 @@ mod tests {
         server.abort();
     }
 
-    /// Asks again; false if the connection is closed.
     async fn ask_again(stream: &mut TcpStream) -> bool {
         let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request).await.is_ok() && read_answer(stream).await
     }
 
-    /// Reads one answer; false if the connection is closed.
     async fn read_answer(stream: &mut TcpStream) -> bool {
         let mut answer = Vec::new();
         while !answer.ends_with(b"well") {
@@ -401,14 +391,14 @@ mod tests {
         let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/slow", get(slow)).route("/", get(|| async { "well" }));
-        // Checks once, and then only when a connection comes to rest.
+        // Checks once, and then only after a connection comes to rest.
         let (never, seldom) = (std::future::pending(), Duration::from_secs(24 * 60 * 60));
         let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 1, seldom));
         let mut asks = TcpStream::connect(address).await.unwrap();
         asks.write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         told.recv().await.unwrap();
         let mut late = TcpStream::connect(address).await.unwrap();
-        // The server shares this thread: it accepts the late connection while the slow request runs.
+        // The server shares this thread, and accepts the late connection now.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
@@ -467,7 +457,6 @@ mod tests {
         server.abort();
     }
 
-    /// An answer that reports its drop.
     struct Long {
         bytes: Vec<u8>,
         dropped: mpsc::UnboundedSender<()>,
@@ -485,7 +474,6 @@ mod tests {
         }
     }
 
-    /// Asks, and reads one byte of the answer.
     async fn ask_without_reading(address: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -525,7 +513,6 @@ mod tests {
         drop(unread);
     }
 
-    /// Sends nine of ten body bytes, once the head is read.
     async fn begin_body(address: SocketAddr) -> TcpStream {
         let head = "POST / HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
         let mut stream = TcpStream::connect(address).await.unwrap();

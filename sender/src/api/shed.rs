@@ -1,5 +1,3 @@
-//! Sheds a subscriber's backlog, with an optional preview.
-
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -13,12 +11,11 @@ use crate::operate::steps::{rest, rest_after};
 use crate::store::Reply;
 use crate::store::command::{Command, Shed};
 
-/// The duration of one request. The answer says whether the client has to ask again.
+/// The answer says whether to ask again.
 const WITHIN: Nanos = Nanos::from_secs(10);
 
 struct Asked {
     max: u64,
-    /// Only a preview.
     plan: bool,
 }
 
@@ -40,8 +37,7 @@ pub(super) async fn shed(
     Ok(ok(&json!({ "shed": shed, "more": more })))
 }
 
-/// Sheds until `max` are shed, none is left, or the time is over. Returns how many, and whether more may be
-/// left.
+/// Returns how many, and whether more may be left.
 async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Problem> {
     let clock = app.sender().clock();
     let (began, mut shed) = (clock.now(), 0);
@@ -64,7 +60,6 @@ async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Prob
     }
 }
 
-/// Deliveries of a lane that this process has claimed.
 async fn claimed_here(app: &App, lane: LaneId) -> u64 {
     let views = app.sender().views().await;
     let claimed = views.iter().find(|view| view.lane == lane).map_or(0, |view| {
@@ -75,7 +70,7 @@ async fn claimed_here(app: &App, lane: LaneId) -> u64 {
 }
 
 impl Asked {
-    /// Requires exactly one of `all` and `max`, so that nothing is shed by oversight.
+    /// Requires exactly one of the two, so that nothing is shed by oversight.
     fn take(mut object: Map<String, Value>) -> Result<Self, Problem> {
         let (all, max, plan) = (object.remove("all"), object.remove("max"), object.remove("plan"));
         nothing_left(&object, &["all", "max", "plan"])?;

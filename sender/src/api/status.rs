@@ -59,7 +59,7 @@ struct Figures {
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
-    /// Lanes with an open breaker, of any owner.
+    /// Lanes of any owner with an open breaker.
     kept: Vec<Checkpoint>,
 }
 
@@ -71,7 +71,7 @@ impl Figures {
         limit: u32,
     ) -> Result<Self, ReadError> {
         let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
-        // Removed lanes are being shed, and operators cannot act on them.
+        // Operators cannot act on removed lanes.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
@@ -96,7 +96,6 @@ fn store(health: &Health) -> Value {
     })
 }
 
-/// The last change of a lane's share of its contract.
 fn shift_shown(shift: Shift) -> Value {
     let Shift { at, from, to, why } = shift;
     let mut shown = json!({

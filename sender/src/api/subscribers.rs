@@ -1,5 +1,3 @@
-//! Subscribers: create, read, change, pause, remove, rotate secrets, test.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +25,12 @@ use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsText};
 
-/// Retries of a change when another writer changed the subscriber meanwhile.
+/// After concurrent changes.
 const CHANGES_MAX: u32 = 8;
-/// How long an answer waits until this process applies the change. Usually milliseconds, unless the store is
-/// locked.
+/// Usually milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a test waits for its first attempt by default, and at most: less than a request's time limit.
+/// Less than a request's time limit.
 const TRIAL_WAIT: Nanos = Nanos::from_secs(1);
 const TRIAL_WAIT_MAX: Nanos = Nanos::from_secs(20);
 
@@ -116,7 +113,6 @@ pub(super) async fn change(
     Err(Problem::conflict("changed_meanwhile", "others change the subscriber all the time; try again"))
 }
 
-/// The requested change, and the version that it applies to.
 pub(super) async fn read_change(app: &App, request: Request) -> Result<(Option<u64>, Written), Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
@@ -136,7 +132,6 @@ async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Res
     })
 }
 
-/// The settings with the change applied, and their validated form.
 pub(super) async fn agreed(
     app: &App,
     before: &read::Subscriber,
@@ -185,7 +180,7 @@ async fn turn(app: &App, whom: &str, request: Request, state: LaneState) -> Resu
     nothing_left(&object_or_nothing(request).await?, &["no field at all"])?;
     let before = subscriber(app, whom).await?;
     if (before.state, state) == (LaneState::Disabled, LaneState::Paused) {
-        // A paused subscriber records events, but this endpoint has said that it wants none.
+        // It would record events again, which its endpoint refused.
         return Err(Problem::conflict(
             "disabled",
             "the endpoint answered 410 and is disabled; resume it first",
@@ -210,7 +205,7 @@ pub(super) async fn rotate(
     let subscriber = subscriber(&app, &whom).await?;
     let settings = SettingsText::from_json(&subscriber.settings)?;
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
-    // Only the secret can be wrong here: the profile needs a certain kind.
+    // Only the kind of secret can be wrong here.
     agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let now = wall();
     let retire = StoreTime(now.0.saturating_add(overlap.0));
@@ -223,8 +218,7 @@ pub(super) async fn rotate(
     })))
 }
 
-/// `POST /v1/subscribers/{id}/test`: sends one event like any other. Reports the first attempt if it comes
-/// soon, or else where to ask.
+/// `POST /v1/subscribers/{id}/test`: reports the first attempt if it comes soon, or else where to ask.
 pub(super) async fn test(
     State(app): State<App>,
     Segment(whom): Segment,
@@ -285,7 +279,7 @@ async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(
     }
 }
 
-/// Waits until this process applies all changes so far, so that later requests see them.
+/// Later requests then see all changes so far.
 async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));

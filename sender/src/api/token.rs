@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// The token that requests must send as `Authorization: Bearer …`. Holds only its digest.
+/// The token of `Authorization: Bearer …`. Holds only its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 32]);
 
@@ -28,7 +28,7 @@ impl Token {
         }
     }
 
-    /// Whether `shown` is this token. Compares digests in constant time.
+    /// Compares digests in constant time.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();
@@ -44,7 +44,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// An invalid token. Reveals nothing of the text.
+/// Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Too short or too long.

@@ -1,5 +1,3 @@
-//! `audit`: compares the attempts of each second with the contract, or shows durations.
-
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -17,7 +15,6 @@ use crate::operate::sample::{Sample, TOO_HIGH_PERMILLE};
 use crate::store::read::AuditSecond;
 use crate::subscriber::SettingsText;
 
-/// Rows in one read.
 const ROWS_MAX: u32 = 10_000;
 
 #[derive(Args, Debug)]
@@ -67,7 +64,6 @@ impl Span {
     }
 }
 
-/// The attempts of one span.
 struct Counted {
     begin: StoreTime,
     lane: LaneId,
@@ -127,7 +123,7 @@ impl Audit {
         let [mut answer, mut first_attempt, mut delivery] = [const { Sample::new() }; 3];
         let mut next = Some((from, DeliveryId(0)));
         while let Some(from) = next {
-            // Stops at the time of the start; otherwise a busy sender would keep it running.
+            // Otherwise a busy sender would keep it running.
             let page = look.reader.attempt_times(lane, from, look.now, ROWS_MAX)?;
             for attempt in page.attempts {
                 attempt.answer.into_iter().for_each(|took| answer.add(took));
@@ -155,7 +151,7 @@ impl Audit {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// For each subscriber its name, and the most attempts allowed in one span.
+    /// Each subscriber's name, and the most attempts in one span.
     fn most(&self, look: &Look) -> Result<BTreeMap<LaneId, (String, Option<u64>)>, Failure> {
         let mut most = BTreeMap::new();
         each(
@@ -175,7 +171,7 @@ impl Audit {
         Ok(most)
     }
 
-    /// Calls `take` with each span in order of time, until it returns false.
+    /// Until `take` returns false.
     fn each_span(
         &self,
         look: &Look,
@@ -201,8 +197,7 @@ impl Audit {
             let is_last = u32::try_from(rows.len()).is_ok_and(|rows| rows < most);
             let whole = whole_seconds(&rows, is_last);
             if whole.is_empty() && !is_last {
-                // The page ends within one second: read more rows. A second has at most one row for each
-                // lane.
+                // The page ends within one second, which has at most one row for each lane.
                 most = most.saturating_mul(2);
                 continue;
             }
@@ -225,7 +220,7 @@ impl Audit {
     }
 }
 
-/// Percentiles in whole microseconds, to keep exact values exact.
+/// Whole microseconds keep exact values exact.
 fn add_row(table: &mut Table, measure: &str, sample: &mut Sample) {
     let Some(found) = sample.percentiles() else { return };
     let [p50, p95, p99] = [found.p50, found.p95, found.p99].map(|length| format!("{}us", length.0 / 1_000));
@@ -235,7 +230,7 @@ fn add_row(table: &mut Table, measure: &str, sample: &mut Sample) {
     table.row([measure.to_owned(), found.samples.to_string(), p50, p95, p99, error]);
 }
 
-/// The rows without those of the last second, which may continue on the next page.
+/// Without the last second, which may continue on the next page.
 fn whole_seconds(rows: &[AuditSecond], is_last: bool) -> &[AuditSecond] {
     let Some(last) = rows.last().filter(|_| !is_last) else { return rows };
     &rows[..rows.partition_point(|row| row.second < last.second)]

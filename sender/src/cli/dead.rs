@@ -1,5 +1,3 @@
-//! `dead …`: lists, redrives and purges dead letters; for analysis, see [`analyse`].
-
 mod analyse;
 
 use std::collections::BTreeMap;
@@ -18,7 +16,6 @@ use crate::event::PublicId;
 use crate::store::Reply;
 use crate::store::command::{self, Command, Forget, Redrive};
 
-/// Dead letters in one commit.
 const STEP_ROWS: u32 = 500;
 
 #[derive(Subcommand, Debug)]
@@ -106,7 +103,6 @@ impl List {
     }
 }
 
-/// The names of all subscribers that are not removed.
 fn names(look: &Look) -> Result<BTreeMap<LaneId, String>, Failure> {
     let mut names = BTreeMap::new();
     each(

@@ -1,5 +1,3 @@
-//! `doctor`: diagnoses a database, and mends it where that is safe.
-
 use std::process::ExitCode;
 
 use clap::Args;
@@ -22,11 +20,10 @@ use crate::store::liveness::Life;
 use crate::store::read::{Owner, Reader};
 use crate::store::{Command, Database, Durability, Finding, Reply, State, Store, StoreError};
 
-/// A lane without an owner counts as stuck once its first delivery has been due for this long.
+/// For a lane without an owner and with due deliveries.
 const STUCK_AFTER: Nanos = Nanos::MINUTE;
-/// Rows corrected in one commit.
 const STEP_ROWS: u32 = 500;
-/// The exit code if anything is wrong.
+/// Something is wrong.
 const EXIT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]
@@ -72,7 +69,7 @@ impl Doctor {
         Ok(if is_off { ExitCode::from(EXIT_OFF) } else { ExitCode::SUCCESS })
     }
 
-    /// Runs each check independently, so that unreadable data stops only one.
+    /// Unreadable data stops only one check.
     fn examine(&self, database: &Database) -> Result<Vec<Finding>, Failure> {
         let reader = match database.parts().reader() {
             Err(error @ StoreError::Broken { .. }) => {
@@ -84,7 +81,7 @@ impl Doctor {
             }
             reader => reader?,
         };
-        // Runs first, since it may set back the time that the other checks use.
+        // First, since it may set back the time of the others.
         let mut findings = vec![checked("clock", clock(database, self.mend))?];
         let now = match Look::open(database) {
             Ok(look) => look.now,
@@ -111,11 +108,11 @@ fn checked(check: &'static str, found: Result<Finding, Failure>) -> Result<Findi
     }
 }
 
-/// The reader, and the store's time, or the wall clock if that is unreadable.
+/// The store's time, or the wall clock if that is unreadable.
 type Looking<'a> = (&'a dyn Reader, StoreTime);
 
 fn writer(database: &Database) -> Result<Box<dyn Store>, StoreError> {
-    // The database exists, so the identity for a new one is not used.
+    // The database exists, so its identity stays.
     database.parts().writer(Durability::default(), 0)
 }
 
@@ -141,7 +138,7 @@ fn clock(database: &Database, mend: bool) -> Result<Finding, Failure> {
     }
 }
 
-/// `None` where leases alone show which owners are dead.
+/// `None` where only leases show deaths.
 fn leases(database: &Database, (reader, now): Looking<'_>, mend: bool) -> Result<Option<Finding>, Failure> {
     let liveness = database.parts().liveness();
     if !liveness.sees_deaths() {

@@ -1,5 +1,3 @@
-//! `drain`: delivers due events for a while, then ends.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,7 +21,6 @@ use crate::store::lane::{LaneState, OwnerId};
 use crate::store::liveness::{Life, Liveness};
 use crate::store::read::{Owner, Reader};
 
-/// The interval of checks for remaining work.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
@@ -66,24 +63,23 @@ impl Drain {
     }
 }
 
-/// The other processes that deliver. Read before this process registers, since it learns of its own lanes
-/// with a delay.
+/// Other delivering processes. Read before this process registers, since it learns of its own lanes with a
+/// delay.
 struct Others {
     liveness: Arc<dyn Liveness>,
-    /// When the leases of the owners that were there before ended.
+    /// The former ends of their leases.
     before: BTreeMap<OwnerId, StoreTime>,
 }
 
 impl Others {
     fn of(database: &Database) -> Self {
-        // An unreadable database is refused when it is opened.
+        // Opening will report an error.
         let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
         let before = owners.into_iter().map(|owner| (owner.owner, owner.until)).collect();
         Self { liveness: database.parts().liveness(), before }
     }
 
-    /// The earlier owners that still deliver. A killed one does not renew its lease, so this process takes
-    /// its subscribers once the lease ends.
+    /// A killed process does not renew its lease, so its subscribers can be taken once that ends.
     fn living(&self, owners: &[Owner]) -> BTreeSet<OwnerId> {
         let lives = |owner: &&Owner| {
             let is_renewed = self.before.get(&owner.owner).is_some_and(|until| owner.until > *until);
@@ -98,7 +94,7 @@ impl Others {
     }
 }
 
-/// Works until the time is over or no work is left; true for the latter.
+/// True if no work is left.
 async fn work(sender: &Sender, begun: StoreTime, span: Nanos, others: &Arc<Others>) -> Result<bool, Failure> {
     let until = StoreTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
@@ -110,7 +106,7 @@ async fn work(sender: &Sender, begun: StoreTime, span: Nanos, others: &Arc<Other
     })
 }
 
-/// Waits until no delivery is left that this process could make before `until`.
+/// Waits until this process can deliver nothing more before `until`.
 async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result<(), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -127,7 +123,7 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result
     }
 }
 
-/// Whether a delivery falls due before `until` for a subscriber without another owner that is known to live.
+/// Whether a delivery is due before `until` for a subscriber without another living owner.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,
@@ -148,7 +144,6 @@ fn has_work(
     Ok(found)
 }
 
-/// The remaining backlog.
 #[derive(Debug, Default)]
 struct Left {
     waiting: u64,

@@ -14,9 +14,8 @@ use super::session::{WriteSession, with_session};
 use crate::event::{Limits, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
 
-/// Events in one batch, which also bounds the reading ahead.
+/// Also bounds the reading ahead.
 const BATCH_EVENTS: usize = 1_000;
-/// Bytes read before they are recorded.
 const BATCH_BYTES: usize = 4 << 20;
 
 #[derive(Args, Debug)]
@@ -126,10 +125,8 @@ fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> 
     Ok(if any { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// A refused subscriber: its name, and the reason.
 type Refused = (String, &'static str);
 
-/// The first refused subscribers, by name.
 fn refused(session: &WriteSession, accepted: &Accepted) -> Vec<Refused> {
     let listed = accepted.refused.listed().iter();
     let roster = session.sender().roster();
@@ -181,13 +178,12 @@ fn told(accepted: &Accepted, refused: &[Refused]) -> String {
     text
 }
 
-/// The result of a stream of events.
 #[derive(Default)]
 struct Tally {
     lines: u64,
     recorded: u64,
     deliveries: u64,
-    /// Recorded, except for subscribers without room.
+    /// Without subscribers that had no room.
     in_part: u64,
     refused: u64,
 }
@@ -219,7 +215,7 @@ fn emit_lines(
 
 type Numbered = (u64, Line);
 
-/// The next lines with their numbers from 1, and whether the input has ended.
+/// Lines with numbers from 1, and whether the input has ended.
 fn read_batch(
     input: &mut dyn BufRead,
     limits: &Limits,

@@ -1,5 +1,3 @@
-//! Errors of commands, and their exit codes.
-
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -12,15 +10,13 @@ const EXIT_USAGE: u8 = 64;
 const EXIT_OURS: u8 = 70;
 const EXIT_REFUSED: u8 = 1;
 
-/// One line: the subject, expected, found, a hint.
+/// One line: subject, expected, found, hint.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{0}")]
     Usage(String),
-    /// The request cannot be fulfilled.
     #[error("{0}")]
     Refused(String),
-    /// Part of the database is unreadable.
     #[error("{0}")]
     Damaged(String),
     /// The sender's own fault.

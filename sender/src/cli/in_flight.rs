@@ -1,4 +1,4 @@
-//! Attempts in flight. No database stores them, so each node is asked at its announced address.
+//! No database stores attempts in flight, so each node is asked at its announced address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -20,9 +20,8 @@ use crate::operate::shown::node_id;
 use crate::store::liveness::{Life, Liveness};
 use crate::store::node::{Node, Nodes};
 
-/// The time limit of each node's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// The longest answer. It lists one subscriber, so its length is bounded.
+/// An answer lists only one subscriber.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -34,7 +33,6 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Asks all living nodes concurrently.
     pub(super) fn ask(
         liveness: &dyn Liveness,
         nodes: &Nodes,
@@ -93,8 +91,7 @@ async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Resul
     };
     let address = announced.parse().map(reachable);
     let address = address.map_err(|error| format!("its address {announced} is none: {error}"))?;
-    // The token is sent only to a living process on this machine's loopback; elsewhere any program may
-    // listen.
+    // Only for a living process on loopback; elsewhere any program may listen.
     let is_theirs = address.ip().is_loopback() && liveness.life_of(node.owner) == Life::Alive;
     let shown = token.filter(|_| is_theirs);
     let answer = timeout(ANSWER_WITHIN, get_status(address, shown));
@@ -112,7 +109,7 @@ async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Resul
         });
     };
     if status["node"] != node_id(node.owner) {
-        // A loopback address of another machine leads to this machine.
+        // Another machine's loopback address leads to this machine.
         return Err(format!("another node answers at {address}"));
     }
     match (status["here"]["in_flight"].as_u64(), status["here"]["in_doubt"].as_u64()) {
@@ -121,7 +118,7 @@ async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Resul
     }
 }
 
-/// A process that listens on all addresses is asked on loopback. The answer shows whether it is this machine.
+/// A process that listens everywhere also listens on loopback. The answer shows whether it is this machine.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -131,13 +128,12 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The answer to `GET /v1/status`; `None` if it needs another token.
+/// `None` if it needs another token.
 async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Option<Value>, String> {
     let failed = |error: &dyn std::error::Error| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
     let (mut connection, driver) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-    // Ends with the exchange, which reports its errors.
     tokio::spawn(driver);
     let mut request = Request::get("/v1/status?limit=1").header(header::HOST, address.to_string());
     if let Some(token) = token {

@@ -1,11 +1,11 @@
-//! Reads lines of bounded length, so that a line without an end cannot fill the memory.
+//! Bounded lines, so that one without an end cannot fill the memory.
 
 use std::io::{self, BufRead};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Whole(Vec<u8>),
-    /// The line exceeded the limit; its rest was skipped.
+    /// Its rest was skipped.
     TooLong(usize),
 }
 

@@ -1,5 +1,3 @@
-//! Logs to stderr, as text or JSON.
-
 use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
@@ -7,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 use super::failure::Failure;
 use super::print::wants_colour;
 
-/// Sets up logging for the process. A second call changes nothing.
+/// A second call changes nothing.
 pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
     let filter = EnvFilter::builder().parse(directives).map_err(|error| {
         Failure::usage(format_args!(

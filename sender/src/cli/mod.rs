@@ -1,6 +1,6 @@
-//! The command line: `hookproof-sender …`, also available as `hookproof sender …`. `serve` and `drain`
-//! deliver. The other commands open the same database, and running processes apply their changes. Data goes
-//! to stdout; logs and errors go to stderr.
+//! The command line: `hookproof-sender …`, also `hookproof sender …`. `serve` and `drain` deliver; the other
+//! commands change the database, and running processes apply that. Data goes to stdout; logs and errors go to
+//! stderr.
 
 mod audit;
 mod dead;
@@ -101,7 +101,7 @@ pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command line. The first argument is the program's name.
+/// The first argument is the program's name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "hookproof-sender".into());
@@ -144,7 +144,7 @@ fn report(name: &str, failure: &Failure) -> ExitCode {
     failure.exit_code()
 }
 
-/// The error and the hint of a bad command line, on one line.
+/// Without the paragraphs around it.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let told = text

@@ -1,5 +1,3 @@
-//! `nodes` and `node`: lists the processes that deliver, and drains or resumes one.
-
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};

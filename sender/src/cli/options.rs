@@ -1,5 +1,3 @@
-//! Options shared by commands.
-
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,7 +31,8 @@ pub(super) struct Common {
     /// Print JSON on stdout: one object, or one on each line of a list
     #[arg(long, global = true)]
     pub(super) json: bool,
-    /// What to log on stderr: error, warn, info, debug, trace or off [default: info for serve and drain, else warn]
+    /// The log level on stderr: error, warn, info, debug, trace or off [default: info for serve and drain,
+    /// else warn]
     #[arg(long, global = true, value_name = "LEVEL", env = "HOOKPROOF_LOG", hide_env_values = true)]
     pub(super) log: Option<String>,
     /// Log as JSON
@@ -42,7 +41,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The database. Opening creates a missing file.
+    /// Opening creates a missing file.
     pub(super) fn database(&self) -> Result<Database, Failure> {
         let missing =
             "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
@@ -50,8 +49,7 @@ impl Common {
         database_of(text, "--db")
     }
 
-    /// The database, which must exist: a misspelt path must not create an empty file. For a server, opening
-    /// checks that.
+    /// A misspelt path must not create an empty file. For a server, opening checks existence.
     pub(super) fn existing_database(&self) -> Result<Database, Failure> {
         let database = self.database()?;
         if !database.may_exist() {
@@ -63,7 +61,7 @@ impl Common {
     }
 }
 
-/// Parses a database. Warns about a password in the arguments, which every user of this machine can read.
+/// Every user of this machine can read a password in the arguments.
 pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failure> {
     let database = Database::parse(text)
         .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))?;
@@ -107,7 +105,6 @@ impl Reach {
         self.allow_network.iter().copied().fold(guard, Guard::allow_network)
     }
 
-    /// Reads the secrets of regions from the environment.
     pub(super) fn regions(&self) -> Result<RegionSecrets, Failure> {
         self.region.iter().try_fold(RegionSecrets::default(), |regions, RegionSource { region, variable }| {
             Ok(regions.with(region.clone(), secret_from(variable)?))
@@ -141,7 +138,7 @@ impl Requests {
     }
 }
 
-/// Reads a secret from an environment variable: a command line would show it to other users.
+/// From the environment: a command line would show it to others.
 pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let text = std::env::var(variable).map_err(|problem| {
         let problem = match problem {
@@ -155,7 +152,6 @@ pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     })
 }
 
-/// Reads an API token from an environment variable.
 pub(super) fn token_from<T>(
     variable: &str,
     read: impl FnOnce(&str) -> Result<T, TokenError>,
@@ -217,7 +213,7 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Refuses a retention that would forget ids within their dedupe window.
+    /// Ids must be kept for the longest dedupe window.
     pub(super) fn retention(self) -> Result<Retention, Failure> {
         use crate::subscriber::SettingsText;
 
@@ -233,14 +229,13 @@ impl Keep {
     }
 }
 
-/// The default lease where only leases show that a process is dead, as on a server.
+/// Where only leases show that a process is dead.
 const LEASE_THAT_TELLS: Nanos = Nanos::from_secs(5);
 
-/// Deletes nothing: retention belongs to the delivering processes.
+/// Retention belongs to the delivering processes.
 const FOR_EVER: Retention =
     Retention { settled: Nanos(u64::MAX), attempts: Nanos(u64::MAX), dead: Nanos(u64::MAX) };
 
-/// The options of a sender that does not deliver.
 pub(super) fn operating(
     database: Database,
     reach: &Reach,
@@ -295,7 +290,7 @@ impl Delivering {
     }
 }
 
-/// Parses a node's name, which stands in tables and in paths of the API.
+/// It stands in tables and in paths of the API.
 pub(super) fn node_name(text: &str) -> Result<Arc<str>, String> {
     let is_fit =
         text.len() <= NAME_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');

@@ -1,5 +1,3 @@
-//! `outbox`: lists rows that were set aside.
-
 use std::process::ExitCode;
 
 use clap::Args;

@@ -1,5 +1,3 @@
-//! Writes to stdout: lines, aligned tables, JSON.
-
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -8,17 +6,16 @@ use serde_json::Value;
 use super::failure::Failure;
 use crate::excerpt::is_hidden;
 
-/// Writes to stdout, until the reader closes the pipe (`| head`).
+/// Until the reader closes the pipe (`| head`).
 pub(super) struct Printer {
     out: Box<dyn Write>,
-    /// Print JSON.
     pub(super) json: bool,
     colour: bool,
     closed: bool,
 }
 
 impl Printer {
-    /// Stdout, coloured on a terminal unless the user declines.
+    /// Coloured on a terminal, unless the user declines.
     pub(super) fn stdout(json: bool) -> Self {
         let out = io::stdout();
         let colour = out.is_terminal() && wants_colour();
@@ -38,7 +35,6 @@ impl Printer {
         self.line(value)
     }
 
-    /// Prints a table, or `when_empty` if it has no rows.
     pub(super) fn table(&mut self, table: &Table, when_empty: &str) -> Result<(), Failure> {
         if table.rows.is_empty() {
             return self.line(when_empty);
@@ -46,7 +42,6 @@ impl Printer {
         self.write(&table.render(self.colour))
     }
 
-    /// Prints names and aligned values, one pair a line.
     pub(super) fn pairs(&mut self, pairs: &[(String, String)]) -> Result<(), Failure> {
         let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, value) in pairs {
@@ -75,7 +70,7 @@ pub(super) fn wants_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Rows of cells. A heading that begins with `>` aligns its column to the right.
+/// A heading with `>` aligns its column to the right.
 pub(super) struct Table {
     headings: &'static [&'static str],
     rows: Vec<Vec<String>>,
@@ -118,7 +113,7 @@ impl Table {
     }
 }
 
-/// Replaces control characters, because strangers choose names and errors.
+/// Strangers choose names and errors.
 fn fit(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

@@ -1,5 +1,3 @@
-//! `subscriber test`: sends one test event through a subscriber's limits.
-
 use std::io::{IsTerminal as _, stderr};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! `settings`: prints the reference of a subscriber's settings.
-
 use std::process::ExitCode;
 
 use clap::Args;

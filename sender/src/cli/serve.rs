@@ -1,5 +1,3 @@
-//! `serve`: delivers until told to stop.
-
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -20,12 +18,12 @@ use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
 
-/// The exit code after SIGINT, as shells report it.
+/// After SIGINT, as shells report it.
 const EXIT_INTERRUPTED: u8 = 130;
-/// The exit code if attempts were cut off. The next start repeats them.
+/// Attempts were cut off. The next start repeats them.
 const EXIT_CUT_OFF: u8 = 1;
 
-/// The pause before a locked or unreachable database is opened again. Opening itself also waits.
+/// Opening itself also waits.
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
@@ -58,7 +56,6 @@ pub(super) struct Serve {
     node: Option<Arc<str>>,
 }
 
-/// The validated options for the API and for requests.
 struct ListenArgs {
     listen: SocketAddr,
     token: Option<Token>,
@@ -115,11 +112,10 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     let answering = tokio::spawn(api::serve(listener, router, stopped, stop_within));
     tokio::select! {
         () = signals.next() => {}
-        // A sender with a dead part must end, so that a supervisor restarts it.
+        // A supervisor must restart it.
         what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
     }
-    // Before the log line and the end of the API, which may take time: from the log line on, no attempt
-    // starts.
+    // First, so that no attempt starts after the log line.
     sender.start_nothing_more();
     info!(?stop_within, "stopping: finishing what is under way");
     drop(stop);
@@ -134,8 +130,8 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     }
 }
 
-/// Opens the sender. Waits while the database is locked, unreachable or read-only, instead of restarting
-/// again and again. `None` if told to stop meanwhile.
+/// Waits while the database is locked, unreachable or read-only, instead of restarting again and again.
+/// `None` if told to stop.
 async fn open(
     options: Options,
     requests: &Settings,
@@ -157,7 +153,7 @@ async fn open(
     }
 }
 
-/// Stops the API first, since its open requests need the sender. Both share one deadline.
+/// Open requests need the sender, so the API stops first. One deadline for both.
 async fn end(sender: &Sender, answering: JoinHandle<bool>, within: Duration) -> bool {
     let clock = sender.clock();
     let begun = clock.now();

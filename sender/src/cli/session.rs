@@ -1,5 +1,3 @@
-//! How commands open the database: for changes, or only for reading.
-
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -17,9 +15,7 @@ use crate::store::read::{ReadError, Reader, Subscriber, Whom};
 use crate::store::{Command, Database, Reply};
 use crate::transport::Settings;
 
-/// Rows in one read.
 pub(super) const PAGE_ROWS: u32 = 500;
-/// How long a command waits for its own end.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) fn runtime() -> Result<Runtime, Failure> {
@@ -53,7 +49,7 @@ impl WriteSession {
         self.runtime.block_on(future)
     }
 
-    /// Runs a command. A refusal becomes a failure.
+    /// A refusal becomes a failure.
     pub(super) fn command(&self, command: Command) -> Result<Reply, Failure> {
         match self.wait(self.sender.command(command))? {
             Reply::Refused(refusal) => Err(refusal.into()),
@@ -61,7 +57,7 @@ impl WriteSession {
         }
     }
 
-    /// Repeats `step` until it returns false, with pauses in between.
+    /// Pauses between steps, until `step` returns false.
     pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
         let clock = self.sender.clock();
         in_steps(|| clock.now(), |length| self.wait(rest(length)), step)
@@ -86,7 +82,7 @@ fn in_steps(
     }
 }
 
-/// Runs `work` on a database open for changes, and closes it in any case.
+/// Closes the database in any case.
 pub(super) fn with_session<T>(
     options: Options,
     work: impl FnOnce(&WriteSession) -> Result<T, Failure>,
@@ -100,11 +96,8 @@ pub(super) fn with_session<T>(
 /// A database open for reading.
 pub(super) struct Look {
     pub(super) reader: Box<dyn Reader>,
-    /// The store's time.
     pub(super) now: StoreTime,
-    /// The fault of the database's clock.
     pub(super) fault: Option<Fault>,
-    /// Converts between delivery ids and public ids.
     pub(super) delivery_ids: DeliveryIds,
 }
 
@@ -121,7 +114,7 @@ impl Look {
         })
     }
 
-    /// Finds a subscriber by its name or public id.
+    /// By name or public id.
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
         for whom in [Whom::Name(name.into()), Whom::Id(name.into())] {
             if let Some(found) = self.reader.subscriber(&whom)? {
@@ -135,7 +128,7 @@ impl Look {
     }
 }
 
-/// Calls `take` with each item of a paged listing, until it returns false.
+/// Until `take` returns false.
 pub(super) fn each<T>(
     mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>,
     mut take: impl FnMut(T) -> Result<bool, Failure>,

@@ -1,4 +1,4 @@
-//! `KEY=VALUE` arguments: a subscriber's name, URL, events and settings.
+//! `KEY=VALUE` arguments.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use crate::guard::{Guard, Target};
 use crate::store::read::Subscriber;
 use crate::subscriber;
 
-/// Settings with lists: a value without brackets is split at commas.
+/// Their values are split at commas if there are no brackets.
 const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl FromStr for Setting {
     }
 }
 
-/// Parses JSON if the value looks like JSON, and else text: `limit.rate=10/s` needs no quotes.
+/// `limit.rate=10/s` needs no quotes; only JSON does.
 fn read(key: &str, text: &str) -> Result<Value, String> {
     if key == "name" || key == "url" {
         return Ok(Value::String(text.to_owned()));
@@ -85,7 +85,6 @@ impl Changes {
     }
 }
 
-/// Sets a value at its dotted key.
 fn put(patch: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), Failure> {
     let Some((group, field)) = key.split_once('.') else {
         patch.insert(key.to_owned(), value.clone());
@@ -121,7 +120,7 @@ pub(super) fn checked_name(name: &str) -> Result<String, Failure> {
     subscriber::checked_name(name).map(str::to_owned).map_err(Failure::usage)
 }
 
-/// Checks a URL, and returns its normal form.
+/// Returns the normal form.
 pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
     let target = Target::parse(url, guard).map_err(|error| {
         Failure::usage(format_args!(
@@ -131,7 +130,7 @@ pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
     target.map(|target| target.as_str().to_owned())
 }
 
-/// The subscriber's public id, which its pseudonyms depend on.
+/// Pseudonyms depend on it.
 pub(super) fn read_id(subscriber: &Subscriber) -> Result<PublicId, Failure> {
     subscriber.id.parse().map_err(Failure::refused)
 }

@@ -1,5 +1,3 @@
-//! `subscriber shed`: sheds a subscriber's backlog.
-
 use clap::Args;
 use serde_json::json;
 
@@ -38,7 +36,7 @@ impl Shed {
         let lane = look.subscriber(&self.name)?.lane;
         let max = self.max.unwrap_or(u64::MAX);
         if !self.yes {
-            // Claims of other processes are unknown here.
+            // Other processes' claims are unknown here.
             return self.tell(&Plan::read(&*look.reader, look.now, lane, 0, max)?, printer);
         }
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
@@ -69,7 +67,6 @@ impl Shed {
     }
 }
 
-/// Sheds in small steps. Returns how many.
 fn shed(session: &WriteSession, lane: LaneId, max: u64) -> Result<u64, Failure> {
     let (mut left, mut shed) = (max, 0);
     session.in_steps(|| {

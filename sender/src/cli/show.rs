@@ -1,5 +1,3 @@
-//! `subscriber show`: shows one subscriber with its settings.
-
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -104,7 +102,7 @@ fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(
     rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// Settings in effect, by dotted key. Omits settings that have no effect beside the others.
+/// Omits settings without effect.
 fn flattened(above: &str, group: &Group, in_effect: &Value, given: &Value) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for setting in &group.settings {
@@ -119,7 +117,7 @@ fn flattened(above: &str, group: &Group, in_effect: &Value, given: &Value) -> Ve
     pairs
 }
 
-/// The effective value of a setting that was not given.
+/// The effective value of a missing setting.
 fn unset(setting: &Setting, value: &Value) -> String {
     match setting.default {
         Default::Unset(what) => what.to_owned(),

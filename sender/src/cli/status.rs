@@ -1,5 +1,3 @@
-//! `status`: shows the overall state.
-
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -25,9 +23,8 @@ use crate::store::latency::Measured;
 use crate::store::read::{Nodes, Over, Status as Figures};
 use crate::subscriber::RegionSecrets;
 
-/// Deliveries due for longer than this mean that the sender is behind.
+/// Then the sender is behind.
 const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
-/// The most names in one list.
 const NAMES_MAX: usize = 10;
 
 #[derive(Args, Debug)]
@@ -71,11 +68,10 @@ struct Found {
     figures: Figures,
     /// Processes that hold subscribers.
     senders: usize,
-    /// Living nodes, and those of them that drain.
+    /// Living ones, and those that drain.
     nodes: [usize; 2],
     in_flight: InFlight,
     overdue: Nanos,
-    /// All subscribers together.
     measured: Measured,
     slow: Vec<String>,
     /// Of all nodes, from checkpoints.
@@ -84,7 +80,6 @@ struct Found {
     roster: Arc<Roster>,
     now: StoreTime,
     log_bytes: u64,
-    /// The fault of the database's clock.
     fault: Option<Fault>,
 }
 
@@ -245,7 +240,6 @@ fn nodes([living, draining]: [usize; 2]) -> String {
     if draining == 0 { living } else { format!("{living}, {draining} of them draining") }
 }
 
-/// The first names, and the count of the rest.
 fn first_of(names: &[String]) -> String {
     if names.is_empty() {
         return "none".to_owned();

@@ -1,6 +1,3 @@
-//! `subscriber …`: adds and changes subscribers. To show them, see [`super::list`] and [`super::show`]; to
-//! test one, [`super::probe`].
-
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -23,7 +20,7 @@ use crate::store::read;
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
-/// Retries when another writer changed the subscriber meanwhile.
+/// After concurrent changes.
 const CHANGES_MAX: u32 = 5;
 
 #[derive(Subcommand, Debug)]
@@ -135,7 +132,7 @@ impl Add {
     }
 }
 
-/// Warns of a burst that requests without an answer can use up.
+/// Requests without an answer can use up such a burst.
 fn of_doubt(settings: &Settings) -> Option<String> {
     let (burst, in_flight) = (settings.contract().bucket().burst(), settings.contract().in_flight());
     let doubt = settings.lateness().doubt();
@@ -173,7 +170,7 @@ impl Set {
         let database = common.existing_database()?;
         let options = operating(database.clone(), &self.reach, None)?;
         let look = Look::open(&database)?;
-        // A bad change is refused before the database is opened for writing.
+        // Refuses a bad change before the database is opened for writing.
         self.change(&look, &changes)?;
         with_session(options, |session| {
             for _ in 0..CHANGES_MAX {
@@ -237,7 +234,7 @@ pub(super) struct Resume {
 fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
-            // A paused subscriber records events, but this endpoint has said that it wants none.
+            // It would record events again, which its endpoint refused.
             let problem = "the endpoint answered 410 and is disabled; expected an active one; `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
@@ -349,7 +346,7 @@ fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
     variable.map_or_else(|| Ok(Secret::generate(&random())), secret_from)
 }
 
-/// The change took effect, but the output with the secret failed.
+/// The change took effect, but its output failed.
 fn unseen(failure: &Failure, done: &str, name: &str) -> Failure {
     Failure::ours(format_args!(
         "{failure}; {name} {done} all the same, and nobody has seen its secret: `subscriber rotate {name}` makes another"
@@ -360,7 +357,7 @@ fn stored(secret: &Secret) -> lane::Secret {
     lane::Secret::new(secret.reveal())
 }
 
-/// Refuses a secret that the profile cannot sign with.
+/// The profile may need another kind of secret.
 fn check_signing(profile: Profile, secret: &Secret) -> Result<(), Failure> {
     let signer = Signer::new(profile, &Keys::new(secret.clone()));
     signer

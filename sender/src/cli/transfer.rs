@@ -1,5 +1,3 @@
-//! `move`: copies a store from a file to a server, or back.
-
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -1,5 +1,3 @@
-//! `vacuum`: returns a file's free space to the disk.
-
 use std::process::ExitCode;
 
 use clap::Args;
@@ -30,7 +28,7 @@ pub(super) struct Vacuum {}
 impl Vacuum {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        // Makes a write beyond a file size limit fail instead of ending this process.
+        // A file size limit then fails the write instead of ending the process.
         let _runtime = runtime()?;
         let (Space { bytes, free_bytes }, bytes_after) = database.vacuum().map_err(failure)?;
         if printer.json {

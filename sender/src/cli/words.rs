@@ -1,5 +1,3 @@
-//! Formats figures for people.
-
 use crate::engine::StoreTime;
 pub(super) use crate::operate::shown::{moment, place, reason, state};
 use crate::store::latency::{Histogram, Percentiles, TOO_HIGH_PERMILLE};

@@ -1,11 +1,9 @@
-//! The attempts that a contract allows in a span, compared with the attempts made.
-
 use serde_json::{Value, json};
 
 use super::shown::moment;
 use crate::engine::{Nanos, StoreTime};
 
-/// The limits that bound a span: the bucket, and caps as (count, window).
+/// The bucket, and caps as (count, window).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) count: u64,
@@ -15,7 +13,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// The most attempts in any span of `length`.
+    /// In any span of `length`.
     pub(crate) fn most_in(&self, length: Nanos) -> u64 {
         let earned = u128::from(self.count) * u128::from(length.0) / u128::from(self.per.0.max(1));
         let bucket = u64::try_from(earned).unwrap_or(u64::MAX).saturating_add(self.burst.into());
@@ -24,7 +22,7 @@ impl Limit {
         caps.fold(bucket, u64::min)
     }
 
-    /// The rate for one second, rounded up. Attempts beyond it use saved burst.
+    /// Rounded up. Attempts beyond it use saved burst.
     pub(crate) fn rate_per_second(&self) -> u64 {
         let earned = u128::from(self.count) * u128::from(Nanos::SECOND.0);
         u64::try_from(earned.div_ceil(u128::from(self.per.0.max(1)))).unwrap_or(u64::MAX)
@@ -67,7 +65,7 @@ mod tests {
         check(second, (60, minute), 1, &[], (1, 2));
         check(minute, (5, second), 10, &[], (5, 310));
         check(second, (30, minute), 1, &[], (1, 1));
-        // A window shorter than a second may be used several times within one.
+        // Such a window may be used several times in a second.
         let caps = [(7, Nanos::from_millis(300)), (1_000, minute)];
         check(second, (100, second), 100, &caps, (100, 28));
     }

@@ -1,13 +1,10 @@
-//! Estimates how long a backlog takes under a contract.
-
 use serde_json::{Value, json};
 
 use crate::engine::Nanos;
 use crate::engine::contract::Contract;
 use crate::store::latency::Histogram;
 
-/// The best case: all attempts succeed, no events arrive, and neither breaker nor throttle holds anything
-/// back.
+/// The best case: all attempts succeed, no events arrive, and nothing else holds deliveries back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clearing {
     length: Nanos,
@@ -16,7 +13,7 @@ pub(crate) struct Clearing {
 }
 
 impl Clearing {
-    /// Assumes that attempts take as long as the measured ones.
+    /// Assumes the measured durations.
     pub(crate) fn of(waiting: u64, contract: &Contract, answers: Option<&Histogram>) -> Self {
         let takes = |period: u64, count: u64| Nanos(proportion(waiting, period, count));
         let rate = contract.bucket().rate();

@@ -1,5 +1,5 @@
-//! Lists open circuit breakers. The state of a lane comes from this process if it owns the lane, or else from
-//! the lane's checkpoint, which its owner writes when the breaker opens and closes.
+//! Open circuit breakers. A lane's state comes from this process if it owns the lane, or else from the
+//! checkpoint that its owner writes at each change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,18 @@ use crate::roster::Roster;
 use crate::runtime::clock::wall_time;
 use crate::store::read::Checkpoint;
 
-/// The most entries that are read and listed.
 pub(crate) const BREAKERS_MAX: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenBreaker {
     id: Arc<str>,
     name: Arc<str>,
-    /// `None` once the cooldown is over, when the next attempt is the probe.
+    /// `None` once the next attempt is the probe.
     until: Option<StoreTime>,
     /// Whether this process owns the lane.
     here: bool,
 }
 
-/// The first open breakers, by lane.
 pub(crate) fn open_breakers(
     views: &[LaneView],
     roster: &Roster,

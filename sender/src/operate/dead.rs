@@ -1,4 +1,4 @@
-//! Finds common causes of dead letters, and their remedies. Pure: groups in, findings out.
+//! Finds common causes of dead letters. Pure: groups in, findings out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,20 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
 
-/// This many in one hour for one endpoint are an outage.
+/// In one hour for one endpoint: an outage.
 const CLUSTER_ROWS: u64 = 50;
-/// This many with one kind of status are a pattern.
+/// With one kind of status: a pattern.
 const STATUS_ROWS: u64 = 5;
-/// The default period of an analysis. It must cover patterns that take days to show.
+/// Covers patterns that take days to show.
 pub(crate) const LOOK_BACK_DAYS: u64 = 7;
-/// A few a day, on this many days, point to an endpoint that mostly works.
+/// A few on this many days: an endpoint that mostly works.
 const ACCUMULATION_DAYS: usize = 3;
-/// Failures spread over this many hours are more than one outage.
+/// Over this many hours: more than one outage.
 const TRICKLE_HOURS: usize = 6;
-/// The most hourly groups that an analysis reads.
 pub(crate) const GROUPS_MAX: u32 = 10_000;
-/// The most on one day of a slow accumulation.
+/// Of a slow accumulation.
 const ACCUMULATION_ROWS_A_DAY: u64 = 10;
 
-/// A pattern among one subscriber's dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pattern {
     Cluster,
@@ -92,7 +90,7 @@ pub(crate) struct Finding {
     pub(crate) last: StoreTime,
 }
 
-/// Dead letters of one subscriber with the same reason, status and error.
+/// Equal reason, status and error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) reason: Reason,
@@ -106,7 +104,6 @@ pub(crate) struct Cause {
     pub(crate) last: StoreTime,
 }
 
-/// The findings for one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) rows: u64,
@@ -120,7 +117,7 @@ pub(crate) struct Findings {
     pub(crate) causes: Vec<Cause>,
 }
 
-/// Analyses each subscriber separately. Sorts by the count of dead letters, descending.
+/// Each subscriber separately, the most dead letters first.
 pub(crate) fn analyse(groups: &[DeadGroup]) -> Vec<(LaneId, Findings)> {
     let mut lanes: BTreeMap<LaneId, Vec<&DeadGroup>> = BTreeMap::new();
     for group in groups {
@@ -160,7 +157,6 @@ fn findings(groups: &[&DeadGroup]) -> Option<Findings> {
     })
 }
 
-/// Reason, status and error.
 type Likeness<'a> = (Reason, Option<u16>, Option<&'a str>);
 
 fn causes(groups: &[&DeadGroup]) -> Vec<Cause> {
@@ -189,7 +185,6 @@ fn causes(groups: &[&DeadGroup]) -> Vec<Cause> {
 }
 
 impl Cause {
-    /// The likely cause.
     pub(crate) const fn points_to(&self) -> &'static str {
         match (self.reason, self.status) {
             (Reason::Gone, _) => "removed, or the endpoint answered 410",
@@ -260,7 +255,7 @@ impl Findings {
     }
 }
 
-/// Hours with many exhausted deliveries. Shed and expired ones say nothing about the endpoint.
+/// Shed and expired deliveries say nothing about the endpoint.
 fn clusters(groups: &[&DeadGroup]) -> Vec<Finding> {
     let hours = by(groups, |group| group.hour.0);
     let crowded = hours.values().filter_map(|groups| {
@@ -292,7 +287,7 @@ fn rows(groups: &[&DeadGroup]) -> u64 {
     groups.iter().map(|group| group.rows).sum()
 }
 
-/// All groups as one finding, whose pattern the caller sets.
+/// The caller sets the pattern.
 fn sum<'a>(groups: impl Iterator<Item = &'a DeadGroup>) -> Option<Finding> {
     let each = groups.map(|group| Finding {
         pattern: Pattern::Cluster,
@@ -308,7 +303,6 @@ fn sum<'a>(groups: impl Iterator<Item = &'a DeadGroup>) -> Option<Finding> {
     })
 }
 
-/// The commonest value.
 fn most<T: Ord + Clone>(groups: &[&DeadGroup], what: impl Fn(&DeadGroup) -> Option<T>) -> Option<T> {
     let mut counts: BTreeMap<T, u64> = BTreeMap::new();
     for group in groups {

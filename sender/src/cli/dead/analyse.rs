@@ -1,5 +1,3 @@
-//! `dead analyse`: common causes of dead letters.
-
 use clap::Args;
 
 use super::{name_of, names};
