@@ -8,7 +8,6 @@ use proptest::prelude::*;
 /// Number of answers, gap between them, and their latencies.
 type Phase = (usize, Nanos, Vec<Nanos>);
 
-/// The reference: it keeps every answer.
 #[derive(Default)]
 struct Definition {
     hours: Vec<Nanos>,

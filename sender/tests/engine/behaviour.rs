@@ -1,5 +1,3 @@
-//! Deliveries and lanes, from claim to settlement.
-
 use std::sync::Arc;
 
 use hookproof_sender::engine::breaker::Standing;
@@ -18,7 +16,6 @@ fn always(code: u16) -> impl FnMut(&Sent) -> Reply {
     move |_| status(QUICK, code)
 }
 
-/// The final outcomes of deliveries.
 fn fates<F>(world: &World<F>) -> Vec<Fate> {
     world.shell.store.fates.iter().map(|settlement| settlement.fate).collect()
 }

@@ -25,7 +25,6 @@ fn outputs(seed: u64) -> String {
     world.shell.outputs.iter().flatten().map(|output| format!("{output:?}\n")).collect()
 }
 
-/// An answer that depends only on the request.
 fn eventful(sent: &Sent) -> Reply {
     let mut hasher = DefaultHasher::new();
     (sent.lane, sent.delivery, sent.number).hash(&mut hasher);

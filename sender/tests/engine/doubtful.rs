@@ -29,7 +29,6 @@ pub(crate) struct Doubtful {
     contract: Contract,
     lateness: Lateness,
     flaw: DoubtFlaw,
-    /// Times of the charges that still count.
     charged: Vec<Instant>,
     open: BTreeMap<u64, (Instant, Lateness)>,
     doubts: Vec<Doubt>,
@@ -147,7 +146,6 @@ impl Sender for Doubtful {
         }
     }
 
-    /// Polls.
     fn next_wake(&self) -> Option<Instant> {
         (self.waiting > 0 && !self.held).then(|| self.now + Nanos::from_millis(20))
     }

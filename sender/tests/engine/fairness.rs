@@ -7,7 +7,6 @@ const HUNG: u64 = 1;
 const QUICK: Nanos = Nanos::from_millis(10);
 const TIMEOUT: Nanos = Nanos::from_secs(8);
 
-/// Lanes up to `hung` never answer; the others answer at once.
 fn some_hang(hung: u64) -> impl FnMut(&Sent) -> Reply {
     move |sent| if sent.lane.0 <= hung { silent(TIMEOUT) } else { status(QUICK, 204) }
 }

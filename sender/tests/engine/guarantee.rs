@@ -57,7 +57,6 @@ fn an_owner_that_keeps_open_what_it_has_when_its_lease_ends_does_not_conform() {
     is_found_out("lease ignored", |script| {
         Play::by(Owner::IgnoresItsLease, script, engine(script, Flaw::None)).judge()
     });
-    // Only the cap in flight binds.
     let roomy = |script: &Script| {
         let script = script.clone().with_roomy_limits(2);
         Play::by(Owner::IgnoresItsLease, &script, engine(&script, Flaw::None)).judge()
@@ -150,7 +149,6 @@ struct UnderWay<'a> {
     treatment: &'a Treatment,
 }
 
-/// The behaviour of owners at the end of their lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// They abort their attempts in flight.
@@ -159,7 +157,6 @@ enum Owner {
     IgnoresItsLease,
 }
 
-/// A request that may have reached the endpoint.
 struct Request {
     start: Start,
     end: Instant,
@@ -168,7 +165,6 @@ struct Request {
     arrives: u8,
 }
 
-/// A run of one script with one sender.
 pub(crate) struct Play<'a, S> {
     sender: S,
     owner: Owner,
@@ -218,7 +214,6 @@ impl<'a, S: Sender> Play<'a, S> {
         play
     }
 
-    /// Fails if the lane was silent for too long, or stays silent without further events.
     pub(crate) fn judge_silence(mut self) -> Result<(), String> {
         self.sender.set_paused(self.now, false);
         self.silence.begin(self.now, false);
@@ -366,7 +361,6 @@ impl<'a, S: Sender> Play<'a, S> {
         self.sender.ended(self.now, request, outcome);
     }
 
-    /// Aborts all requests in flight, and returns them.
     fn cut_short(&mut self) -> Vec<u64> {
         let cut = std::mem::take(&mut self.under_way);
         self.cut_short += cut.len();

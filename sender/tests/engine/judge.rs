@@ -33,7 +33,6 @@ pub(crate) struct Arrival {
     pub(crate) at: Instant,
 }
 
-/// The contracts, with the start of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     contracts: Vec<(Instant, Contract)>,
@@ -54,7 +53,6 @@ impl History {
         Start { at: now, contract: self.contracts.len() - 1 }
     }
 
-    /// Each contract, with its first and last moment.
     fn pieces(&self) -> impl DoubleEndedIterator<Item = (Instant, Instant, &Contract)> {
         let end = |next: usize| self.contracts.get(next).map_or(Instant::NEVER, |(from, _)| *from);
         self.contracts.iter().enumerate().map(move |(n, (begin, contract))| (*begin, end(n + 1), contract))

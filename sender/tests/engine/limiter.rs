@@ -1,5 +1,3 @@
-//! The limiter alone, at its edges.
-
 use hookproof_sender::engine::contract::{
     BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate, WINDOW_LIMIT_MAX, Window,
 };
@@ -16,7 +14,6 @@ fn late(deadline: u64, quarantine: u64, doubt: u64) -> Lateness {
     Lateness::new(Nanos(deadline), Nanos(quarantine), Nanos(doubt)).unwrap()
 }
 
-/// Makes the limiter's snapshot durable.
 fn record(limiter: &mut Limiter, now: Instant) {
     let (revision, _) = limiter.snapshot(false, now);
     limiter.recorded(revision);
@@ -33,7 +30,6 @@ fn change(limiter: &mut Limiter, contract: Contract, now: Instant) {
     record(limiter, now);
 }
 
-/// Starts and ends as many attempts as possible at one moment.
 fn burst(limiter: &mut Limiter, now: Instant) -> u32 {
     let mut made = 0;
     while limiter.ready(now) == Ready::Now {
@@ -178,7 +174,6 @@ fn with_windows_an_attempt_counts_against_the_cap_in_flight_until_it_is_settled(
     assert_eq!(limiter.ready(Instant(5)), Ready::Now);
 }
 
-/// A limiter that was killed and taken over at once.
 fn taken_over(limiter: &mut Limiter, contract: Contract) -> Limiter {
     let (_, left) = limiter.snapshot(false, Instant(100));
     let since = Since { downtime: Nanos::ZERO, ended: &[] };
@@ -288,7 +283,6 @@ proptest! {
         }
     }
 
-    /// At any moment, a snapshot keeps the exact state.
     #[test]
     fn a_limiter_that_was_stopped_and_resumed_goes_on_as_if_it_had_not(
         steps in prop::collection::vec((0_u64..2_000, any::<bool>()), 1..40),

@@ -22,11 +22,9 @@ use crate::scripts::{Script, scripts};
 use crate::senders::{Flaw, Terms};
 use crate::shell::WakeUp;
 
-/// The longest time between empty claims.
 const EMPTY_CLAIMS: Nanos = Nanos::from_millis(1_024);
 /// The delay of an attempt that the sender itself held back or aborted.
 const OWN_WAIT: Nanos = Nanos::from_millis(100);
-/// The most commits between two starts.
 const COMMITS: u64 = 4;
 
 #[test]
@@ -51,13 +49,11 @@ fn each_wake_up_that_is_lost_once_is_found() {
     }
 }
 
-/// How long a lane has been silent although it may send.
 pub(crate) struct Silence {
     delay: Nanos,
     lateness: Nanos,
     window: Nanos,
     burst: u64,
-    /// 1/rate.
     gap: Nanos,
     in_flight: u64,
     /// The most attempts that the latest owner counts.

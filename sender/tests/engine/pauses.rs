@@ -8,12 +8,10 @@ use crate::world::{Reply, World, answer, busy, status};
 
 const QUICK: Nanos = Nanos::from_millis(10);
 
-/// Answers the first request with `first`, and all others at once with 204.
 fn first_then_well(mut first: Option<Reply>) -> impl FnMut(&Sent) -> Reply {
     move |_| first.take().unwrap_or_else(|| status(QUICK, 204))
 }
 
-/// When the requests after the first one started.
 fn sent_after(first: Reply, run: Nanos) -> Vec<Instant> {
     let mut world = World::new(first_then_well(Some(first)));
     world.lane(1, &settings(per_second(10, 1, 10)), 50);

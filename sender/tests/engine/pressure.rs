@@ -13,10 +13,8 @@ use crate::world::{Reply, World, status};
 
 const LANE: LaneId = LaneId(1);
 
-/// An endpoint that handles one request at a time.
 #[derive(Clone)]
 struct Queue {
-    /// Its time for each request.
     service: Rc<Cell<Nanos>>,
     free: Rc<Cell<Instant>>,
     /// When each request started, and its latency.
@@ -56,7 +54,6 @@ struct Seen {
     /// Answers, and those at least a quarter above the target.
     answers: usize,
     late: usize,
-    /// The endpoint's capacity in that time.
     possible: usize,
 }
 

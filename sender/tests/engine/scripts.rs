@@ -1,5 +1,3 @@
-//! Random events for a sender, and random behaviour of its endpoint.
-
 use hookproof_sender::engine::contract::{Bucket, Contract, Rate, Window};
 use hookproof_sender::engine::{Lateness, Nanos, Outcome};
 use proptest::prelude::*;
@@ -7,7 +5,6 @@ use proptest::prelude::*;
 use crate::senders::Terms;
 use crate::world::answer;
 
-/// The longest deadline of an attempt in a script.
 pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
 
 /// Follows the previous event after a given gap.
@@ -38,10 +35,8 @@ pub(crate) struct Treatment {
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) terms: Terms,
-    /// Until a write is durable.
     pub(crate) delay: Nanos,
     pub(crate) events: Vec<(Nanos, Event)>,
-    /// Used in turn, repeatedly.
     pub(crate) treatments: Vec<Treatment>,
 }
 

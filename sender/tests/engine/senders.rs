@@ -39,7 +39,6 @@ pub(crate) trait Sender {
     fn set_paused(&mut self, now: Instant, paused: bool);
     /// Stops in order. Until it has stopped, `next_wake` and `ended` may be called.
     fn stop(&mut self, now: Instant);
-    /// The next owner begins, under these terms, with no attempt in flight.
     fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<Instant>;
     /// The sender's state, for a test that fails.
@@ -54,7 +53,6 @@ pub(crate) trait Sender {
 
 const LANE: LaneId = LaneId(1);
 
-/// A fault of the engine's surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
@@ -62,7 +60,6 @@ pub(crate) enum Flaw {
     NoDoubt,
     /// The doubt of silent attempts ends with any later answer.
     NoQuarantine,
-    /// After a crash the bucket starts empty.
     ForgetsAtCrash,
     /// After a crash the dead owner's attempts count as ended, not as in flight.
     NothingUnderWay,
@@ -72,11 +69,8 @@ pub(crate) enum Flaw {
     DurableTooSoon,
     /// The store does not report attempts that ended after the checkpoint.
     NotTold,
-    /// After an orderly stop the bucket starts empty.
     ForgetsAtStop,
-    /// After a change of contract the bucket starts empty.
     ForgetsAtChange,
-    /// No cap in flight.
     NoCapInFlight,
     /// The first input of this kind does not reach the engine.
     Loses(WakeUp),
@@ -168,7 +162,6 @@ impl EngineSender {
         serde_json::from_value(value).unwrap()
     }
 
-    /// `percent` of the writes become durable, and the engine is notified.
     fn make_durable(&mut self, percent: usize, now: Instant) {
         let written = self.shell.writes.len() * percent / 100;
         let writes: Vec<_> = self.shell.writes.drain(..written).collect();

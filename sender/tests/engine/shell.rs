@@ -12,7 +12,6 @@ use hookproof_sender::engine::{
     Origin, Output, Revision, Settings, Settlement, Shift, Takeover, Term,
 };
 
-/// A request that the engine starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) attempt: AttemptId,
@@ -22,18 +21,14 @@ pub(crate) struct Sent {
     pub(crate) at: Instant,
 }
 
-/// The engine with a store in memory that answers at once.
 pub(crate) struct Shell {
     pub(crate) engine: Engine,
     pub(crate) store: Store,
-    /// The last checkpoint of each lane.
     pub(crate) records: BTreeMap<LaneId, LaneRecord>,
-    /// All outputs, if a test compares them.
     pub(crate) outputs: Option<Vec<Output>>,
     /// While set, the store accepts settlements and does not answer.
     pub(crate) store_is_stuck: bool,
     pub(crate) unanswered: Vec<BatchId>,
-    /// Until a write is durable.
     pub(crate) delay: Nanos,
     /// The engine learns at once that its writes are durable.
     pub(crate) says_durable_too_soon: bool,
@@ -41,9 +36,7 @@ pub(crate) struct Shell {
     pub(crate) writes: VecDeque<(Instant, Write)>,
     /// Attempts that ended after a lane's durable checkpoint, as far as the store knows.
     pub(crate) ended: BTreeMap<LaneId, Vec<(Instant, u32)>>,
-    /// Reports of throttling to operators.
     pub(crate) told: Vec<(LaneId, Shift)>,
-    /// Reports of breakers to operators.
     pub(crate) turned: Vec<(LaneId, Standing)>,
     /// The next wake-up of this kind is lost.
     pub(crate) loses: Option<WakeUp>,
@@ -53,14 +46,10 @@ pub(crate) struct Shell {
 /// An input to the engine that a lane may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeUp {
-    /// Settlements are durable.
     Settled,
-    /// A checkpoint is durable.
     Persisted,
     Claimed,
-    /// Work arrived.
     Work,
-    /// The lane belongs to its owner from now on.
     Take,
 }
 
@@ -77,7 +66,6 @@ impl WakeUp {
     }
 }
 
-/// A pending write.
 pub(crate) enum Write {
     /// Settlements, and the ends of their attempts.
     Settle(BatchId, Vec<Settlement>, Vec<(LaneId, Instant)>),
@@ -126,7 +114,6 @@ impl Shell {
         self.hear(now, Input::Take(Box::new(taking)));
     }
 
-    /// Adds due deliveries, and notifies the engine.
     pub(crate) fn offer(&mut self, now: Instant, lane: LaneId, count: u64, ttl: Nanos) {
         for _ in 0..count {
             self.store.add(lane, now, now + ttl);
@@ -134,7 +121,6 @@ impl Shell {
         self.hear(now, Input::Work { lane, due: now });
     }
 
-    /// Passes an input to the engine, unless it is to be lost.
     fn hear(&mut self, now: Instant, input: Input) {
         if self.loses.is_some() && self.loses == WakeUp::of(&input) {
             self.loses = None;
@@ -149,7 +135,6 @@ impl Shell {
         due.into_iter().any(|delivery| !self.under_way.contains(&(lane, delivery)))
     }
 
-    /// Executes outputs until the engine starts a request.
     pub(crate) fn next_send(&mut self, now: Instant) -> Option<Sent> {
         while let Some(output) = self.engine.poll() {
             if let Some(outputs) = &mut self.outputs {
@@ -192,7 +177,6 @@ impl Shell {
         self.commit(now);
     }
 
-    /// Completes the writes that are durable by now, and notifies the engine.
     pub(crate) fn commit(&mut self, now: Instant) {
         while let Some((_, write)) = self.writes.pop_front_if(|(due, _)| *due <= now) {
             let answer = self.make_durable(write, now);
@@ -202,7 +186,6 @@ impl Shell {
         }
     }
 
-    /// Executes a write, and returns the input for the engine.
     pub(crate) fn make_durable(&mut self, write: Write, now: Instant) -> Option<Input> {
         match write {
             Write::Claim(lane, term, max) => {
@@ -243,9 +226,7 @@ impl Shell {
 pub(crate) struct Store {
     lanes: BTreeMap<LaneId, BTreeMap<(Instant, DeliveryId), Row>>,
     due: BTreeMap<DeliveryId, Instant>,
-    /// Claimed and not settled.
     held: BTreeSet<(LaneId, DeliveryId)>,
-    /// Final outcomes of deliveries, in order.
     pub(crate) fates: Vec<Settlement>,
     /// Settlements of already settled deliveries. Only a lane that changed its owner may cause them.
     pub(crate) settled_before: u32,
@@ -272,7 +253,6 @@ impl Store {
         rows.keys().find(|(_, delivery)| !self.held.contains(&(lane, *delivery))).map(|(due, _)| *due)
     }
 
-    /// The due deliveries of a lane, claimed or not.
     fn due(&self, lane: LaneId, now: Instant) -> impl IntoIterator<Item = DeliveryId> {
         let rows = self.lanes.get(&lane).into_iter().flat_map(BTreeMap::keys);
         rows.take_while(move |(due, _)| *due <= now).map(|(_, delivery)| *delivery)

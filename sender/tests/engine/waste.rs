@@ -10,7 +10,6 @@ use proptest::prelude::*;
 use crate::shell::{Sent, settings};
 use crate::world::{World, status};
 
-/// Approximate number of attempts in a measurement.
 const ATTEMPTS: u64 = 1_000;
 
 #[derive(Clone, Debug)]

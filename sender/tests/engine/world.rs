@@ -32,11 +32,9 @@ pub(crate) fn answer(status: u16, retry_after: Option<&str>) -> Answer {
     Answer { status, retry_after, date: None, at: StoreTime::from_secs(1_800_000_000) }
 }
 
-/// An engine, its shell, and endpoints played by a function.
 pub(crate) struct World<F> {
     pub(crate) shell: Shell,
     pub(crate) now: Instant,
-    /// Every request, in order.
     pub(crate) sent: Vec<Sent>,
     endpoint: F,
     /// Attempts in flight: their end, and their index in `outcomes`.
@@ -60,7 +58,6 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         }
     }
 
-    /// A new lane with this backlog.
     pub(crate) fn lane(&mut self, lane: u64, settings: &Arc<Settings>, backlog: u64) -> LaneId {
         let id = LaneId(lane);
         self.shell.take(self.now, id, 1, settings, Origin::Fresh);
@@ -94,7 +91,6 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         self.now = until;
     }
 
-    /// Makes all requests that the engine starts now.
     pub(crate) fn pump(&mut self) {
         while let Some(sent) = self.shell.next_send(self.now) {
             let Reply { after, outcome } = (self.endpoint)(&sent);
@@ -104,7 +100,6 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         }
     }
 
-    /// The stuck store answers all settlements.
     pub(crate) fn answer_settled(&mut self) {
         for batch in std::mem::take(&mut self.shell.unanswered) {
             self.handle(Input::Settled { batch });

@@ -12,7 +12,6 @@ use crate::postgres::Schema;
 use crate::postgres_server::{Fsync, Private, execute, none, query};
 use crate::world::{LEASE, ME, WIDE, World, YOU, acquire};
 
-/// A database on a private server, which can be restored to an earlier state.
 struct Past {
     server: Private,
 }
@@ -36,7 +35,6 @@ impl Past {
         self.server.address("public").replace("/postgres?", "/here?")
     }
 
-    /// Ends all connections, and refuses new ones.
     fn close(&self) {
         self.order("ALTER DATABASE here ALLOW_CONNECTIONS false");
         self.order("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'here'");
@@ -54,7 +52,6 @@ impl Past {
         self.reopen();
     }
 
-    /// Restores the last copy.
     fn go_back(&self) {
         self.order("DROP DATABASE here WITH (FORCE)");
         self.order("ALTER DATABASE noted RENAME TO here");
@@ -87,7 +84,6 @@ fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
     let [during, after, others, latest] = [(); 4].map(|()| world.event(&[lane]));
     past.note();
     let mut late = open(&past);
-    // Only the connection was lost: every commit is present.
     commit(&mut one, &world, &Command::Emit(during)).unwrap();
     past.go_back();
     let error = commit(&mut one, &world, &Command::Emit(after.clone())).unwrap_err();

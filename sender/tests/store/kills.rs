@@ -12,7 +12,6 @@ use crate::world::{Backend, LEASE, ME, WIDE, World, claim, later};
 
 const PLACE: &str = "HOOKPROOF_TEST_STORE";
 
-/// Emits, claims and settles without end, and prints each acknowledged event as `emitted` or `delivered`.
 #[test]
 #[ignore = "runs in a process of its own, started and killed by the test below"]
 fn works_until_it_is_killed() {

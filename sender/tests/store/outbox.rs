@@ -1,5 +1,3 @@
-//! A server's outbox: the application that inserts first may commit last.
-
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 

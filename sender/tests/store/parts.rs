@@ -31,20 +31,15 @@ const HISTORIES_MAX: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The emitter uses a new id when it emits an event again.
     NewIds,
-    /// The store forgets which events were taken in part.
     ForgetsParts,
-    /// The emitter treats an event taken in part as complete.
     NeverCompletes,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Heard {
     Answer,
-    /// The process died after the commit.
     Nothing,
-    /// The process died before the commit.
     NothingAsNothingWas,
 }
 
@@ -103,7 +98,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One file for many histories, each with its own lanes and ids.
 struct Ground {
     file: File,
     stores: [Box<dyn Store>; 2],
@@ -141,7 +135,6 @@ impl Ground {
         format!("e{}", self.ids)
     }
 
-    /// How many deliveries of an event each lane has, in any place.
     fn has(&self, ids: &[String]) -> BTreeMap<LaneId, u32> {
         let mut has = BTreeMap::new();
         let mut query = self
@@ -159,9 +152,7 @@ impl Ground {
     }
 }
 
-/// The emitter's knowledge of one event.
 struct Known {
-    /// Every id under which it was emitted.
     ids: Vec<String>,
     owed: BTreeSet<LaneId>,
     atomic: bool,
@@ -203,7 +194,6 @@ impl Run<'_> {
         self.listen(event, &targets, &reply, &before)
     }
 
-    /// Compares an answer with the stored deliveries.
     fn listen(
         &mut self,
         event: usize,
@@ -278,7 +268,6 @@ impl Run<'_> {
         self.ground.stores[0].commit(self.ground.now, &[shed]).unwrap();
     }
 
-    /// Repeats every event until it is complete.
     fn complete(&mut self) -> TestCaseResult {
         for event in 0..self.events.len() {
             for _ in 0..REPEATS_MAX {

@@ -28,7 +28,6 @@ impl Pooler {
         Self { folder, process }
     }
 
-    /// Replaces the process by another one.
     fn replace(&mut self, program: &Path, server: &Private, mode: &str) {
         self.end();
         std::fs::remove_file(socket(self.folder.path())).unwrap();

@@ -23,7 +23,6 @@ use hookproof_sender::subscriber::RegionSecrets;
 use crate::postgres_server::{by_way_of, execute, new_schema, query};
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
-/// A store in its own schema.
 pub(crate) struct Schema {
     address: String,
     limits: Limits,
@@ -83,7 +82,6 @@ impl Backend for Schema {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Loss {
-    /// Both sides are notified.
     Cut,
     /// As `Cut`, after the server's last message that it shuts down.
     Shutdown,
@@ -96,7 +94,6 @@ enum Loss {
 /// The server's message at which the connection is lost, and how.
 type Armed = Arc<Mutex<Option<(&'static [u8], Loss)>>>;
 
-/// A proxy between a store and its server, which loses a connection once.
 struct Between {
     port: u16,
     armed: Armed,
@@ -117,7 +114,6 @@ impl Between {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if deaf.load(Ordering::SeqCst) {
-                    // Keeps the socket open for the rest of the process.
                     std::mem::forget(client);
                     continue;
                 }
@@ -155,10 +151,8 @@ impl Between {
     }
 }
 
-/// A server's message to its clients at shutdown.
 const SHUTDOWN: &[u8] = b"E\0\0\0\x32SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0";
 
-/// Forwards the server's answers, up to the message at which the connection is lost.
 fn carry(
     mut server: UnixStream,
     mut client: TcpStream,
@@ -375,7 +369,6 @@ fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began
     assert_eq!((seen.settled, seen.late), (there, 1));
 }
 
-/// A stranger's transaction records `count` copies of a delivery.
 fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
     let columns = "lane, event, bytes, state, attempts, at, expires, ttl";
     let given = stranger.says(&format!(
@@ -389,7 +382,6 @@ fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
 /// Numbers commit in another order, and the first never does: the lane's owner still learns of each.
 #[test]
 fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
-    // 10,001 is more than one poll reads.
     for between in [0, 10_001] {
         let Some(address) = new_schema("a_number_that_comes_late_is_told_of") else { return };
         let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
@@ -429,7 +421,6 @@ fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
         let mut is_told = told();
         assert!(is_told || between > 0, "nobody is told at once");
         never.says("ROLLBACK");
-        // Other transactions on the server may have begun meanwhile.
         loop {
             let seen = world.reader.glance().unwrap();
             is_told |= told();
@@ -587,7 +578,6 @@ fn a_server_that_says_nothing_keeps_nobody_from_the_next_one() {
     assert_eq!(silent.incoming().take_while(Result::is_ok).count(), 1, "the other connections knew better");
 }
 
-/// Another client, with a transaction.
 pub(crate) struct Stranger {
     runtime: tokio::runtime::Runtime,
     client: tokio_postgres::Client,
@@ -619,7 +609,6 @@ impl Stranger {
         self.wait_until_some("pg_backend_pid() = ANY(pg_blocking_pids(pid))");
     }
 
-    /// Waits until another session waits for a lock that matches `holds`.
     fn wait_until_some(&self, holds: &str) {
         while self.says(&format!("SELECT 1 FROM pg_locks WHERE NOT granted AND {holds}")) == 0 {
             std::thread::yield_now();
@@ -759,7 +748,6 @@ fn a_writer_whose_row_was_deleted_goes_on() {
         let writers = query(&address, "SELECT writer FROM totals WHERE writer <> 0");
         assert_eq!(writers.len(), 1, "only who swept is left");
         emit(&mut world).unwrap();
-        // The store's knowledge of its commits is complete again.
         between.lose_at(b"BEGIN\0", Loss::Cut);
         assert!(matches!(emit(&mut world), Err(StoreError::Lost { .. })));
         emit(&mut world).unwrap();
@@ -780,7 +768,6 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
     assert_eq!(world.try_claim(lane, term, 1).unwrap().rows[0].delivery, first);
     let mut beside = world.store.claimer().unwrap().unwrap();
     let released = world.settlement(lane, term, first, Fate::Released);
-    // This one is due later than all that the claim reads.
     world.pass(Nanos::SECOND);
     let commands = [Command::Settle(vec![released]), Command::Emit(world.event(&[lane]))];
     let (now, stranger) = (world.now, Stranger::begin(&address));
@@ -834,7 +821,6 @@ fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_
     }
 }
 
-/// A lane with deliveries, a store behind a proxy that can lose connections, and a claimer beside it.
 struct Claiming {
     between: Between,
     world: World<Schema>,
@@ -906,7 +892,6 @@ fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
     let error = beside.claim(now, std::slice::from_ref(&claim)).unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error}");
     assert!(begun.elapsed() < std::time::Duration::from_secs(8), "a claim waited longer than for an answer");
-    // The claim may take this long to fail.
     let failed = later(now, Nanos::from_secs(10));
     for passed in [0, 4] {
         let now = later(failed, Nanos::from_secs(passed));
@@ -1014,7 +999,6 @@ impl Watched {
         query(&self.schema.address, sql)[0].parse().unwrap()
     }
 
-    /// Pages of a table and its indexes that were read.
     fn pages(&self, table: &str) -> u64 {
         self.heard(&format!(
             "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_user_tables
@@ -1033,7 +1017,6 @@ impl Watched {
         World::over(Schema { address: self.schema.address.clone(), limits: Limits::default() })
     }
 
-    /// Rows of a table that were fetched by any path.
     fn rows_fetched(&self, table: &str) -> u64 {
         self.heard(&format!(
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
@@ -1041,7 +1024,6 @@ impl Watched {
         ))
     }
 
-    /// Rows of a table that were read by sequential or index scans.
     fn rows_read(&self, table: &str) -> u64 {
         self.heard(&format!(
             "SELECT t.seq_tup_read + i.idx_tup_read FROM pg_stat_user_tables t

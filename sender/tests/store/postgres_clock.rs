@@ -13,7 +13,6 @@ use crate::postgres::Schema;
 use crate::postgres_server::{execute, new_schema, query};
 use crate::world::{Backend, ME, WIDE, World, YOU, acquire, claim, later};
 
-/// How far the server's clock was ahead.
 const AHEAD: Nanos = Nanos(25 * Nanos::HOUR.0);
 const NEAR: Nanos = Nanos::HOUR;
 
@@ -30,12 +29,10 @@ impl Clocked {
         Some(Self { world, address })
     }
 
-    /// Moves the time of each past commit ahead, as if the server's clock had been.
     fn was_ahead(&self) {
         execute(&self.address, &format!("UPDATE totals SET clock = clock + {} WHERE clock > 0", AHEAD.0));
     }
 
-    /// Another process starts, on a machine whose clock is ahead by `ahead`.
     fn another(&self, ahead: Nanos) -> (Box<dyn Store>, Start) {
         let mut store = self.world.backend.store();
         let start = begin_by(later(wall(), ahead), &mut *store);
@@ -70,7 +67,6 @@ fn nothing_expires_for_a_server_clock_that_was_ahead_for_one_commit() {
     let Some(address) = new_schema("nothing_expires_for_a_server_clock_that_was_ahead") else { return };
     let mut world = World::over(Schema::at_address(address.clone()));
     let lane = world.new_lane(WIDE);
-    // It expires after a day.
     world.emit_one(lane);
     execute(&address, "UPDATE totals SET clock = clock + 90000000000000");
     let mut store = world.backend.store();
@@ -101,7 +97,6 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
     let purge = Purge { settled_before: before, attempts_before: before, dead_before: before, max: 100 };
     let purged = one(&mut *store, start.now, Command::Purge(purge));
     assert_eq!(purged, Reply::Purged(Purged::default()));
-    // A claim by that time reports as long a life as by the right time.
     one(&mut *store, start.now, Command::Evict(ME));
     let another = later(start.now, Nanos::from_secs(4));
     let taken = one(&mut *store, another, acquire(OwnerId(9), Which::All));
@@ -187,7 +182,6 @@ fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
     };
     assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1, "{ended:?}");
     assert!(is_near(ended[0].at, at), "{ended:?}, {at:?}");
-    // The reverse: the checkpoint is from the future.
     let yours = owned(two.by_right(Command::Acquire(brief(YOU))));
     let Handover::Seized { ended, .. } = yours.handover else { panic!("nobody had it") };
     assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1, "{ended:?}");

@@ -21,7 +21,6 @@ const MANY: u32 = 200;
 /// A commit with a round trip for each item exceeds this by far; a batched commit stays well below.
 const FEW: u64 = 20;
 
-/// A store behind a proxy that counts round trips.
 struct Counted {
     world: World<Schema>,
     address: String,
@@ -110,7 +109,6 @@ fn many_events_for_a_full_lane_are_few_journeys() {
     for limits in [Limits::default(), keeps_letters(10)] {
         let Some(mut counted) = Counted::new("many_events_for_a_full_lane", limits) else { return };
         let lane = counted.world.new_lane(sheds(10));
-        // The first use prepares the statements.
         let events = counted.events(lane, 30);
         assert_eq!(shed(&counted.commit(&events).0), 20);
         let events = counted.events(lane, MANY);
@@ -129,7 +127,6 @@ fn an_event_for_many_full_lanes_is_few_journeys() {
     let events = |counted: &mut Counted, count: u32| -> Vec<Command> {
         (0..count).map(|_| Command::Emit(counted.world.event(&lanes))).collect()
     };
-    // The last of these shed, and forget letters.
     let first = events(&mut counted, 6);
     counted.commit(&first);
     for count in [1, 3] {
@@ -211,7 +208,6 @@ fn many_lanes_are_taken_over_in_few_journeys() {
         counted.world.settle(*lane, *term, delivery, Fate::Delivered);
         counted.world.persist(*lane, *term, b"state", false);
     }
-    // The second owner finds each statement prepared.
     for (owner, from) in [(YOU, ME), (ME, YOU)] {
         counted.world.pass(LEASE);
         let (taken, journeys) = terms(&mut counted, owner);

@@ -17,7 +17,6 @@ use hookproof_sender::store::{Claimer, Command, QuickClaims, Reply};
 use crate::sqlite::File;
 use crate::world::{Backend as _, WIDE, World};
 
-/// A lane whose due deliveries are all claimed, and both ways to claim beside commits.
 struct Calm {
     world: World<File>,
     lane: LaneId,
@@ -139,7 +138,6 @@ enum Known {
     IsDone,
 }
 
-/// Ends the claiming thread, even if the test panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -162,7 +160,6 @@ fn threads_hand_out_nothing_twice() {
             let mut remembered = 0_u32;
             while !finished.load(SeqCst) {
                 let turn = turns.fetch_add(1, SeqCst);
-                // Recorded before another thread can see it.
                 let mut out = out.lock().unwrap();
                 let claimed = if turn.is_multiple_of(32) {
                     claimer.claim(now, std::slice::from_ref(&claim)).unwrap()

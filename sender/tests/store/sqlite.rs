@@ -192,7 +192,6 @@ mod faults {
         let mut large = world.event(&[lane]);
         large.bodies = vec![body(&[b'x'; 40_000])];
         let before = world.total();
-        // The claim before it in the same commit is undone too.
         let commands = [claim(lane, term, 10), Command::Emit(large.clone())];
         for _ in 0..3 {
             let error = world.store.commit(world.now, &commands).unwrap_err();
@@ -258,7 +257,6 @@ mod faults {
         {
             assert!(insert(kind, data).is_err(), "{kind:?} {data:?}");
         }
-        // The row follows the application's transaction.
         application
             .execute_batch("BEGIN; INSERT INTO outbox (type, data) VALUES ('a', '1'); ROLLBACK")
             .unwrap();
@@ -386,7 +384,6 @@ mod threads {
             scope.spawn(|| {
                 let claim = Claim { lane, term, max: 7, bytes_max: u64::MAX };
                 while !finished.load(SeqCst) {
-                    // Recorded before another thread can see it.
                     let mut known = known.lock().unwrap();
                     let claimed = claimer.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap();
                     for row in &claimed[0].rows {
@@ -414,7 +411,6 @@ mod threads {
                     let settlement = world.settlement(lane, term, *delivery, fate);
                     settlements.push(Settlement { attempts: known.retries, attempt: None, ..settlement });
                 }
-                // Nor may a delivery be claimed after it was given up.
                 let shed = Command::Shed(Shed { lane, max: u32::from(round % 8 == 0) });
                 world.store.commit(now, &[Command::Settle(settlements), shed]).unwrap();
                 for delivery in &deliveries {
@@ -443,7 +439,6 @@ mod threads {
         stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
         let hasty = Options { patience: Duration::ZERO, ..world.backend.options() };
         let store = Box::new(SqliteStore::open(&world.backend.path(), &hasty).unwrap());
-        // The clock is read once for each try.
         let (tried, tries) = channel();
         let now = world.now;
         let clock = Arc::new(move || {

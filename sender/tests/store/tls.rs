@@ -1,5 +1,3 @@
-//! A server reached over TCP, and over TLS alone.
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 

@@ -75,7 +75,6 @@ fn shown(reader: &dyn Reader) -> Vec<String> {
     shown
 }
 
-/// A file with rows of every kind.
 fn filled() -> World<File> {
     let mut world = World::<File>::new();
     let (first, term) = world.own_lane(WIDE);
@@ -111,7 +110,6 @@ fn move_store(from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
     move_within(LOCKED_MAX, from, to)
 }
 
-/// Waits at most `locked_max` for each table.
 fn move_within(locked_max: Nanos, from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
     let mut moved = Vec::new();
     transfer(from, to, locked_max, &mut |table| moved.push(table))?;
@@ -233,7 +231,6 @@ fn a_server_with_a_row_in_any_table_is_refused() {
         assert!(matches!(&refused, MoveError::Occupied { what, .. } if *what == expected), "{refused}");
         execute(&address, &format!("DELETE FROM {table}"));
     }
-    // Each ended process has left a lease.
     execute(&address, "INSERT INTO owners VALUES (5, 1, false, 0)");
     move_store(&world.backend.path().into(), &server(&address)).unwrap();
 }
@@ -333,7 +330,6 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
         all.iter().map(|one| one.delivery.0).collect::<Vec<_>>()
     };
     assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![2, 4]));
-    // All deliveries of the second event are settled, none of the first.
     for lane in lanes {
         let term = world.own(ME, lane);
         for delivery in world.claim(lane, term).into_iter().filter(|one| [2, 4].contains(&one.0)) {

@@ -188,7 +188,6 @@ fn killed_in_its_midst_the_file_is_whole_and_the_next_one_finishes() {
         assert_eq!(everything(copy), before);
         pages(copy)
     };
-    // While it writes the new file, from the first page on.
     let copies = [0, left / 4, left / 2].map(|part| (part, file.with_extension(part.to_string())));
     let found: Vec<_> =
         copies.iter().map(|(part, copy)| killed(copy, &|| bytes(&log_of(copy)) > *part)).collect();
@@ -210,7 +209,6 @@ fn a_file_that_somebody_reads_or_writes_is_refused_and_stays() {
     let had = bytes(&file);
     for at_work in ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM deliveries"] {
         let other = Connection::open(&file).unwrap();
-        // Puts a page into the log.
         other.execute_batch("UPDATE totals SET stirred = stirred + 1").unwrap();
         let before = everything(&file);
         other.execute_batch(at_work).unwrap();

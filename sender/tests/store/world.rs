@@ -23,12 +23,10 @@ pub(crate) trait Backend {
         true
     }
     fn new(limits: Limits) -> Self;
-    /// Another writer, as of another process.
     fn store(&self) -> Box<dyn Store>;
     fn reader(&self) -> Box<dyn Reader>;
     /// The state after a power failure now: everything acknowledged, and no process.
     fn after_power_cut(&self) -> Self;
-    /// An application inserts a row into the outbox.
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     /// The same, with a number that it chose.
     fn application_numbers(&self, id: i64);
@@ -108,7 +106,6 @@ impl<B: Backend> World<B> {
         assert_eq!(present(&total), present(&sum));
     }
 
-    /// Checks the total alone, without a recount.
     pub(crate) fn check_totals(&self) -> Counts {
         let total = self.total();
         assert!(total.conserved(), "{total:?}");
@@ -238,7 +235,6 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// The first attempt of a delivery ends now.
     pub(crate) fn settle(
         &mut self,
         lane: LaneId,
@@ -260,7 +256,6 @@ impl<B: Backend> World<B> {
         Settlement { lane, term, delivery, attempts: 1, fate, attempt: self.attempt(fate) }
     }
 
-    /// An attempt that leads to this fate.
     pub(crate) fn attempt(&self, fate: Fate) -> Option<Attempt> {
         let (outcome, status, error) = match fate {
             Fate::Released => return None,
@@ -286,7 +281,6 @@ impl<B: Backend> World<B> {
 
 const PLENTY: u32 = 1_000_000;
 
-/// The number of items on a page that must hold them all.
 fn all_of<T>(page: Page<T>) -> u64 {
     assert_eq!(page.next, None);
     page.items.len().try_into().unwrap()

@@ -50,7 +50,6 @@ pub(super) fn another_key_or_lane_is_not_alike<B: Backend>() {
     for (lane, key) in [(one, "other clip"), (other, "clip"), (one, "CLIP"), (one, "")] {
         assert_eq!(emit_alike(&mut world, lane, key).2, None, "lane {} key {key:?}", lane.0);
     }
-    // Nor is a delivery without a coalescing key.
     world.emit_one(one);
     assert_eq!(world.counts(one).coalesced, 0);
 }
@@ -88,7 +87,6 @@ pub(super) fn a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older<B: Ba
 }
 
 pub(super) fn what_can_never_fit_takes_the_place_of_nothing<B: Backend>() {
-    // Too long for its lane, then for the whole store.
     for (bytes_max, bytes) in [(100, 101), (1_000, 201)] {
         let mut world = World::<B>::with(Limits { waiting_bytes_max: 200, ..Limits::default() });
         let bounds = Bounds { bytes_max, when_full: WhenFull::ShedOldest, ..WIDE };

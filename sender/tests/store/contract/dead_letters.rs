@@ -23,7 +23,6 @@ fn redrive<B: Backend>(world: &mut World<B>, which: Dead, after: Option<Delivery
     }
 }
 
-/// Returns the number forgotten, and the cursor of the next step.
 fn forget<B: Backend>(
     world: &mut World<B>,
     which: Dead,

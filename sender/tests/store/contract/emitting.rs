@@ -181,9 +181,7 @@ pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
     let mut event = world.event(&[lane]);
     (event.outbox, event.id) = (Some(rows[0].id), "mine-1".into());
     waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
-    // Another process has read the same row.
     assert_eq!(world.try_emit(event), Err(Refusal::OutboxTaken(rows[0].id)));
-    // An event without subscribers vanishes too.
     let mut unwanted = world.event(&[]);
     unwanted.outbox = Some(rows[1].id);
     world.try_emit(unwanted).unwrap();
@@ -292,7 +290,6 @@ pub(super) fn who_has_an_event_is_known_for_as_long_as_its_row_waits<B: Backend>
     assert_eq!(world.reader.lanes_in_part(&event.id).unwrap(), [wide]);
     world.try_emit(event.clone()).unwrap();
     assert_eq!(world.counts(wide).accepted, 1, "it is not made again");
-    // Once the row is deleted, the event can be emitted again.
     world.change(Change { bounds: Some(WIDE), ..Change::of(narrow) });
     world.try_emit(Emit { roster: world.reader.glance().unwrap().roster, ..event.clone() }).unwrap();
     assert_eq!(world.reader.outbox(None, 10).unwrap(), []);

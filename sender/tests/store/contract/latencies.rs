@@ -1,5 +1,3 @@
-//! Latencies of endpoints, counted without a write for each attempt.
-
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{Fate, Outcome, Purge, Sweep};
@@ -8,7 +6,6 @@ use hookproof_sender::store::read::Over;
 
 use crate::world::{Backend, ME, WIDE, World, YOU};
 
-/// Settles `count` deliveries, each after an attempt with this latency.
 fn deliver<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, count: usize, latency: Nanos) {
     let deliveries: Vec<_> = (0..count).map(|_| world.emit_one(lane)).collect();
     world.claim(lane, term);

@@ -84,7 +84,6 @@ pub(super) fn a_record_persisted_under_an_old_term_is_refused<B: Backend>() {
     assert_eq!(world.persist(lane, term, b"old", false), stale);
     assert_eq!(world.persist(lane, term, b"old", true), stale);
     assert_eq!(world.lane(lane).owner, Some((YOU, current)));
-    // Nor after the owner handed it back: the lane has no owner.
     world.persist(lane, current, b"new", true);
     assert_eq!(
         world.persist(lane, current, b"newer", false),
@@ -136,7 +135,6 @@ pub(super) fn losses_are_told_even_to_an_owner_that_was_forgotten<B: Backend>() 
     let sweep = Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 });
     other.commit(world.now, &[acquire(YOU, Which::All), sweep]).unwrap();
     assert!(world.reader.owners().unwrap().iter().all(|owner| owner.owner != ME), "it owns nothing any more");
-    // It acquires another lane before it renews.
     let another = world.new_lane(WIDE);
     world.own(ME, another);
     assert_eq!(world.renew(ME), [(lost, term)]);
@@ -153,7 +151,6 @@ pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
     );
 }
 
-/// Has a window cap, an owner and a checkpoint.
 fn capped_lane<B: Backend>(world: &mut World<B>) -> (LaneId, Term) {
     let (lane, term) = world.own_lane(WIDE);
     let settings = Some(r#"{"limit":{"windows":["1000000 per 31d"]}}"#.into());
@@ -162,7 +159,6 @@ fn capped_lane<B: Backend>(world: &mut World<B>) -> (LaneId, Term) {
     (lane, term)
 }
 
-/// `count` attempts end, each `gap` after the previous one.
 fn attempts<B: Backend>(world: &mut World<B>, (lane, term): (LaneId, Term), count: u32, gap: Nanos) {
     for _ in 0..count {
         world.pass(gap);
@@ -270,7 +266,6 @@ pub(super) fn lanes_with_work_are_active_and_have_some<B: Backend>() {
     let rest = world.acquire(YOU, Which::These(lanes.clone()));
     assert_eq!(rest[1].state, LaneState::Paused);
     assert_eq!(names(rest), [lanes[0], lanes[2]]);
-    // Events of the same commit count.
     let lane = world.new_lane(WIDE);
     let emit = Command::Emit(world.event(&[lane]));
     let replies = world.all(&[emit, acquire(ME, WITH_WORK)]);
@@ -309,7 +304,6 @@ pub(super) fn what_was_held_is_forgotten_with_the_lane<B: Backend>() {
     let delivery = world.emit_one(lane);
     assert_eq!(world.claim(lane, term), [delivery]);
     world.persist(lane, term, b"", true);
-    // The same process acquires it again; its earlier claims are void.
     let again = world.own(ME, lane);
     assert_eq!(world.claim(lane, again), [delivery]);
     // A late settlement under the first term does not affect the second.

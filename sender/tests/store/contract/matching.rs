@@ -10,9 +10,7 @@ use hookproof_sender::subscriber::RegionSecrets;
 
 use crate::world::{Backend, WIDE, World, later, subscribe, waiting};
 
-/// Patterns that do not match the events of these tests.
 const OTHER: &str = r#"["order.*", "video", "videos.*", "video.trending.now"]"#;
-/// Patterns that match them, and unreadable ones.
 const WANTED: [&str; 4] =
     [r#"["*"]"#, r#"["order.*", "video.trending"]"#, r#"["video.*"]"#, "patterns that nobody can read"];
 
@@ -102,7 +100,6 @@ pub(super) fn an_event_for_a_subscriber_that_has_changed_is_matched_anew<B: Back
     }
 }
 
-/// A subscriber that was added or changed before the event was recorded gets it.
 pub(super) fn an_event_that_somebody_has_come_to_want_is_matched_anew<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, changed) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -154,7 +151,6 @@ pub(super) fn who_was_removed_holds_up_no_event<B: Backend>() {
     }
 }
 
-/// The remaining subscribers no longer show the store's roster version.
 pub(super) fn who_begins_after_the_last_to_change_has_vanished_can_emit<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, gone) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -173,7 +169,6 @@ pub(super) fn who_begins_after_the_last_to_change_has_vanished_can_emit<B: Backe
     assert!(keeper.present().get(one).is_some());
 }
 
-/// The store compares an event with a limited number of changed subscribers.
 pub(super) fn where_too_many_have_changed_events_are_matched_anew<B: Backend>() {
     const COMPARED_MAX: usize = 1_000;
 

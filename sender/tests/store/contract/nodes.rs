@@ -1,5 +1,3 @@
-//! How nodes announce themselves, and which lanes belong to which node.
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -115,7 +113,6 @@ pub(super) fn who_has_gone_is_no_node<B: Backend>() {
     world.one(Command::Evict(YOU));
     assert!(has_changed(&world, &mut seen));
     assert_eq!(world.reader.nodes().unwrap().all, []);
-    // A node whose lease is over, and without lanes, is forgotten.
     announce(&mut world, YOU, said("second"));
     world.pass(LEASE);
     world.one(Command::Sweep(Sweep { max: 1 }));

@@ -9,7 +9,6 @@ use hookproof_sender::store::read::{Filter, Place, ReadError, Whom, Work};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
 
-/// Reads a listing to its end, in pages.
 fn all<T>(mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>) -> Vec<T> {
     let mut items = Vec::new();
     let mut from = None;
@@ -75,7 +74,6 @@ pub(super) fn the_queue_is_listed_as_it_is_due<B: Backend>() {
 pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
-    // Two delivered and one dead at each of three times, each after a failure.
     for latency in [10, 20, 60] {
         for fate in [Fate::Delivered, Fate::Delivered, Fate::Dead(Reason::Exhausted)] {
             let delivery = world.emit_one(lane);
@@ -283,7 +281,6 @@ pub(super) fn redriven_work_stirs<B: Backend>() {
     let after = world.reader.glance().unwrap();
     assert_eq!((after.stirred, after.last), (before.stirred + 1, before.last));
     assert_eq!(world.reader.heads(&[lane]).unwrap(), [(lane, world.now)]);
-    // With nothing to redrive, the version stays.
     world.one(Command::Redrive(Redrive { which: Dead::All, after: None, max: 1 }));
     assert_eq!(world.reader.glance().unwrap().stirred, after.stirred);
 }
@@ -331,7 +328,6 @@ pub(super) fn owners_are_listed<B: Backend>() {
         world.reader.owners().unwrap().iter().map(|owner| (owner.owner, owner.lanes)).collect();
     assert_eq!(told.len(), 2);
     assert!(told.contains(&(ME, 2)) && told.contains(&(YOU, 0)), "{told:?}");
-    // A dead owner without lanes is forgotten.
     world.pass(LEASE);
     world.one(Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 }));
     assert_eq!(world.reader.owners().unwrap().len(), 1);

@@ -46,7 +46,6 @@ pub(super) fn what_expired_is_given_up<B: Backend>() {
     let early = world.emit_one(lane);
     world.pass(Nanos::SECOND);
     let late = world.emit_one(lane);
-    // A delivery that waits for a retry expires too.
     world.try_claim(lane, term, 1).unwrap();
     let due = later(world.now, Nanos(TTL.0 * 2));
     world.settle(lane, term, early, Fate::Retry { due });

@@ -1,5 +1,3 @@
-//! Queue bounds, and the behaviour at them.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Change, Coalesce, Fate, Reason, Shed, Target};
 use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};

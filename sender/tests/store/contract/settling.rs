@@ -147,7 +147,6 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
         (attempts[1].attempt.status, attempts[1].attempt.error.as_deref()),
         (Some(503), Some("unavailable"))
     );
-    // A settlement without an attempt leaves the list of attempts unchanged.
     let fact = Settlement { attempt: None, ..world.settlement(lane, term, third, Fate::Delivered) };
     world.settle_all(vec![fact]);
     assert_eq!(world.reader.attempts_of(third).unwrap().len(), 1);
@@ -187,7 +186,6 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_in_the_same_breath<B: Backend
     world.settle(lane, term, delivery, Fate::Dead(Reason::Gone));
     assert_eq!(world.lane(lane).state, LaneState::Disabled);
     assert_eq!(world.reader.glance().unwrap().roster, roster + 1);
-    // Other deliveries keep waiting for an operator's decision.
     assert_eq!(world.place(other), Some(Place::Waiting));
 }
 

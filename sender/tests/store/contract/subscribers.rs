@@ -21,13 +21,11 @@ fn secrets<B: Backend>(world: &World<B>, lane: LaneId) -> Vec<String> {
     live.iter().map(|live| live.secret.reveal().to_owned()).collect()
 }
 
-/// The old secrets retire after `overlap`.
 fn rotate<B: Backend>(world: &mut World<B>, lane: LaneId, secret: &str, overlap: Nanos) -> Reply {
     let retire = later(world.now, overlap);
     world.one(Command::Rotate(Rotate { lane, secret: Secret::new(secret), retire, now: world.now }))
 }
 
-/// Rotates until the limit on live secrets is reached.
 fn fill_with_secrets<B: Backend>(world: &mut World<B>, lane: LaneId) {
     for number in 1..Keys::COUNT_MAX {
         assert_eq!(rotate(world, lane, &number.to_string(), Nanos::HOUR), Reply::Done);
@@ -71,7 +69,6 @@ pub(super) fn a_removed_name_is_free_again<B: Backend>() {
     heir.id = "sub_heir".into();
     let Reply::Subscribed { lane: other } = world.one(Command::Subscribe(heir)) else { panic!() };
     assert_ne!(other, lane);
-    // An id is never reused.
     assert_eq!(add(&mut world, "a"), Reply::Refused(Refusal::IdTaken("sub_a".into())));
 }
 
@@ -114,7 +111,6 @@ pub(super) fn secrets_sign_together_until_the_old_one_retires<B: Backend>() {
     let lane = world.new_lane(WIDE);
     assert_eq!(rotate(&mut world, lane, "second", Nanos::HOUR), Reply::Done);
     assert_eq!(secrets(&world, lane), ["second", "whsec_s1"]);
-    // A later rotation does not extend an old secret's life.
     assert_eq!(rotate(&mut world, lane, "third", Nanos::DAY), Reply::Done);
     assert_eq!(secrets(&world, lane), ["third", "second", "whsec_s1"]);
     world.pass(Nanos::HOUR);
@@ -195,7 +191,6 @@ pub(super) fn a_removed_subscriber_vanishes_with_its_last_trace<B: Backend>() {
     assert_eq!(purge(&mut world), 0);
     let total = world.total();
     assert_eq!((total.accepted, total.dead, total.dead_kept), (1, 1, 0));
-    // Its number is never reused.
     assert!(world.new_lane(WIDE) > lane);
 }
 

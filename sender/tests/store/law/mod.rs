@@ -21,7 +21,6 @@ use crate::world::Backend;
 use model::{Hands, Model};
 use random::{Step, steps};
 
-/// One process: its store, and its claims according to the model.
 struct Process {
     owner: OwnerId,
     store: Box<dyn Store>,
@@ -66,7 +65,6 @@ impl<B: Backend> Run<B> {
         let backend = B::new(limits);
         let mut run = Self {
             processes: Vec::new(),
-            // The first writer creates the store.
             model: Model::new(limits, StoreTime::from_secs(1_800_000_000)),
             owners: 0,
             reader: {
@@ -261,12 +259,10 @@ proptest! {
     }
 }
 
-/// 150, or the environment's value.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
-/// Checks that the random steps reach every kind of reply.
 #[test]
 fn random_steps_reach_every_kind_of_reply() {
     use proptest::strategy::ValueTree;

@@ -134,7 +134,6 @@ impl Model {
         self.deliveries.last_key_value().map_or(self.from, |(last, _)| self.from.max(last.0 + 1))
     }
 
-    /// The next delivery gets at least this number.
     pub(crate) fn skip_to(&mut self, delivery: DeliveryId) {
         self.from = delivery.0;
     }
@@ -151,7 +150,6 @@ impl Model {
         self.lanes.get(&lane).map_or(Term(0), |lane| lane.term)
     }
 
-    /// Deliveries of one lane, or of all, in one place.
     fn of(&self, lane: Option<LaneId>, place: Where) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
         let all = self.deliveries.iter().map(|(id, delivery)| (*id, delivery));
         all.filter(move |(_, found)| found.place == place && lane.is_none_or(|lane| lane == found.lane))
@@ -183,7 +181,6 @@ impl Model {
         }
     }
 
-    /// Waiting deliveries of a lane, by due time.
     pub(crate) fn queue(&self, lane: LaneId) -> Vec<u64> {
         let mut queue: Vec<_> =
             self.of(Some(lane), Where::Waiting).map(|(id, found)| (found.at, id)).collect();
@@ -195,7 +192,6 @@ impl Model {
         self.queue(lane).first().map(|first| self.deliveries[&DeliveryId(*first)].at)
     }
 
-    /// Waiting deliveries of a lane that these hands do not hold, by due time.
     fn free(&self, hands: &Hands, lane: LaneId) -> Vec<DeliveryId> {
         let queue = self.queue(lane).into_iter().map(DeliveryId);
         queue.filter(|delivery| !hands.has(lane, *delivery)).collect()
@@ -423,7 +419,6 @@ impl Model {
         Placed::Overflowed { delivery }
     }
 
-    /// Whether an empty lane could hold the delivery.
     fn could_fit(&self, lane: LaneId, size: u64) -> bool {
         let Lane { bounds, .. } = self.lanes[&lane];
         size <= bounds.bytes_max && bounds.rows_max > 0 && size <= self.limits.waiting_bytes_max

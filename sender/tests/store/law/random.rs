@@ -93,7 +93,6 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     ]
     .prop_map(|step| vec![step]);
     let step = prop_oneof![8 => step, 2 => everyday()];
-    // At the start, each process owns two lanes.
     let begin = |process| Step::Commit { process, wishes: vec![Wish::Acquire { which: 1, max: 2 }] };
     vec(step, 1..50).prop_map(move |steps| {
         let mut steps: Vec<Step> = steps.into_iter().flatten().collect();
@@ -330,7 +329,6 @@ fn emit(
     }
 }
 
-/// Mostly of claimed deliveries, sometimes of any.
 fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate, bool)]) -> Vec<Settlement> {
     let held = hands.all();
     picks
