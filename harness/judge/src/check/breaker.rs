@@ -1,7 +1,7 @@
-//! `breaker.opens`, `breaker.one-probe`, `breaker.cooldown`: an endpoint that fails is left alone, asked with one request
-//! at a time whether it is back, and left alone for longer each time it isn't.
+//! `breaker.opens`, `breaker.one-probe`, `breaker.cooldown`: the sender leaves a failing endpoint alone, probes it with
+//! one request at a time, and waits longer after each failed probe.
 //!
-//! The declared breaker is followed beside the exchanges, by what an endpoint sees:
+//! The check follows the declared breaker beside the exchanges, as the endpoint sees them:
 //!
 //! ```text
 //!  closed ──(the nth failure in a row)──► open ──(its cooldown)──► probing ──(success)──► closed
@@ -9,11 +9,13 @@
 //!                                          └──────────(failure)─────────┘
 //! ```
 //!
-//! While it is open, an arrival within `retry_after_late` of its opening had left before; any other before the cooldown
-//! is over breaks `opens` the first time and `cooldown` after a failed probe; a second arrival while a probe is open
-//! breaks `one-probe`. A whole answer with a usable `Retry-After` is neither success nor failure. A failure that ends within
-//! [`BESIDE`] of a success counts as before it, since the sender may have noticed them so. A killed process closes
-//! the model, for what it had counted may be lost. A sender that opens sooner than it declares breaks nothing here.
+//! - An arrival within `retry_after_late` of an opening had left before. Any other arrival before the end of the cooldown
+//!   breaks `opens`, or `cooldown` after a failed probe.
+//! - A second arrival during a probe breaks `one-probe`.
+//! - A whole answer with a usable `Retry-After` is neither success nor failure.
+//! - A failure that ends within [`BESIDE`] of a success counts as before it, as the sender may have noticed it earlier.
+//! - A kill resets the model to closed, as the sender may have lost its count.
+//! - A sender that opens sooner than declared breaks nothing.
 
 use super::evidence::{Evidence, Lane};
 use super::retry::asked::Asked;
@@ -23,7 +25,7 @@ use crate::entry::Severity;
 use crate::scenario::Breaker;
 use crate::trace::Lack;
 
-/// A failure that ends so soon after a success may have been noticed before it.
+/// Such a failure may have been noticed before the success.
 const BESIDE: u64 = 50_000_000;
 
 #[derive(Clone, Copy)]
@@ -36,7 +38,6 @@ enum State {
 impl State {
     const CLOSED: Self = Self::Closed { failures: 0, well: None };
 
-    /// Closed by a success at that moment.
     const fn well(t: u64) -> Self {
         Self::Closed { failures: 0, well: Some(t) }
     }
@@ -131,8 +132,8 @@ fn judge(evidence: &Evidence<'_>, choose: fn(Found) -> Tally, noun: &str, good: 
 }
 
 fn follow(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, breaker: &Breaker, found: &mut Found) {
-    // Beginnings and ends by time. At one moment come first the ends of what began before, and then, one after another,
-    // what begins there: in virtual time an exchange may end in the moment in which it began.
+    // Beginnings and ends by time. At one moment, the ends of earlier exchanges come first, then each
+    // exchange that begins there: in virtual time an exchange may begin and end at one moment.
     let mut steps: Vec<(u64, bool, u32, bool)> = Vec::with_capacity(lane.arrivals.len() * 2);
     for n in &lane.arrivals {
         let exchange = evidence.exchange(*n);
@@ -164,7 +165,7 @@ fn begin(
 ) -> State {
     match state {
         State::Open { since, cooldown, probed } => {
-            // The end is noted a little after the sender knows of it.
+            // The endpoint notes the end a little after the sender knows of it.
             if t.saturating_add(grace) >= since.saturating_add(cooldown) {
                 found.one_probe.see();
                 return State::Probing { probe: n, cooldown };
@@ -209,7 +210,7 @@ fn end(state: State, evidence: &Evidence<'_>, n: u32, breaker: &Breaker, found: 
             let cooldown = cooldown.saturating_mul(2).min(breaker.cooldown_max.0);
             State::Open { since: exchange.end, cooldown, probed: true }
         }
-        // A late success of an older request may have closed it.
+        // A late success of an older request may have closed the breaker.
         State::Open { .. } | State::Probing { .. } if well => State::well(exchange.end),
         other => other,
     }

@@ -1,13 +1,14 @@
-//! `coalesce.window`: of several events of a type with one key inside a window, the newest alone comes.
+//! `coalesce.window`: of several events of one type and key inside a window, only the newest arrives.
 //!
-//! The first of them opens the window, and whatever is taken in it stands for what was taken before. What one window leaves
-//! came once that window was over, and the next one was opened no sooner: windows begin at least their length apart. Events
-//! that were all taken within less than a window's length are thus of two windows at most, and two of them may come. A sender
-//! takes an event at some moment from its offer to its acknowledgement, so three that came break this if the last
-//! acknowledgement is less than a window after the first offer; `retry_after_late` is left for the sender's own clock.
+//! The first event opens the window, and each later one replaces the one before. The sender delivers the
+//! survivor after the window and opens the next window no sooner, so windows begin at least one length apart.
+//! Events that were all accepted within less than one length belong to at most two windows, so at most two of
+//! them may arrive. A sender accepts an event at some moment between its offer and its acknowledgement. So
+//! three arrivals break the check if the last acknowledgement is less than one window after the first offer;
+//! `retry_after_late` is left for the sender's clock.
 //!
-//! Not judged are events that were offered twice, and lanes with dead letters that were sent again: what was shed leaves its
-//! window early. Where a clock steps a window is as long as it likes.
+//! Not judged: events that were offered twice, lanes with redriven dead letters (a shed event leaves its
+//! window early), and runs with a clock step, which changes the length of windows.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +18,10 @@ use crate::check::Check;
 use crate::entry::Severity;
 use crate::scenario::{Coalesce, FaultAction, FaultKind};
 
-/// The most events of a key that may come of those that were taken within less than a window.
+/// Events of a key, accepted within less than one window, that may arrive.
 const WINDOWS_MET: usize = 2;
 
-/// An event that a lane coalesces: from when to when it was taken, and its first arrival.
+/// An event of a coalescing lane, with the span in which it was accepted and its first arrival.
 #[derive(Clone, Copy)]
 struct Taken {
     offered: u64,
@@ -73,7 +74,7 @@ fn rules<'a>(lane: &Lane<'a>) -> &'a [Coalesce] {
     &lane.subscriber.handling.coalesce
 }
 
-/// What a rule makes one of, by key, in the order of the offers.
+/// The events of each key in the order of their offers.
 fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'e str, Vec<Taken>> {
     let first = |kind: &str| rules(&evidence.lanes[at as usize]).iter().find(|one| one.kind == kind);
     let read = |delivery: &Delivery| {
@@ -91,7 +92,7 @@ fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'
     keys
 }
 
-/// Judges the events of one key, which ascend by their offers.
+/// Judges the events of one key, in the order of their offers.
 fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[Taken], tally: &mut Tally) {
     let window = rule.window.0.saturating_sub(evidence.scenario.expect.retry_after_late.0);
     for place in 0..events.len() {
@@ -110,7 +111,7 @@ fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[Taken], tal
     }
 }
 
-/// The first of these events, and those after it that were surely taken less than a window later.
+/// The first event, and the later ones that were certainly accepted less than a window after it.
 fn within(events: &[Taken], window: u64) -> impl Iterator<Item = &Taken> {
     let until = events.first().map_or(0, |first| first.offered.saturating_add(window));
     let near = events.iter().take_while(move |one| one.offered < until);

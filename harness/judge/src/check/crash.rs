@@ -1,11 +1,12 @@
-//! `crash.ack-then-kill`: what was acknowledged before a `kill -9`, and not yet delivered then, is delivered after it or
-//! becomes a dead letter.
+//! `crash.ack-then-kill`: an event that was acknowledged but not delivered before a `kill -9` is delivered
+//! after it, or becomes a dead letter.
 //!
-//! `crash.stop`: asked to stop, a process ends its open exchanges, exits with 0 within `stop_within`, and leaves nothing that
-//! is sent twice.
+//! `crash.stop`: a process that is asked to stop finishes its open exchanges, exits with 0 within
+//! `stop_within`, and causes no duplicate.
 //!
-//! `crash.takeover`: after a kill, every lane with something due is served again in time ([`super::again`]); and no delivery is open twice at once, beyond exchanges
-//! whose process was killed. A kill that took nothing ([`super::kills`]) proves nothing.
+//! `crash.takeover`: after a kill, every lane with due work is served again in time ([`super::resumption`]),
+//! and no delivery is open twice at once, except in exchanges of a killed process. A kill that took no lane
+//! ([`super::fault_windows`]) proves nothing.
 
 use super::evidence::{Evidence, Outcome};
 use super::outcomes::{Fate, fates};
@@ -107,7 +108,7 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
                 tally.broke(|| at(format!("it did not exit within {}", show(within))));
             }
             None => {}
-            // Without its store it can end, and not in order.
+            // A process without its store may end, but not in order.
             Some(exit) if could_end > exit.t => {}
             Some(exit) if exit.t - could_end > within => {
                 tally.broke(|| {
@@ -123,7 +124,7 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
     tally.finding("processes asked to stop", "each finished what was open and exited", "not an orderly end")
 }
 
-/// Exchanges that were open at the request to stop, and that the sender walked out of before their deadline.
+/// Exchanges that were open at the request to stop, and that the sender dropped before their deadline.
 fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) {
     let gone = evidence.exchanges.iter().zip(0_u32..).filter(|(exchange, n)| {
         let open =

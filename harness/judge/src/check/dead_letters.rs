@@ -1,39 +1,43 @@
-//! Giving up without a cause: a dead letter whose reason cannot be true.
+//! Dead letters without a true cause.
 //!
-//! - `expired`, though it was younger than its `ttl` to the very end (a sender may see that its next attempt would come
-//!   too late, and so the longest delay is taken off; a second more, as some count in seconds). That it was so when it was
-//!   given up is judged by what the sender says is dead ([`dead_from`], `queue.truth`);
-//! - `gone`, though its endpoint never answered 410;
-//! - `overflow`, though its lane cannot have been so full: of `taken` deliveries, a queue that holds `room` of them sheds
-//!   `taken − room` at most, as the last one that was shed left it full. Where its bound is not known, it has room for what it
-//!   was ever said to hold.
+//! A dead letter is without a cause if its reason is:
 //!
-//! Where something bounds all lanes together (the sender's arguments may, or `queue_rows_max`), a lane may also shed for what
-//! others hold. If that never happened, each lane shed what its own bound explains. If it did, `all` waited in all at the
-//! last such moment. Of those, a lane can only have shed later by its own bound, and then kept as many as that allows, which is
-//! no fewer than it had. So of all that were taken, `taken − all` at most were shed, whatever each lane's own bound did. The
-//! bound on all is no less than what the whole was ever said to hold. Where events differ in size, no count of rows says
-//! what a bound in bytes holds, and such shedding is taken for explained.
+//! - `expired`, though it was younger than its `ttl` at the end of the run. The longest delay is subtracted,
+//!   as a sender may see that its next attempt would come too late, and one more second for senders that
+//!   count seconds. `queue.truth` judges the moment, by the dead letters that the sender counts
+//!   ([`dead_from`]).
+//! - `gone`, though its endpoint never answered 410.
+//! - `overflow`, though its lane cannot have been full that often. A queue that holds `room` of `taken`
+//!   deliveries sheds at most `taken − room`, as the last shedding left it full. A lane with an unknown bound
+//!   has room for the largest backlog that was ever reported.
 //!
-//! A sender's own word for a reason explains nothing by itself. Such a delivery was given up with a cause only if one of
-//! those above may be it, or if it had all its attempts, or an endpoint hid some of them (a closed port, a reset before
-//! the request was read). `exhausted` is judged by `retry.attempts`. A lane without a declared bound may have one of its
-//! own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
+//! If a bound on all lanes exists (`queue_rows_max`, or the sender's arguments), a lane may also shed because
+//! of the backlog of others. Without such a shedding, each lane shed only by its own bound. Otherwise let
+//! `all` be the total backlog at the last such shedding. Later sheddings of a lane follow its own bound,
+//! which keeps at least as many deliveries as the lane had then. So of all accepted deliveries, at most
+//! `taken − all` were shed, whatever each lane's bound did. The bound on all is at least the largest total
+//! that was ever reported. If events differ in size, no count of rows tells how much a bound in bytes holds,
+//! and such shedding counts as explained.
+//!
+//! The sender's own reason proves nothing. Such a dead letter has a cause only if one of the above may apply,
+//! if the delivery had all its attempts, or if the endpoint hid some of them (a closed port, a reset before
+//! the request was read). `retry.attempts` judges `exhausted`. A lane without a declared bound may have a
+//! bound of the sender's own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
 
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns};
 use super::verdict::show;
 use crate::scenario::{Answer, FaultAction, SECOND};
 use crate::trace::Depth;
 
-/// No sender's own bound on a queue is smaller.
+/// Assumed least bound of a sender, in rows.
 const UNDECLARED_ROWS: u64 = 10_000;
-/// Nor is it in bytes.
+/// The same in bytes.
 const UNDECLARED_BYTES: u64 = 64 << 20;
 
-/// The deliveries that were given up, and not taken by their endpoint, for what cannot be the reason; and why not.
+/// Undelivered dead letters without a true cause, with the reason.
 pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, String)> {
     let mut found = Vec::new();
-    // What is missing in the trace may be the cause.
+    // A missing line may hold the cause.
     if evidence.trace.trailer.as_ref().is_none_or(|trailer| trailer.dropped > 0) {
         return found;
     }
@@ -67,20 +71,18 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
     found
 }
 
-/// What a lane shed.
 struct Shed<'e> {
     lane: &'e Lane<'e>,
     deliveries: Vec<&'e Delivery>,
-    /// How many deliveries it took.
+    /// Deliveries that it accepted.
     taken: u64,
 }
 
-/// The deliveries that were shed beyond what the bounds of their lanes explain, and beyond what a bound on all does where
-/// there may be one.
+/// Deliveries that were shed beyond the bounds of their lanes and a possible bound on all lanes.
 fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e Delivery, String)> {
     let taken: u64 = lanes.iter().map(|one| one.taken).sum();
     let shed: u64 = lanes.iter().map(|one| one.deliveries.len() as u64).sum();
-    // What one lane held, all held together.
+    // The backlog of one lane was part of the total.
     let each = lanes.iter().map(|one| held(evidence, Some(one.lane)));
     let held_in_all = each.chain([held(evidence, None)]).max().unwrap_or(0);
     let for_all = if rows_tell(evidence) { taken.saturating_sub(held_in_all) } else { taken };
@@ -108,7 +110,7 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
     found
 }
 
-/// Whether a delivery was tried as often as declared, or may have been where its endpoint doesn't see it.
+/// Also true where the endpoint may have hidden attempts.
 fn had_its_attempts(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let subscriber = evidence.subscriber(delivery);
     let since = evidence.accepted(delivery).unwrap_or(0);
@@ -136,7 +138,7 @@ fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> O
         .then(|| format!("given up as expired, {} old at most; its ttl is {}", show(age), show(ttl)))
 }
 
-/// The first moment at which a delivery that is listed as given up can have been, by the reason that is given.
+/// The earliest moment at which a listed dead letter can have been given up for its reason.
 pub(super) fn dead_from(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     let (reason, event) = (reason(evidence, delivery)?, evidence.event(delivery)?);
     let lane = &evidence.lanes[delivery.lane as usize];
@@ -154,7 +156,7 @@ pub(super) fn dead_from(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<
     })
 }
 
-/// How long a sender may have had to wait for the next attempt, after this one at the latest.
+/// The longest wait for the next attempt, after `attempt` at the latest.
 pub(super) fn longest_delay(lane: &Lane<'_>, attempt: u32) -> u64 {
     let subscriber = lane.subscriber;
     if subscriber.behaviours.is_empty() {
@@ -175,14 +177,14 @@ pub(super) fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     lane.arrivals.iter().any(gone)
 }
 
-/// How many deliveries of a lane the sender can have taken.
+/// Deliveries that the sender may have accepted.
 fn taken(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
     let events = deliveries.iter().filter_map(|delivery| evidence.event(delivery));
     events.map(|event| u64::from(event.offers.saturating_sub(event.refused))).sum()
 }
 
-/// How many deliveries a lane was said to hold at most, or the whole, and so can hold without shedding, less those that were
-/// under way: a bound need not count them.
+/// The largest reported backlog of a lane (of the whole sender for `None`), less the deliveries in flight,
+/// which a bound need not count.
 fn held(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
     let is_meant = |one: &&Depth| {
         lane.map_or(one.subscriber.is_none(), |lane| concerns(one, lane.subscriber, evidence.scenario))
@@ -200,23 +202,22 @@ fn held(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
     })
 }
 
-/// Whether what is full of bytes once holds as many deliveries each time: what bounds all lanes may count bytes, and then a queue
-/// that was once full of small ones can be full of fewer that are large.
+/// Whether counts of rows tell how full a bound in bytes is: only if all events have one size.
 fn rows_tell(evidence: &Evidence<'_>) -> bool {
     let bytes = &evidence.scenario.events.data_bytes;
     bytes.least == bytes.most
 }
 
-/// Whether a lane may have been made to shed by what others hold: something may bound all of them together, and its own
-/// bound is not all that it was given.
+/// Whether a lane may have shed because of the backlog of others: a bound on all lanes may exist, and the
+/// lane's own bound is not its only one.
 fn sheds_for_others(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let declared = queue.rows.is_some() || queue.bytes.is_some();
     !scenario.sender.arguments.is_empty() || (!declared && scenario.expect.queue_rows.max.is_some())
 }
 
-/// How many deliveries a lane's queue holds at least before it sheds by its own bound. What the sender's arguments, or a bound
-/// on all, make of a lane without one is not known.
+/// The least number of deliveries that a lane's queue holds before it sheds by its own bound. The effect of
+/// the sender's arguments, or of a bound on all, on a lane without its own bound is unknown.
 pub(super) fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let (rows, bytes) = match (queue.rows, queue.bytes) {
@@ -224,7 +225,7 @@ pub(super) fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
         (None, None) => (UNDECLARED_ROWS, Some(UNDECLARED_BYTES)),
         (rows, bytes) => (rows.unwrap_or(u64::MAX), bytes.map(|size| size.0)),
     };
-    // Some count more than the body; none twice as much.
+    // Some senders count more than the body, but none counts twice its size.
     let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
     rows.min(bytes.map_or(u64::MAX, |bytes| bytes / each))
 }

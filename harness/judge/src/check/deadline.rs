@@ -1,11 +1,11 @@
-//! `network.timeout`: every exchange ends at its subscriber's declared *total* deadline, whatever its endpoint does: the
-//! sender is gone no later than its `timeout` after its request arrived, and what it takes to notice. A deadline that
-//! begins anew with every byte lets one endpoint hold a worker for hours.
+//! `network.timeout`: every exchange ends at its subscriber's declared *total* deadline, whatever its
+//! endpoint does. The sender closes it at most `timeout` after its request arrived, and the time to notice
+//! that. If the deadline restarts with every byte, one endpoint can hold a worker for hours.
 //!
-//! `network.deadline`: an answer that comes after the deadline is not taken for one: the delivery is tried again, or given
-//! up. The deadline began before the request arrived, so that an answer which begins later than `timeout` after that, and
-//! [`LATE`] more, came too late for sure. That it was taken shows where nothing follows it, though there was time for the
-//! next attempt, or the sender says that nothing waits.
+//! `network.deadline`: an answer after the deadline is no success: the sender tries again, or gives up. The
+//! deadline began before the request arrived, so an answer that begins more than `timeout` and [`LATE`] after
+//! the arrival is certainly too late. The sender accepted such an answer if nothing follows it although there
+//! was time for the next attempt, or if the sender reports that nothing waits.
 
 use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
@@ -17,12 +17,12 @@ use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND, Subscriber};
 use crate::trace::CutKind;
 
-/// How long a run may take to notice that the other side is gone.
+/// Time in which a run notices that the peer closed the connection.
 const NOTICE: u64 = SECOND;
-/// How late a sender's own timer may be.
+/// Allowed lateness of the sender's timer.
 const LATE: u64 = SECOND / 4;
 
-/// Whether an endpoint keeps some request for longer than its sender may wait.
+/// Whether an endpoint holds a request for longer than the deadline.
 fn outlasts(subscriber: &Subscriber) -> bool {
     let timeout = subscriber.timeout;
     subscriber.behaviours.iter().any(|behaviour| {
@@ -31,7 +31,7 @@ fn outlasts(subscriber: &Subscriber) -> bool {
     }) || subscriber.answers.most > timeout
 }
 
-/// Whether an exchange was open until about its deadline, and what was seen of it is not due to the run's own end.
+/// Whether an exchange was open until about its deadline, and not because the run ended.
 fn reached(evidence: &Evidence<'_>, exchange: &Exchange, timeout: u64) -> bool {
     let open = exchange.end - exchange.t;
     let unfinished = matches!(exchange.outcome, Outcome::Open | Outcome::Cut(CutKind::RunEnded));
@@ -125,7 +125,7 @@ pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
     finding(evidence, tally, "no later answer was taken for one", "a later answer was taken for one")
 }
 
-/// Whether the sender is done with a delivery after its last attempt, and not by giving it up.
+/// Whether the sender finished a delivery after its last attempt without giving it up.
 fn is_settled(
     evidence: &Evidence<'_>,
     lane: &Lane<'_>,

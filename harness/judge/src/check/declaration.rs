@@ -10,82 +10,80 @@ use crate::trace::Lack;
 
 /// One requirement of a sender, and the function that judges it.
 pub struct Check {
-    /// Its stable slug, such as `rate.envelope`.
+    /// Stable slug, such as `rate.envelope`.
     pub id: &'static str,
-    /// How much it matters.
     pub severity: Severity,
-    /// Where the requirement comes from.
     pub source: &'static str,
-    /// The requirement, in one sentence.
+    /// In one sentence.
     pub requirement: &'static str,
-    /// The damage where it does not hold.
+    /// The damage without it.
     pub why: &'static str,
-    /// The remedy, in one sentence.
+    /// In one sentence.
     pub remedy: &'static str,
-    /// The key of `[expect]` that sets its figure: a scenario that writes one makes the check a must.
+    /// The key of `[expect]` that sets its figure; a scenario that writes the key makes the check a must.
     pub figure: Option<&'static str>,
-    /// Without one of these from the driver, a check that saw nothing is not applicable.
+    /// A check that saw nothing is not applicable if the driver lacks one of these.
     pub(super) needs: &'static [Lack],
     /// The effect of a stall of the harness on a failure.
     pub(super) stall: Stall,
     /// The effect of a step of the machine's wall clock.
     pub(super) wall_clock: WallClock,
-    /// Whether it judges the consequences of a fault; if so, a fault that was not injected explains why it saw nothing.
+    /// Whether it judges the consequences of a fault; a fault that was not injected then explains why it saw
+    /// nothing.
     pub(super) follows_fault: bool,
-    /// Whether it holds requests to the contract of their time, which an unconfirmed change of limits leaves unknown.
+    /// Whether it judges by the contract of each moment, which an unconfirmed change of limits leaves
+    /// unknown.
     pub(super) by_contract: bool,
-    /// Whether a failure stands in a trace that was cut short: nothing later could mend it.
+    /// Whether a failure stands in a truncated trace, as nothing later can repair it.
     pub(super) stands_alone: bool,
-    /// Whether virtual time can show it.
     pub simulated: Simulated,
-    /// The picture of its witness.
     pub(super) picture: Picture,
-    /// Judges it.
     pub find: fn(&Evidence<'_>) -> Finding,
 }
 
 /// The effect of a stall of the harness on a failed check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stall {
-    /// None.
     Ignored,
-    /// Requests may have come earlier: judged again with each at its most harmless place.
+    /// Requests may have come earlier: the check judges again with each request at its most harmless place.
     Crowds,
-    /// Requests may have come earlier by the longest stall: judged again with that much more patience.
+    /// Requests may have come earlier by the longest stall: the check judges again with that much more
+    /// patience.
     Delays,
-    /// Stalls after the last event delay the drain: void if they took a tenth of `drain`.
+    /// Stalls after the last event delay the drain: the failure is void if they took a tenth of `drain`.
     Drains,
-    /// Void if each witness touches a long stall, or, without witnesses, if stalls took a tenth of the run.
+    /// The failure is void if each witness touches a long stall, or, without witnesses, if stalls took a
+    /// tenth of the run.
     Slows,
-    /// Void if each witness touches a long stall.
+    /// The failure is void if each witness touches a long stall.
     Touches,
-    /// Void if each witness touches a stall in which an answer may have missed the sender's deadline.
+    /// The failure is void if each witness touches a stall in which an answer may have missed the sender's
+    /// deadline.
     MissesDeadlines,
-    /// Void if each witness touches a stall as long as a timestamp may be off.
+    /// The failure is void if each witness touches a stall as long as the tolerance of timestamps.
     AgesTimestamps,
-    /// Void if each witness touches any stall.
+    /// The failure is void if each witness touches any stall.
     Reorders,
 }
 
 /// The effect of a step of the machine's wall clock on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WallClock {
-    /// None.
     Ignored,
     /// A failure is void where endpoints asked for a pause until a date.
     Dates,
-    /// Nothing that goes by the time of day can be judged after the step.
+    /// Nothing after the step can be judged.
     Always,
 }
 
 /// Whether virtual time can show a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Simulated {
-    /// Judged as in a real run.
+    /// As in a real run.
     Judged,
-    /// Judged, but a figure that a fault may honestly break: named and not judged in a disturbed run.
+    /// Judged, except in a disturbed run: there a fault may honestly break the figure.
     Figure,
-    /// Not shown by virtual time, for this reason.
+    /// Virtual time cannot show it, for this reason.
     Beyond(&'static str),
 }
 
@@ -125,7 +123,6 @@ impl Check {
         find: |_| Finding::unasked(""),
     };
 
-    /// Its entry in the catalogue.
     pub(crate) fn entry(&self) -> Entry {
         Entry {
             id: self.id.to_owned(),

@@ -5,16 +5,15 @@ use std::ops::Range;
 
 use crate::trace::{Cut, CutKind, Trace};
 
-/// What came of an arrival.
+/// A request with its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     /// When its first byte was read.
     pub(crate) t: u64,
     pub(crate) lane: Option<u32>,
     pub(crate) outcome: Outcome,
-    /// When its outcome began: the answer's first byte, or the cut.
+    /// The answer's first byte, or the cut.
     pub(crate) begun: u64,
-    /// When it was over.
     pub(crate) end: u64,
 }
 
@@ -26,7 +25,7 @@ pub(crate) enum Outcome {
 }
 
 impl Exchange {
-    /// Whether the endpoint took it, and said so in full.
+    /// Whether the endpoint answered 2xx in full.
     pub(crate) fn is_delivered(&self) -> bool {
         matches!(self.outcome, Outcome::Answered { status: 200..=299, whole: true })
     }
@@ -38,7 +37,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the other side ended it, so that its end is known only as it was noticed.
+    /// Whether the peer ended it, so that its end is known only as late as it was noticed.
     pub(crate) fn ended_by_peer(&self) -> bool {
         matches!(
             self.outcome,
@@ -49,8 +48,8 @@ impl Exchange {
     }
 }
 
-/// What came of every arrival, by its number, and then of every request in `unread`. Of what has neither an answer nor a cut,
-/// the end is that of the run.
+/// The exchange of every arrival, by its number, then of every request in `unread`. An exchange without an
+/// answer or a cut ends with the run.
 pub(super) fn exchanges(
     trace: &Trace,
     unread: &[&Cut],
@@ -89,14 +88,12 @@ pub(super) fn unread(trace: &Trace) -> Vec<&Cut> {
     trace.cuts.iter().filter(|cut| cut.n.is_none() && cut.began.is_some()).collect()
 }
 
-/// A request that ended before it was read whole.
 fn partial(cut: &Cut, names: &BTreeMap<&str, u32>) -> Option<Exchange> {
     let t = cut.began?;
     let (lane, end) = (names.get(cut.endpoint.as_str()).copied(), cut.t.max(t));
     Some(Exchange { t, lane, outcome: Outcome::Cut(cut.how), begun: end, end })
 }
 
-/// An event that was offered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) token: u64,
@@ -104,25 +101,26 @@ pub(crate) struct Event {
     pub(crate) offer: u32,
     pub(crate) offers: u32,
     pub(crate) accepted: Option<u64>,
-    /// How many of its offers were refused, and surely not taken.
+    /// Offers that were refused and certainly not accepted.
     pub(crate) refused: u32,
 }
 
-/// One event owed to one subscriber, or seen at it.
+/// One event owed to one subscriber, or received by it.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) lane: u32,
     pub(crate) token: u64,
     /// Its attempts, as a range of the evidence's.
     pub(super) range: Range<u32>,
-    /// Its event, as an index into `events`; none if nobody offered it.
+    /// An index into `events`; none if the event was never offered.
     pub(crate) event: Option<u32>,
     pub(crate) owed: bool,
-    /// The sender lists it as given up, as an index into the trace's `dead`.
+    /// An index into the trace's `dead`, if the sender lists it as a dead letter.
     pub(crate) dead: Option<u32>,
 }
 
-/// Arrivals with a lane and a token, by lane, token and time; and the deliveries that hold ranges of them, by lane and token.
+/// Arrivals with a lane and a token, sorted by lane, token and time, and the deliveries with ranges of them,
+/// sorted by lane and token.
 pub(super) fn deliveries(
     trace: &Trace,
     names: &BTreeMap<&str, u32>,
@@ -150,13 +148,13 @@ pub(super) fn deliveries(
         at += of_it;
     }
     let mut attempts: Vec<u32> = carried.into_iter().map(|(.., n)| n).collect();
-    // It was collected in place, where each was four times as large.
+    // The vector was collected in place from items of four times the size.
     attempts.shrink_to_fit();
     (attempts, deliveries)
 }
 
-/// What arrivals carry, as token, lane and arrival; by lane, token and time. One request may carry several events, and is an
-/// attempt of each. What broke off before it was read whole is no attempt of a delivery.
+/// Token, lane and arrival of each carried event, sorted by lane, token and time. A request with several
+/// events is an attempt of each. A request that was not read whole is no attempt.
 fn carried(trace: &Trace, exchanges: &[Exchange]) -> Vec<(u64, u32, u32)> {
     let mut carried = Vec::with_capacity(trace.arrivals.len());
     for (n, (arrival, exchange)) in (0..).zip(trace.arrivals.iter().zip(exchanges)) {
@@ -171,7 +169,7 @@ fn carried(trace: &Trace, exchanges: &[Exchange]) -> Vec<(u64, u32, u32)> {
     carried
 }
 
-/// Every delivery that is owed, as lane and token, in order.
+/// Every owed delivery as lane and token, sorted.
 fn owed(trace: &Trace, names: &BTreeMap<&str, u32>, events: &[Event]) -> Vec<(u32, u64)> {
     let mut owed = Vec::new();
     for event in events {
@@ -183,7 +181,8 @@ fn owed(trace: &Trace, names: &BTreeMap<&str, u32>, events: &[Event]) -> Vec<(u3
     owed
 }
 
-/// Dead letters by lane and token. A sender that doesn't show the body is known by the ids that it sent.
+/// Dead letters by lane and token. If a sender doesn't show the body, the id of its requests identifies the
+/// event.
 fn dead(trace: &Trace, names: &BTreeMap<&str, u32>) -> BTreeMap<(u32, u64), u32> {
     let anonymous = trace.dead.iter().any(|dead| dead.token.is_none());
     let mut ids: BTreeMap<(&str, &str), u64> = BTreeMap::new();
@@ -199,7 +198,7 @@ fn dead(trace: &Trace, names: &BTreeMap<&str, u32>) -> BTreeMap<(u32, u64), u32>
     places.collect()
 }
 
-/// An index as it is kept: a trace of four thousand million lines does not fit into memory anyway.
+/// The stored form of an index: a trace of four thousand million lines does not fit into memory.
 pub(super) fn small(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

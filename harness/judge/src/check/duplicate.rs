@@ -1,10 +1,14 @@
-//! `duplicate.bounded`: a delivery that was taken comes again only where its process was killed while the exchange was open,
-//! or within the sender's `confirm_within` of its end, so that it need not have noted it yet (counted from when its store
-//! could be written again, if a fault forbade it just then); where the answer came at or past the sender's deadline, counted
-//! from when the request may have been sent; or where it was redriven. A number in `expect.duplicates` allows so many
-//! instead, wherever.
+//! `duplicate.bounded`: a successful delivery is repeated only
 //!
-//! `duplicate.dedupe`: the same event id offered twice is delivered once.
+//! - if its process was killed during the exchange, or within the sender's `confirm_within` of its end, when
+//!   it need not have recorded the success yet (counted from the end of a fault that forbade writing to the
+//!   store);
+//! - if the answer came at or past the sender's deadline, counted from when the request may have been sent;
+//! - if it was redriven.
+//!
+//! `expect.duplicates` allows a number of duplicates instead, wherever they occur.
+//!
+//! `duplicate.dedupe`: an event id that is offered twice is delivered once.
 
 use super::evidence::{Delivery, Evidence};
 use super::verdict::{Finding, Tally};
@@ -12,8 +16,8 @@ use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::Duplicates;
 
-/// The attempts that came after one that was taken, each with the last such one before it: what excused the second time
-/// excuses no third.
+/// The attempts after a successful one, each with the last successful attempt before it: an excuse for the
+/// second success does not excuse a third.
 pub(super) fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
     let (mut taken, mut found) = (None, Vec::new());
     for n in evidence.attempts(delivery) {
@@ -27,7 +31,8 @@ pub(super) fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u
 
 fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
     let exchange = evidence.exchange(taken);
-    // What had left before the success was known is no second thought: a deadline passed, or a process was replaced.
+    // A request that left before the success was known is no repetition: its deadline passed, or its process
+    // was replaced.
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
     !evidence.is_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed

@@ -1,9 +1,10 @@
-//! `emit.accepted`: of the events that were offered, the sender accepts at least `accepted_min`, and leaves none without an
-//! answer.
+//! `emit.accepted`: the sender accepts at least `accepted_min` of the offered events, and answers every
+//! offer.
 //!
-//! Not counted is what was offered while the sender could not be spoken to ([`super::outage`]), and what the harness did not
-//! hand over. Without `accepted_min` the least is 0.99, unless something explains that events are turned away: a queue that
-//! refuses, a bound on the whole, or arguments of the sender's own. An event without an answer is explained by nothing.
+//! Offers while the sender was unreachable ([`super::fault_windows`]), and events that the harness did not
+//! offer, do not count. `accepted_min` is 0.99 by default, unless the scenario explains refusals: a queue
+//! that refuses, a bound on the whole, or arguments of the sender. Nothing explains an offer without an
+//! answer.
 
 use super::evidence::Evidence;
 use super::fault_windows::Outages;
@@ -14,7 +15,7 @@ use crate::entry::Severity;
 use crate::scenario::Millionths;
 use crate::trace::Refused;
 
-/// What must be accepted where the scenario doesn't say.
+/// Default of `accepted_min`.
 const ACCEPTED_MIN: Millionths = Millionths(990_000);
 
 pub(super) const CHECK: Check = Check {
@@ -68,7 +69,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     finding.with("accepted", accepted).with("turned away", turned_away).with("unanswered", unanswered)
 }
 
-/// Whether the scenario has something for which events may be turned away.
+/// Whether the scenario explains refusals.
 fn is_bounded(evidence: &Evidence<'_>) -> bool {
     let scenario = evidence.scenario;
     may_refuse(evidence) || scenario.expect.queue_rows.max.is_some() || !scenario.sender.arguments.is_empty()

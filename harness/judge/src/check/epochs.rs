@@ -1,9 +1,9 @@
-//! Which contract held when: a run may change a limit on its way.
+//! The contract in force at each moment, as a run may change limits.
 
 use crate::scenario::{FaultAction, FaultKind, FaultPlan, Limit, Scenario, Subscriber};
 use crate::trace::{Fault, Lack, OURS, Trace};
 
-/// A while in which one contract held.
+/// A span with one contract.
 #[derive(Clone, Debug)]
 pub(crate) struct Epoch {
     pub(crate) from: u64,
@@ -11,16 +11,17 @@ pub(crate) struct Epoch {
     pub(crate) limit: Limit,
 }
 
-/// Which contract held when. A change counts as done when the trace says so; while it may still take effect, from then
-/// for its `within`, either contract holds and neither is judged. One that the trace doesn't have may have been made in
-/// part: from its moment on nothing can be judged until another is made ([`unknown`]). A sender whose limits can't be changed
-/// is held to the first one.
+/// The epochs of a subscriber's contract. A change is done when the trace says so; from then, for its
+/// `within`, either contract may hold and neither is judged. A change that the trace lacks may have been made
+/// in part: from its moment on, nothing is judged until another change ([`unknown`]). A sender with fixed
+/// limits keeps the first contract.
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
     let mut epochs = vec![Epoch { from: 0, until: end, limit: forgiving(&subscriber.limit, trace) }];
     for (plan, done) in limits(scenario, trace, subscriber) {
         let FaultAction::Limit { limit, within, .. } = &plan.action else { continue };
         if let Some(last) = epochs.last_mut() {
-            // Done is noted once the sender has answered; it may have gone by the new limit before.
+            // The trace notes the change after the sender's answer; the sender may have followed the new
+            // limit before.
             last.until = last.until.min(plan.at.0).min(done.map_or(end, |done| done.t));
         }
         if let Some(done) = done {
@@ -34,7 +35,7 @@ pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber
     epochs
 }
 
-/// From when until when no contract is known to hold, as a change was to be made that the sender did not confirm.
+/// The spans without a known contract, after a change that the sender did not confirm.
 pub(super) fn unknown(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber) -> Vec<(u64, u64)> {
     let mut unknown: Vec<(u64, u64)> = Vec::new();
     for (plan, done) in limits(scenario, trace, subscriber) {
@@ -46,7 +47,6 @@ pub(super) fn unknown(scenario: &Scenario, trace: &Trace, subscriber: &Subscribe
     unknown
 }
 
-/// The changes of a subscriber's limit.
 fn limits<'e>(
     scenario: &'e Scenario,
     trace: &'e Trace,
@@ -60,7 +60,7 @@ fn limits<'e>(
     changes.into_iter().filter(|(plan, _)| plan.action.concerns(&subscriber.group, &subscriber.name))
 }
 
-/// A limit with what the scenario forgives a sender that isn't ours.
+/// The limit with the leniency that the scenario grants to a foreign sender.
 fn forgiving(limit: &Limit, trace: &Trace) -> Limit {
     let mut limit = limit.clone();
     if trace.header.driver != OURS {
@@ -75,9 +75,9 @@ fn forgiving(limit: &Limit, trace: &Trace) -> Limit {
     limit
 }
 
-/// Every planned fault of that name and what the trace has of it, in the order of the plan; none where it was not done. A
-/// trace that doesn't say which of the plans a fault was is taken at its subscriber and its time: it was the first plan
-/// that isn't done yet, and not later than it.
+/// Every planned fault of that name, with its line in the trace, in the order of the plan; none where it was
+/// not injected. In a trace that doesn't name the plan of a fault, a fault belongs to the first open plan of
+/// its subscriber that is not later than the fault.
 pub(super) fn changes<'e>(
     scenario: &'e Scenario,
     trace: &'e Trace,

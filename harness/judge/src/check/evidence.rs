@@ -1,7 +1,7 @@
-//! The trace, laid out for judging: which exchange belongs to which delivery of which lane, and what came of it.
+//! The trace, laid out for judging: exchanges by delivery and lane, and their outcomes.
 //!
-//! Built once in O(n log n); every check reads it. Times are the trace's. The time at which something *arrived* is that
-//! of its first byte.
+//! Built once in O(n log n); every check reads it. Times are the trace's; an *arrival* is the moment of the
+//! first byte.
 
 use std::collections::BTreeMap;
 
@@ -17,62 +17,57 @@ use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
 use crate::trace::{Cut, Depth, Fault, Handshake, ProcessEvent, Refused, Trace};
 
-/// What a body has beside its data at most: ids, types, times.
+/// Bytes of a body beside its data, at most: ids, types, times.
 pub(super) const ENVELOPE_BYTES: u64 = 2_048;
-/// What waited for an endpoint is read within so long of the moment at which that goes on.
+/// An endpoint that resumes reads the waiting requests within this time.
 const READ_WITHIN: u64 = SECOND / 4;
-/// How soon most of what was sent is read.
+/// Time in which most sent requests are read.
 const READ_AT_ONCE: u64 = SECOND / 50;
-/// What came so near to a sender's deadline may have missed it; of a short one, in its last quarter.
+/// An answer this near to the sender's deadline may have missed it; for a short deadline, its last quarter
+/// counts.
 const NEAR: u64 = SECOND / 4;
 
-/// Everything that checks go by.
+/// The input of all checks.
 pub struct Evidence<'a> {
-    /// What was played, and what must hold.
     pub scenario: &'a Scenario,
-    /// What was seen.
     pub trace: &'a Trace,
-    /// What came of every arrival, by its number; then what came of requests that were not read whole.
+    /// The exchange of every arrival, by its number, then of requests that were not read whole.
     pub(crate) exchanges: Vec<Exchange>,
-    /// The ends of the requests that were not read whole, in the order of their exchanges.
+    /// The ends of requests that were not read whole, in the order of their exchanges.
     pub(crate) unread: Vec<&'a Cut>,
-    /// The answers with `Retry-After`, by arrival, as indices into the trace's.
+    /// The answers with `Retry-After`: arrival, and index into the trace's answers.
     asks: Vec<(u32, u32)>,
     /// A lane for every subscriber, in the scenario's order.
     pub(crate) lanes: Vec<Lane<'a>>,
-    /// Every event that was offered, by token.
+    /// Every offered event, by token.
     pub(crate) events: Vec<Event>,
-    /// Every delivery that is owed or was seen, by lane and token.
+    /// Every owed or received delivery, by lane and token.
     pub(crate) deliveries: Vec<Delivery>,
     /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
     attempts: Vec<u32>,
-    /// When processes were killed, in order.
+    /// Sorted.
     pub(crate) kills: Vec<u64>,
-    /// When processes were killed, asked to stop, stopped or gone, in order.
+    /// When processes were killed, asked to stop, stopped or gone; sorted.
     pub(crate) upsets: Vec<u64>,
-    /// What was done to processes and their store, for each request to be judged by.
+    /// Faults of processes and their store, laid out for queries per request.
     pub(super) strikes: Strikes,
-    /// When the run ended, or the last thing that was seen.
+    /// The end of the run, or the last event in the trace.
     pub(crate) end: u64,
-    /// How far the sender's clock is ahead of the harness's.
     pub(crate) ahead: Ahead,
 }
 
-/// One subscriber's side of the run.
 pub(crate) struct Lane<'a> {
     pub(crate) subscriber: &'a Subscriber,
-    /// Its arrivals, by time.
+    /// By time.
     pub(crate) arrivals: Vec<u32>,
-    /// All requests that began to arrive, by time, those included that were not read whole: what its contract counts.
+    /// All requests that began to arrive, by time, including those not read whole: the contract counts these.
     pub(crate) begun: Vec<u32>,
-    /// Which contract held when.
     pub(crate) epochs: Vec<Epoch>,
-    /// When it first said that it is gone (410).
+    /// When it first answered 410.
     pub(crate) gone: Option<u64>,
 }
 
 impl<'a> Evidence<'a> {
-    /// Lays out a trace for judging by a scenario.
     #[must_use]
     pub fn new(scenario: &'a Scenario, trace: &'a Trace) -> Self {
         let end = ending(trace);
@@ -110,9 +105,9 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The earliest moment at which a request may have been sent: one that was read when its endpoint had just begun again
-    /// to accept or to read may have waited there for as long as it did not; one that was read just after its process
-    /// was killed or stopped was sent before; and one that was read just after TLS was agreed may have waited for that.
+    /// The earliest moment at which a request may have been sent. A request may have waited at an endpoint
+    /// that had just resumed accepting or reading, or for a TLS handshake that had just finished. A request
+    /// that was read just after its process was killed or stopped was sent before.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -128,13 +123,13 @@ impl<'a> Evidence<'a> {
         known.into_iter().flatten().chain(waited).fold(exchange.t, u64::min)
     }
 
-    /// When the connection was opened on which a request came at `t`, if TLS had just been agreed on it.
+    /// When the connection of a request at `t` was opened, if its TLS handshake had just finished.
     fn dialled_before(&self, n: u32, t: u64) -> Option<u64> {
         let arrival = self.trace.arrivals.get(n as usize)?;
         let handshakes = &self.trace.reached.handshakes;
         let at = handshakes.binary_search_by_key(&arrival.connection, |one| one.connection).ok()?;
         let Handshake { t: dialled, until, first, .. } = handshakes[at];
-        // What came after an answer on the same connection waited for that, if for anything.
+        // A request after an answer on the same connection waited for that answer at most.
         let waited = first.is_some_and(|first| {
             let first = u32::try_from(first).unwrap_or(u32::MAX);
             first == n || self.exchanges.get(first as usize).is_some_and(|first| t < first.begun)
@@ -142,14 +137,14 @@ impl<'a> Evidence<'a> {
         (waited && t.saturating_sub(until) <= READ_WITHIN).then_some(dialled)
     }
 
-    /// When the process was killed or stopped that sent what was read at `t`, if that was just before, and none was started or went
-    /// on meanwhile. Where others live, they sent most of what comes then.
+    /// When the process that sent a request was killed or stopped, if that was just before `t` and no process
+    /// started or continued since. If other processes live, they sent most requests that come later.
     fn struck_before(&self, t: u64) -> Option<u64> {
         let within = if self.scenario.sender.workers == 1 { READ_WITHIN } else { READ_AT_ONCE };
         self.strikes.shortly_before(t, within)
     }
 
-    /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.
+    /// Whether an outcome at `t` certainly came before the sender's deadline, which counts from the sending.
     pub(crate) fn is_in_time(&self, n: u32, t: u64) -> bool {
         let lane = self.exchange(n).lane.and_then(|lane| self.lanes.get(lane as usize));
         let took = t.saturating_sub(self.sent_from(n));
@@ -157,19 +152,18 @@ impl<'a> Evidence<'a> {
         took.saturating_add(NEAR.min(timeout / 4)) < timeout
     }
 
-    /// The attempts of a delivery, by time.
+    /// By time.
     pub(crate) fn attempts(&self, delivery: &Delivery) -> &[u32] {
         &self.attempts[delivery.range.start as usize..delivery.range.end as usize]
     }
 
-    /// The deliveries of a lane.
     pub(crate) fn deliveries_of(&self, lane: u32) -> &[Delivery] {
         let from = self.deliveries.partition_point(|delivery| delivery.lane < lane);
         let until = self.deliveries.partition_point(|delivery| delivery.lane <= lane);
         &self.deliveries[from..until]
     }
 
-    /// Every failed attempt that has a successor: the delivery, the attempt's number from 1, and both.
+    /// Every failed attempt with a successor: the delivery, the attempt's number from 1, and both attempts.
     pub(crate) fn retries(&self) -> impl Iterator<Item = (&Delivery, u32, u32, u32)> {
         self.deliveries.iter().flat_map(|delivery| {
             let pairs = (1..).zip(self.attempts(delivery).windows(2));
@@ -183,7 +177,7 @@ impl<'a> Evidence<'a> {
         self.trace.answers[self.asks[at].1 as usize].retry_after.as_deref()
     }
 
-    /// How many events an arrival carries.
+    /// Events in a request.
     pub(crate) fn carried(&self, n: u32) -> usize {
         1 + self.trace.arrivals[n as usize].more.len()
     }
@@ -196,7 +190,7 @@ impl<'a> Evidence<'a> {
         delivery.event.map(|at| &self.events[at as usize])
     }
 
-    /// When a delivery's event was surely taken.
+    /// When the sender acknowledged the delivery's event.
     pub(crate) fn accepted(&self, delivery: &Delivery) -> Option<u64> {
         self.event(delivery).and_then(|event| event.accepted)
     }
@@ -205,7 +199,6 @@ impl<'a> Evidence<'a> {
         self.lanes[delivery.lane as usize].subscriber
     }
 
-    /// Whether one of a delivery's attempts was taken.
     pub(crate) fn is_delivered(&self, delivery: &Delivery) -> bool {
         self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
     }
@@ -215,8 +208,8 @@ impl<'a> Evidence<'a> {
         self.strikes.touch(from, until)
     }
 
-    /// By when the sender has promised to have written down what it learnt at `t`: counted from when it could, where a
-    /// fault kept it from that by then, and from as much later as a fault made that.
+    /// By when the sender must have recorded an outcome that it learnt at `t`. The time counts from the end
+    /// of a fault that forbade writing, and grows with a fault that slowed it.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
         let writable = self.strikes.unwritable.iter().fold(t, |writable, one| {
@@ -225,8 +218,7 @@ impl<'a> Evidence<'a> {
         writable.saturating_add(promised)
     }
 
-    /// From when on a process that was asked to end could write down what it knew, as far as was decided by `until`: at once, or
-    /// from the end of what kept it from that.
+    /// From when a process that was asked to end could record its state, by the faults known at `until`.
     pub(crate) fn could_end_from(&self, worker: u32, asked: u64, until: u64) -> u64 {
         let name = format!("worker {worker}");
         let concerns = |fault: &&Fault| {
@@ -238,8 +230,7 @@ impl<'a> Evidence<'a> {
         kept.iter().filter(|one| one.until > asked).fold(asked, |from, one| one.over_for(from))
     }
 
-    /// Whether a process was killed or stopped before the sender must have written down how a request ended, so that the
-    /// next may know nothing of it.
+    /// Whether a process was killed or stopped before the sender had to record how a request ended.
     pub(crate) fn may_be_forgotten(&self, n: u32) -> bool {
         self.was_killed(self.sent_from(n), self.noted_by(self.exchange(n).end))
     }
@@ -249,7 +240,6 @@ impl<'a> Evidence<'a> {
         (n as usize) < self.trace.arrivals.len()
     }
 
-    /// A witness at a lane, of these arrivals.
     pub(crate) fn witness(&self, lane: u32, arrivals: &[u32], what: String) -> Witness {
         let times = arrivals.iter().map(|n| self.exchange(*n).t);
         Witness {
@@ -266,7 +256,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The name of the lane of a delivery, for witnesses without an arrival.
+    /// A witness for a delivery without an arrival.
     pub(crate) fn absent(&self, delivery: &Delivery, what: String) -> Witness {
         let offer = self.event(delivery).map(|event| self.trace.offers[event.offer as usize].t);
         let arrivals = self.attempts(delivery);
@@ -349,7 +339,7 @@ fn events(trace: &Trace) -> Vec<Event> {
             event.accepted = Some(event.accepted.map_or(one.t, |earlier| earlier.min(one.t)));
         });
     }
-    // Who says that it failed need not know what of it was done.
+    // An answer of 500 or more does not say how much of the request was done.
     let is_sure = |one: &&Refused| !one.unknown && one.status.is_none_or(|status| status < 500);
     for one in trace.refused.iter().filter(is_sure) {
         find(one.token, &mut |event| event.refused += 1);
@@ -357,7 +347,8 @@ fn events(trace: &Trace) -> Vec<Event> {
     events
 }
 
-/// Whether a sample is of that subscriber's lane: by its name, or as there is no other.
+/// Whether a sample belongs to that subscriber's lane: by its name, or because the scenario has no other
+/// lane.
 pub(super) fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
     depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }

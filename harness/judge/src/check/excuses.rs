@@ -1,4 +1,4 @@
-//! Reasons for which a finding says less than it seems to: the driver lacks a call, a fault was not injected, the contract of the
+//! Reasons that weaken a finding: the driver lacks a call, a fault was not injected, the contract of the
 //! moment is unknown, or the machine's wall clock was set. Each check declares which of them concern it.
 
 use super::Check;
@@ -10,7 +10,7 @@ use super::verdict::{Finding, Found, show};
 use crate::scenario::FaultKind;
 use crate::trace::{ClockSet, Lack, Trace};
 
-/// A finding with every excuse of this module applied.
+/// The finding with every excuse of this module applied.
 pub(super) fn weigh(check: &Check, finding: Finding, evidence: &Evidence<'_>) -> Finding {
     let finding = by_wall_clock(check, finding, evidence);
     let finding = by_lack(check, finding, evidence.trace);
@@ -18,18 +18,18 @@ pub(super) fn weigh(check: &Check, finding: Finding, evidence: &Evidence<'_>) ->
     by_missing_fault(check, finding, evidence.trace)
 }
 
-/// How the reasons begin, so that reports can tell them from a scenario that arranges nothing.
+/// Begins each such reason, so that reports can tell it from a scenario that arranges nothing.
 pub(crate) const DRIVER: &str = "the driver file ";
 
-/// Nothing can be judged for want of that.
 pub(super) fn lacking(what: Lack) -> Finding {
     Finding::unasked(format!("{DRIVER}{}", reason(what)))
 }
 
-/// Not applicable, with the reason, where a check saw nothing for want of something, or saw a thing that nobody promised.
+/// Not applicable, with the reason, where a check saw nothing because the driver lacks a call, or saw
+/// behaviour that nobody promised.
 fn by_lack(check: &Check, finding: Finding, trace: &Trace) -> Finding {
     let breaker = check.needs.contains(&Lack::Breaker) && finding.found == Found::Unasked;
-    // The order that a sender without a notion of order keeps is chance, whichever way it goes.
+    // The order that a sender without ordering keeps is chance.
     let chance = check.needs.contains(&Lack::Order) && finding.found != Found::Unasked;
     if finding.found != Found::Unseen && !breaker && !chance {
         return finding;
@@ -57,8 +57,7 @@ const fn reason(what: Lack) -> &'static str {
     }
 }
 
-/// A finding, as far as it holds whatever the wall clock showed: the sender goes by that clock, the harness by one that
-/// nobody sets.
+/// The sender follows the machine's wall clock, the harness a monotonic clock.
 fn by_wall_clock(check: &Check, finding: Finding, evidence: &Evidence<'_>) -> Finding {
     let Some(set) = first_set(evidence) else { return finding };
     let concerned = match check.wall_clock {
@@ -73,7 +72,7 @@ fn by_wall_clock(check: &Check, finding: Finding, evidence: &Evidence<'_>) -> Fi
     unless_set(finding, set, last)
 }
 
-/// The same of a finding that goes by the time of day of what was seen up to that moment.
+/// The same for a finding that depends on the time of day of everything seen up to `last`.
 pub(super) fn unless_clock_set(finding: Finding, evidence: &Evidence<'_>, last: Option<u64>) -> Finding {
     match first_set(evidence) {
         Some(set) => unless_set(finding, set, last),
@@ -92,7 +91,7 @@ fn has_dates(evidence: &Evidence<'_>) -> bool {
 
 fn unless_set(finding: Finding, set: &ClockSet, last: Option<u64>) -> Finding {
     let says_nothing = match finding.found {
-        // What was wrong before it was set is wrong.
+        // A failure from before the step stands.
         Found::Broken => finding.witness.iter().all(|one| one.until >= set.from),
         Found::Held => last.is_some_and(|last| last >= set.from),
         Found::Unseen | Found::Unasked => false,
@@ -106,7 +105,7 @@ fn unless_set(finding: Finding, set: &ClockSet, last: Option<u64>) -> Finding {
     Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }
 }
 
-/// A finding that holds only if every request could be held to the contract of its time.
+/// A check passes only if the contract of every request is known.
 fn by_unknown_contract(check: &Check, finding: Finding, evidence: &Evidence<'_>) -> Finding {
     if check.by_contract
         && finding.found == Found::Held
@@ -117,7 +116,7 @@ fn by_unknown_contract(check: &Check, finding: Finding, evidence: &Evidence<'_>)
     finding
 }
 
-/// Why requests of a lane could be held to no contract, if some could not.
+/// Why the contract of some requests of a lane is unknown.
 fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
     let unknown = unknown(evidence.scenario, evidence.trace, lane.subscriber);
     let is_inside = |t: u64| unknown.iter().any(|(from, until)| *from < t && t < *until);
@@ -129,10 +128,10 @@ fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
     (count > 0).then(|| format!("{what}: by which contract, nobody knows"))
 }
 
-/// A finding that saw nothing, with the fault that was not injected.
+/// Names the fault that was not injected, for a check that saw nothing.
 fn by_missing_fault(check: &Check, mut finding: Finding, trace: &Trace) -> Finding {
     if finding.found == Found::Unseen && check.follows_fault {
-        // None of them needs the stop at the end of the run.
+        // No check needs the stop at the end of the run.
         let missing = trace.undone.iter().filter(|one| one.plan.is_some() || one.kind != FaultKind::Stop);
         let told = missing.map(|one| format!("; {} was not done: {}", one.kind, one.why));
         finding.sentence.extend(told.take(1));

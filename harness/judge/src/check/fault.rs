@@ -1,7 +1,10 @@
-//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`, `fault.clock-skew`: while the
-//! sender can't write, or its wall clock jumps or that of one process is wrong, nothing is acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
-//! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]). Where one of several processes
-//! is cut off for as long as that, the others serve its lanes in that time.
+//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`,
+//! `fault.clock-skew`: the sender survives the fault.
+//!
+//! While the sender can't write, or a wall clock is wrong, it acknowledges no event that is lost later, and
+//! no process ends. Afterwards it serves again, in time, each lane for which events were acknowledged after
+//! the fault, or waited at its end ([`super::resumption`]). If one of several processes is cut off for that
+//! long, the others serve its lanes in that time.
 
 use super::clock_offset::{Skew, is_stamped, skews};
 use super::evidence::Evidence;
@@ -123,8 +126,8 @@ pub(super) const CLOCK_SKEW: Check = Check {
     ..Check::PLAIN
 };
 
-/// `fault.clock-skew`: nothing passes that no timestamp shows, since a program may ask for the time in a way that the fault
-/// does not reach.
+/// `fault.clock-skew` needs a timestamp that shows the fault, since a program may read the time in a way that
+/// the fault does not reach.
 pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
     let finding = judge(evidence, FaultKind::ClockSkew);
     let is_shown = |skew: &Skew| {
@@ -166,7 +169,7 @@ fn judge(evidence: &Evidence<'_>, kind: FaultKind) -> Finding {
     unless_late(finding, late)
 }
 
-/// Answers how many deliveries that were acknowledged during the fault could still have come.
+/// Returns the number of deliveries, acknowledged during the fault, that could still have come.
 fn false_acknowledgements(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) -> u64 {
     let during = |t: Option<u64>| t.is_some_and(|t| fault.t <= t && t <= until);
     let fates = fates(evidence);
@@ -205,7 +208,7 @@ fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally)
     }
 }
 
-/// What one of several processes served that is cut off for long enough, the others serve meanwhile.
+/// The other processes take over the lanes of a process that is cut off for long enough.
 fn taken_over(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {
     let sender = &evidence.scenario.sender;
     let lasts = until.saturating_sub(fault.t);

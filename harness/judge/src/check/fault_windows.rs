@@ -1,9 +1,10 @@
-//! The spans in which a fault excuses lateness, and those in which the sender could not be reached: from the moment at which a
-//! process stops or is gone to [`GRACE`] after it is ready again, and for as long as a fault lasts.
+//! The spans in which a fault excuses lateness, and those in which the sender was unreachable: from the stop
+//! or end of a process until [`GRACE`] after it is ready again, and during a fault.
 //!
-//! A kill counts only if it took something. If all processes were killed at about the same time, it did. One of several
-//! processes took a lane with it if, at the lane's endpoint,
-//! - a request that was open at the kill broke off within [`SEEN_WITHIN`], or
+//! A kill counts only if it took a lane. A kill of all processes at about the same time did. A kill of one of
+//! several processes took a lane if, at the lane's endpoint,
+//!
+//! - an open request broke off within [`SEEN_WITHIN`] of the kill, or
 //! - connections that had carried several requests before the kill carried none after it, though others did.
 
 use std::collections::BTreeSet;
@@ -13,7 +14,8 @@ use crate::scenario::{FaultKind, SECOND};
 use crate::trace::{Fault, Process, ProcessEvent};
 
 impl Evidence<'_> {
-    /// Whether something befell the sender from `from` to `until`, or so shortly before that it may still recover.
+    /// Whether a fault hit the sender from `from` to `until`, or so shortly before that the sender may still
+    /// recover.
     pub(crate) fn is_disturbed(&self, from: u64, until: u64) -> bool {
         let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
         let upset = self.upsets.partition_point(|t| *t < from);
@@ -23,14 +25,15 @@ impl Evidence<'_> {
         upset || stands_still || self.trace.faults.iter().any(faulty)
     }
 
-    /// By when the sender must be at work again after the last thing that was done to it; 0 if nothing was.
+    /// By when the sender must work again after the last fault; 0 without faults.
     pub(super) fn taken_over_by(&self) -> u64 {
         let stops = self.strikes.stops.iter().map(|stop| stop.until);
         let last = self.trace.faults.iter().filter_map(over).chain(stops).max();
         last.map_or(0, |t| t.saturating_add(self.scenario.sender.takeover_within.0))
     }
 
-    /// Until when the sender could send: when a process was asked to stop that was not started again, or the run ended.
+    /// Until when the sender could send: the stop of a process that was not started again, or the end of the
+    /// run.
     pub(super) fn at_work_until(&self) -> u64 {
         let processes = &self.trace.processes;
         let asked = processes.iter().filter(|one| one.event == ProcessEvent::Asked);
@@ -42,8 +45,9 @@ impl Evidence<'_> {
     }
 }
 
-/// Until when a fault disturbs the sender: a change of a limit and a redrive are moments, and so is a stop, of which the
-/// process says when it was over; a rotation of secrets disturbs nothing, and neither may a process whose wall clock is wrong.
+/// Until when a fault disturbs the sender. A limit change and a redrive are moments. A stop is a moment too,
+/// as the process lines hold its end. A rotation of secrets disturbs nothing; a wrong wall clock of a process
+/// must not either.
 fn over(fault: &Fault) -> Option<u64> {
     use FaultKind::{
         ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
@@ -58,10 +62,10 @@ fn over(fault: &Fault) -> Option<u64> {
     }
 }
 
-/// How long after it is ready again a sender may still turn away what came meanwhile.
+/// For this long after it is ready, a sender may still refuse events.
 const GRACE: u64 = 2 * SECOND;
 
-/// Those times, apart from one another and in order.
+/// Disjoint and sorted.
 pub(super) struct Outages(Vec<(u64, u64)>);
 
 impl Outages {
@@ -88,22 +92,22 @@ impl Outages {
         Self(merged)
     }
 
-    /// Whether one of them overlaps the time from `from` to `until`.
+    /// Whether one of them overlaps `from` to `until`.
     pub(super) fn overlap(&self, from: u64, until: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end < from);
         self.0.get(at).is_some_and(|(begin, _)| *begin <= until)
     }
 }
 
-/// How soon the end of a process is seen at the endpoints.
+/// Time in which endpoints see the end of a process.
 const SEEN_WITHIN: u64 = 2 * SECOND;
-/// How far back connections count as in use.
+/// A connection with a request within this time counts as in use.
 const USED_WITHIN: u64 = 5 * SECOND;
-/// How far apart kills may be that are one.
+/// Kills within this time count as one.
 const AT_ONCE: u64 = SECOND / 2;
 
 impl Evidence<'_> {
-    /// Whether a kill took a lane from its process; nobody can tell more of some.
+    /// Whether a kill took a lane from its process.
     pub(super) fn took_something(&self, kill: u64) -> bool {
         let workers = self.scenario.sender.workers;
         let killed = self.trace.processes.iter().filter(|one| one.event == ProcessEvent::Killed);
