@@ -10,7 +10,6 @@ use serde_json::Value;
 /// Published with a secret too short for our subscribers.
 const SHORT_SECRETS: [&str; 1] = ["rfc-4231-case-2-as-frozen"];
 
-/// A request that was signed elsewhere.
 struct Vector(Value);
 
 impl Vector {
@@ -23,7 +22,6 @@ impl Vector {
         headers.iter().find(|pair| pair[0] == name).and_then(|pair| pair[1].as_str())
     }
 
-    /// The signer's headers for it.
     fn signed(&self) -> Headers {
         let profile: Profile = self.text("profile").parse().unwrap();
         let secret = Secret::parse(self.0["secrets"][0].as_str().unwrap()).unwrap();

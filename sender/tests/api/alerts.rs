@@ -12,7 +12,6 @@ const CASES: &str = include_str!("../../alerts_test.yml");
 const GUIDE: &str = include_str!("../../../docs/alerts.md");
 pub(crate) const DASHBOARD: &str = include_str!("../../dashboard.json");
 
-/// In the order of the file.
 fn alerts() -> BTreeSet<&'static str> {
     ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect()
 }
@@ -102,7 +101,6 @@ fn panels() -> Vec<Value> {
     panels.iter().filter(|panel| panel["type"] != "row").cloned().collect()
 }
 
-/// All queries of the dashboard, with an interval in place of Grafana's variable.
 fn queries() -> Vec<String> {
     let panels = panels();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());

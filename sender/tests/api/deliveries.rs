@@ -36,7 +36,6 @@ async fn a_delivery_is_found_by_its_event_its_subscriber_and_its_state_with_its_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_deliveries_of_an_event_are_found_page_by_page() {
-    // One more than a page has.
     const SUBSCRIBERS: usize = 101;
     let world = World::new().await;
     let endpoint = Endpoint::answering(204).await;

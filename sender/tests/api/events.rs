@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::world::{Endpoint, World};
 
 const MANY: &str = "application/x-ndjson";
-/// No process listens there.
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,7 +260,6 @@ async fn what_a_full_subscriber_sheds_is_counted() {
     world.stop().await;
 }
 
-/// Bytes that are an event, nearly are one, or are none.
 fn offered() -> impl Strategy<Value = Vec<u8>> {
     let near =
         r#"\{("(id|type|key|data|x)":("[a-z.*\\u{0}-\u{ff}]{0,9}"|[0-9eE.+-]{1,9}|\[*|null),?){0,5}\}?"#;

@@ -175,7 +175,6 @@ async fn the_console_is_for_anybody_and_says_nothing_by_itself() {
     assert!(world.sender.stop(crate::world::FOREVER).await);
 }
 
-/// In their order in the text.
 fn names<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
     let samples = text.lines().filter(|line| line.split('{').next() == Some(family));
     samples.map(|line| line.split_once("name=\"").unwrap().1.split('"').next().unwrap()).collect()

@@ -176,7 +176,6 @@ async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field(
     world.stop().await;
 }
 
-/// Follows the schema's reference.
 fn body_schema<'a>(document: &'a Value, method: &str, path: &str) -> &'a Value {
     let operation = &document["paths"][path][method.to_lowercase()];
     followed(document, &operation["requestBody"]["content"]["application/json"]["schema"])

@@ -4,7 +4,6 @@ use crate::world::{Endpoint, World};
 
 const PATH: &str = "/v1/subscribers/acme/shed";
 
-/// `count` deliveries wait for `acme`, which is paused.
 async fn with_waiting(count: usize) -> (World, Endpoint) {
     let world = World::new().await;
     let endpoint = Endpoint::answering(204).await;

@@ -89,7 +89,6 @@ async fn a_server_that_is_told_to_stop_ends_idle_connections_and_takes_no_more()
     world.stop().await;
 }
 
-/// Asks with this target in the request line and these header lines; returns the status and the body.
 async fn ask(address: SocketAddr, line: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let answer = exchange(&mut stream, &format!("{line}\r\n{headers}connection: close\r\n\r\n")).await;

@@ -1,5 +1,3 @@
-//! A sender, its API, and an endpoint that it may send to.
-
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -44,7 +42,6 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Requires this status, and returns the JSON.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
@@ -133,7 +130,6 @@ impl World {
         self.call("POST", path, body.to_string()).await
     }
 
-    /// Returns the new subscriber's id.
     pub(crate) async fn subscribe(&self, name: &str, url: &str, settings: Value) -> String {
         let mut body = json!({ "name": name, "url": url });
         body.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
@@ -141,7 +137,6 @@ impl World {
         added["id"].as_str().unwrap().to_owned()
     }
 
-    /// Polls until the answer passes `wanted`.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let asked = async {
             loop {
@@ -170,7 +165,6 @@ pub(crate) fn server(address: &str) -> Database {
     Database::parse(address.as_ref()).unwrap()
 }
 
-/// Answers with a fixed status, and reports the requests that it received.
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) arrived: mpsc::UnboundedReceiver<(HeaderMap, Bytes)>,
@@ -192,7 +186,6 @@ impl Endpoint {
     }
 }
 
-/// Serves on a free port until `stop` ends.
 pub(crate) async fn listen(router: Router, stop: impl Future<Output = ()> + Send + 'static) -> SocketAddr {
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), None).await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -62,7 +62,6 @@ impl Endpoint {
         })
     }
 
-    /// An error of the script closes the connection.
     #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
     pub(crate) fn scripted(
         script: impl Fn(usize, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,

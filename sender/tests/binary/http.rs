@@ -91,7 +91,6 @@ pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Answer> {
     Ok(Answer { status, head, body })
 }
 
-/// Returns false after the last chunk.
 fn read_chunk(reader: &mut impl BufRead, body: &mut Vec<u8>) -> std::io::Result<bool> {
     let mut line = String::new();
     reader.read_line(&mut line)?;

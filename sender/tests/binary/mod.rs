@@ -28,7 +28,6 @@ impl Database {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// With one subscriber, `sink`.
     pub(crate) fn with_sink(url: &str, settings: &[&str]) -> Self {
         let database = Self::new();
         database.subscribe("sink", url, settings);
@@ -56,7 +55,6 @@ impl Database {
         command
     }
 
-    /// Returns the command's output.
     #[track_caller]
     pub(crate) fn subscribe(&self, name: &str, url: &str, settings: &[&str]) -> Value {
         let add = ["subscriber", "add", name, url, "--allow-private-targets", "--json"];
@@ -103,7 +101,6 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Waits until the process listens.
     pub(crate) fn start(command: Command) -> Self {
         let mut serving = Self::spawn(command);
         let line = serving.wait_for_line("\"address\"");
@@ -129,7 +126,6 @@ impl Serving {
         Self { child, address: String::new(), log }
     }
 
-    /// Returns the first line that contains `text`.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
         self.wait_for_lines(text, 1).remove(0)
@@ -165,7 +161,6 @@ impl Serving {
         self.log.lines.lock().unwrap().0.clone()
     }
 
-    /// Warnings and errors.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let complains = |line: &String| line.contains("\"ERROR\"") || line.contains("\"WARN\"");
         self.lines().into_iter().filter(complains).collect()
@@ -199,7 +194,6 @@ impl Serving {
         }
     }
 
-    /// Sums a metric over all subscribers.
     pub(crate) fn figure(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
@@ -232,7 +226,6 @@ impl Serving {
         self.child.wait().unwrap();
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn tell_to_stop(&self) {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -247,7 +240,6 @@ impl Serving {
         assert!(!self.lines().iter().any(|line| line.contains("panicked")), "{:#?}", self.lines());
     }
 
-    /// Waits for the process's own end; returns the exit code and the output.
     pub(crate) fn wait(&mut self) -> (Option<i32>, String) {
         let mut printed = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::world::{Endpoint, World};
 
 const ASK: [&str; 6] = ["audit", "--latencies", "--subscriber", "shop", "--since", "1d"];
-/// Added rows have higher numbers.
 const ADDED: u64 = 1_000_000;
 
 #[test]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::world::World;
 
-/// Reports each request's arrival by one clock.
 fn endpoint() -> (String, Receiver<Instant>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -44,7 +43,6 @@ fn endpoint() -> (String, Receiver<Instant>) {
 
 /// Whether arrivals fit a bucket with this rate and burst, for some initial level.
 fn fits(arrivals: &[Instant], per_second: u128, burst: u128) -> bool {
-    // Each window between two arrivals has at most burst + rate × length.
     let nanos = 1_000_000_000;
     arrivals.iter().enumerate().all(|(first, begin)| {
         arrivals[first..].iter().zip(1_u128..).all(|(end, count)| {

@@ -1,5 +1,3 @@
-//! The delivering processes: shown and drained by commands.
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
@@ -7,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Polls `status` until its figures on requests pass `is_there`.
 fn requests_once(world: &World, more: &[&str], is_there: impl Fn(&Value) -> bool) -> Value {
     loop {
         let requests = world.json(&[&["status"], more].concat())["requests"].take();
@@ -17,7 +14,6 @@ fn requests_once(world: &World, more: &[&str], is_there: impl Fn(&Value) -> bool
     }
 }
 
-/// The line for people.
 fn in_flight(world: &World, more: &[&str]) -> String {
     let status = world.ok(&[&["status"], more].concat());
     let line = status.lines().find_map(|line| line.strip_prefix("in flight")).unwrap();
@@ -26,7 +22,6 @@ fn in_flight(world: &World, more: &[&str]) -> String {
 
 #[test]
 fn what_is_in_flight_is_asked_of_the_processes_that_know() {
-    // Accepts connections, and never answers.
     let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", endpoint.local_addr().unwrap());
     let (world, _) = World::with_shop(&url, &["timeout=5min", "limit.burst=10", "limit.in_flight=3"]);
@@ -42,7 +37,6 @@ fn what_is_in_flight_is_asked_of_the_processes_that_know() {
     assert_eq!(requests, expected, "three at a time");
     assert_eq!(in_flight(&world, &[]), "3, 0 of them in doubt");
 
-    // Another sender answers at the node's address.
     let (other, _) = World::with_shop(&url, &[]);
     let stranger = other.serve();
     world.sql(&format!("UPDATE nodes SET address = '{}'", stranger.address));

@@ -1,4 +1,3 @@
-//! A database in its own folder, an endpoint, and the binary.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +25,6 @@ impl World {
         Self { folder: tempfile::tempdir().unwrap(), server: None }
     }
 
-    /// With one subscriber, `shop`; returns its secret too.
     pub(crate) fn with_shop(url: &str, settings: &[&str]) -> (Self, String) {
         Self::new().and_shop(url, settings)
     }
@@ -94,7 +92,6 @@ impl World {
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
     }
 
-    /// Waits until the process listens.
     pub(crate) fn serve(&self) -> Serving {
         self.serve_with(&[])
     }
@@ -126,7 +123,6 @@ impl World {
     }
 }
 
-/// Dropping it kills the process.
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -159,7 +155,6 @@ impl From<Output> for Ran {
     }
 }
 
-/// Answers every request with one status, and passes on the bodies.
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) bodies: Receiver<String>,

@@ -68,7 +68,6 @@ impl Browser {
         Some(browser)
     }
 
-    /// Runs a command, and returns its result.
     #[track_caller]
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.sent += 1;
@@ -107,7 +106,6 @@ impl Browser {
         }
     }
 
-    /// Evaluates an expression in the page.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -142,7 +140,6 @@ impl Browser {
         self.value(&format!("{{ const field = document.querySelector({field}); {set} }}"));
     }
 
-    /// Waits until a dialog shows its plan; returns the text.
     #[track_caller]
     pub(crate) fn planned(&mut self, dialog: &str, says: &str) -> String {
         let ready = format!("!document.querySelector('#{dialog} [type=submit]').disabled");

@@ -14,14 +14,12 @@ use binary::{Database, Serving, event};
 use browser::Browser;
 use serde_json::json;
 
-/// By how much the page exceeds the screen's width.
 const WIDER: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
 /// Controls beyond the screen's edges: of an open dialog, or else of the page.
 const OUT_OF_SIGHT: &str = "[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button, input, td')]
   .filter((one) => { const box = one.getBoundingClientRect(); return box.width > 0 && (box.left < 0 || box.right > innerWidth); })
   .map((one) => one.textContent)";
 
-/// A sender with `waiting` deliveries for `shop`, which is paused.
 fn console(test: &str, waiting: usize) -> Option<(Database, Serving, Browser)> {
     let database = Database::new();
     database.subscribe("shop", "http://127.0.0.1:9/", &["limit.rate=5/s"]);

@@ -12,7 +12,6 @@ use crate::sink::Sink;
 use crate::{IN_FLIGHT, RATE_PER_SECOND, judge, settings};
 
 const BURST: usize = 10;
-/// Events acknowledged before the server disappears.
 const BEFORE: usize = 40;
 
 struct World {
@@ -30,7 +29,6 @@ impl World {
         ask(&self.database.address().to_string(), "POST", "/v1/events", kind, body.as_bytes())
     }
 
-    /// How often the endpoint took each event.
     fn taken(&self) -> BTreeMap<String, usize> {
         let mut taken = BTreeMap::new();
         for arrival in self.sink.arrivals().into_iter().filter(|arrival| arrival.taken) {
@@ -39,7 +37,6 @@ impl World {
         taken
     }
 
-    /// Waits until the server reports exactly these as delivered.
     fn wait_until_settled(&self, events: &BTreeSet<String>) {
         while self.database.confirmed().into_iter().collect::<BTreeSet<_>>() != *events {
             std::thread::yield_now();
@@ -72,7 +69,6 @@ fn while_the_server_is_away_emitters_are_told_when_to_come_back_and_nothing_is_l
     let node = database.serve_with_long_lease();
     let world = World { sink: Arc::clone(&sink), database };
     let mut acknowledged: BTreeSet<String> = (0..BEFORE).map(|number| format!("before-{number}")).collect();
-    // The endpoint holds as many attempts as the contract allows; the rest wait.
     sink.hold(true);
     for id in &acknowledged {
         assert_eq!(world.emit(id).status, 202, "{id}");

@@ -22,10 +22,8 @@ use crate::{IN_FLIGHT, Moments, QUARANTINE_NS, settings};
 const LANES: usize = 4;
 const RATE_PER_SECOND: u64 = 100;
 const BURST: usize = 20;
-/// Names of the nodes, and the seconds by which their clocks are ahead.
 const NODES: [(&str, i64); 3] = [("right", 0), ("behind", -90), ("ahead", 90)];
 const LEASE_NS: u64 = 1_000_000_000;
-/// Fewer arrivals than this pass between two faults.
 const ARRIVALS_BETWEEN: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +40,6 @@ enum Deed {
     EndServer,
 }
 
-/// How often each fault happens.
 struct Plan([(Deed, usize); 6]);
 
 impl Plan {
@@ -115,13 +112,11 @@ const RECORDED_LATE: &str =
         SELECT 1 FROM takings t JOIN attempts a ON a.delivery = r.delivery AND a.outcome = 0
         WHERE t.lane = d.lane AND t.at < r.at AND a.at < (extract(epoch FROM t.at) * 1000000)::int8 * 1000)";
 
-/// Start and end of a fault, in the sink's time.
 type Span = (u64, u64);
 
 /// What the nodes' logs report of lanes.
 #[derive(Default)]
 struct Told {
-    /// When a node took a lane or abandoned its attempts with the lane's lease, and which lane.
     taken: Vec<(u64, usize)>,
     /// Lanes that live nodes lost, because they failed to renew a lease in time.
     lost: usize,
@@ -140,7 +135,6 @@ impl Told {
     /// Whether a lane changed its owner between two moments. A node acts a little before it logs the change.
     fn has_moved(&self, path: &str, first: u64, second: u64) -> bool {
         const LATE_NS: u64 = 1_000_000_000;
-        // The first subscriber has the first lane.
         let lane = path[1..].parse::<usize>().unwrap() + 1;
         self.taken.iter().any(|(at, taken)| {
             *taken == lane && first <= at + QUARANTINE_NS && at.saturating_sub(LATE_NS) <= second
@@ -155,7 +149,6 @@ struct Cluster {
     serving: Vec<Serving>,
     told: Arc<Mutex<Told>>,
     done: Vec<Span>,
-    /// When the server first reported each delivery, by event and path.
     confirmed: BTreeMap<String, u64>,
     // Declared last: the server must end after its nodes.
     database: Database,
@@ -197,7 +190,6 @@ impl Cluster {
         query(&self.database.server().address("public"), statements)
     }
 
-    /// Waits until the node's lease is over on the server.
     fn wait_until_over(&self, which: usize) {
         let alive = format!(
             "SELECT 1 FROM nodes n JOIN owners o USING (owner) WHERE n.name = '{}'
@@ -209,7 +201,6 @@ impl Cluster {
         }
     }
 
-    /// Records the deliveries that the server reports for the last half minute.
     fn note_confirmed(&mut self) {
         let delivered = self.server_says(
             "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM all_deliveries d JOIN events e USING (event)
@@ -292,7 +283,6 @@ fn play(test: &str, plan: &Plan) {
     );
 }
 
-/// Describes by how much the signers' clocks were wrong.
 fn say_clocks(arrivals: &[Arrival]) -> String {
     let ahead = |arrival: &Arrival| arrival.ahead;
     let (least, most) =

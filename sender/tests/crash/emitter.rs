@@ -11,7 +11,6 @@ use crate::sink::Sink;
 /// How many acknowledged events may be outstanding.
 const AHEAD: usize = 100;
 
-/// The token for senders that require one.
 pub(crate) const TOKEN: &str = "a-token-for-emitters-alone";
 
 pub(crate) struct Emitter {
@@ -21,7 +20,6 @@ pub(crate) struct Emitter {
 
 struct Emitting {
     sink: Arc<Sink>,
-    /// Deliveries of each event.
     subscribers: usize,
     stop: AtomicBool,
     acknowledged: AtomicUsize,
@@ -32,7 +30,6 @@ impl Emitter {
         Self::start_at(&[address], sink, subscribers)
     }
 
-    /// Emits to several senders at once.
     pub(crate) fn start_at(addresses: &[SocketAddr], sink: Arc<Sink>, subscribers: usize) -> Self {
         let (stop, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
         let emitting = Arc::new(Emitting { sink, subscribers, stop, acknowledged });
@@ -51,7 +48,6 @@ impl Emitter {
         Self { threads: addresses.iter().map(start).collect(), emitting }
     }
 
-    /// Returns the ids of all acknowledged events.
     pub(crate) fn stop(self) -> Vec<String> {
         self.emitting.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()

@@ -17,12 +17,9 @@ const BURST: usize = 10;
 const SECOND: u64 = 1_000_000_000;
 const LEASE: u64 = 5 * SECOND;
 
-/// How a node goes.
 #[derive(Clone, Copy, PartialEq)]
 enum Going {
-    /// By SIGKILL.
     Dies,
-    /// By SIGTERM.
     Leaves,
 }
 

@@ -30,9 +30,7 @@ struct Contract {
     burst: usize,
 }
 
-/// Burst below rate × lease.
 const QUICK: Contract = Contract { rate_per_second: 100, burst: 20 };
-/// Burst above rate × lease.
 const SLOW: Contract = Contract { rate_per_second: 10, burst: 60 };
 
 struct Failover {
@@ -44,7 +42,6 @@ struct Failover {
     database: Database,
 }
 
-/// The state of a server at one moment.
 struct Known {
     events: BTreeSet<String>,
     /// Event and path of each delivery.
@@ -61,14 +58,12 @@ impl Known {
     }
 }
 
-/// A node and its log.
 struct Heard {
     serving: Serving,
     said: Receiver<String>,
 }
 
 impl Heard {
-    /// Waits until the node ends because the store lost its commits.
     fn has_gone_back(mut self) {
         let code = self.serving.ended();
         let said: Vec<_> = self.said.iter().collect();
@@ -114,12 +109,10 @@ impl Failover {
         query(&self.standby.address("public"), statement)
     }
 
-    /// Waits until the first server returns a row.
     fn wait_for_first(&self, statement: &str) {
         while self.first_says(statement).is_empty() {}
     }
 
-    /// Waits until the standby has all commits, cuts it off, and returns its state.
     fn cut_off(&self) -> Known {
         let known = Known::by(self.first());
         let place = self.first_says("SELECT pg_current_wal_lsn()").remove(0);

@@ -89,7 +89,6 @@ fn kills_wanted() -> usize {
         .map_or(LONG.kills, |kills| kills.parse().expect("HOOKPROOF_KILLS is a number"))
 }
 
-/// Kills one of `processes` processes on one file, each time under load, and judges all arrivals.
 fn kill_again_and_again(processes: usize, plan: &Plan) {
     let sink = Arc::new(Sink::start());
     let database = Database::with_subscriber(&sink.url(), &settings(RATE_PER_SECOND, plan.burst));
@@ -146,7 +145,6 @@ impl Moments {
     }
 }
 
-/// Judges all arrivals, and returns a summary.
 fn judge_all(arrivals: &[Arrival], kills: &[u64], confirmed: &BTreeMap<String, u64>, burst: usize) -> String {
     judge::conforms(arrivals, RATE_PER_SECOND, burst);
     let mut deliveries: BTreeMap<&str, Vec<&Arrival>> = BTreeMap::new();

@@ -1,5 +1,3 @@
-//! The sender as a process.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +23,6 @@ enum Place {
 }
 
 impl Place {
-    /// A server for this test; `None` without PostgreSQL's programs.
     fn server(test: &str) -> Option<Self> {
         let server = Private::start(Fsync::On);
         if server.is_none() {
@@ -50,7 +47,6 @@ impl Drop for Serving {
 pub(crate) struct Node {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
-    /// Each node has its own way to the server.
     pub(crate) database: String,
     /// In seconds, relative to the machine's clock.
     pub(crate) clock_ahead: i64,
@@ -80,7 +76,6 @@ impl Database {
         database
     }
 
-    /// `count` subscribers to every event, each with its own path.
     pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[String]) -> Self {
         Self::shared_at(Place::File(tempfile::tempdir().unwrap()), url, count, settings)
     }
@@ -105,14 +100,12 @@ impl Database {
         database
     }
 
-    /// Runs a command to its end, and returns its output.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let done = self.command().args(arguments).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// Describes each lane's state, the backlog and open breakers, for a test that fails.
     pub(crate) fn lanes(&self) -> impl Fn() -> String + Send + 'static {
         let asked = [&["subscriber", "list"][..], &["status"]].map(|arguments| {
             let mut command = self.command();
@@ -130,7 +123,6 @@ impl Database {
         }
     }
 
-    /// The living nodes' shares, by node name.
     pub(crate) fn shares(&self) -> BTreeMap<String, Share> {
         let share = |line: &str| {
             let node: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -141,7 +133,6 @@ impl Database {
         self.run(&["nodes", "--json"]).lines().map(share).collect()
     }
 
-    /// Paths of the endpoints that a node's lanes deliver to.
     pub(crate) fn lanes_of(&self, name: &str) -> Vec<String> {
         let query = format!(
             "SELECT '/' || split_part(s.url, '/', 4) FROM lanes l JOIN subscribers s USING (lane)
@@ -160,7 +151,6 @@ impl Database {
         server
     }
 
-    /// Events that the database has as delivered.
     pub(crate) fn confirmed(&self) -> Vec<String> {
         let from =
             |table| format!("SELECT e.id FROM {table} d JOIN events e USING (event) WHERE d.state = 1");
@@ -180,7 +170,6 @@ impl Database {
         self.serve_at(&self.address.to_string())
     }
 
-    /// Listens on a free port.
     pub(crate) fn serve_elsewhere(&self) -> Serving {
         self.serve_at("127.0.0.1:0")
     }
@@ -215,7 +204,6 @@ impl Database {
         }
     }
 
-    /// Passes each line of the node's log to `tell`.
     pub(crate) fn serve_node(&self, node: &Node, tell: impl FnMut(&str) + Send + 'static) -> Serving {
         let mut command = self.command();
         command.env("HOOKPROOF_DB", &node.database);
@@ -283,7 +271,6 @@ impl Serving {
         Self::launch(command, tell)
     }
 
-    /// Starts a process, and waits until it listens.
     pub(crate) fn launch(mut command: Command, mut tell: impl FnMut(&str) + Send + 'static) -> Self {
         command.args(["--allow-private-targets", "--log-json"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -322,7 +309,6 @@ impl Serving {
         assert_eq!(self.ended(), Some(0));
     }
 
-    /// Waits for its end, and returns the exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }

@@ -38,7 +38,6 @@ impl Cluster {
         }
     }
 
-    /// Waits until every lane has another arrival.
     fn wait_for_every_lane(&self) {
         let before = self.sink.count();
         loop {

@@ -18,7 +18,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(180);
 pub(crate) struct Arrival {
     /// In nanoseconds since the sink started.
     pub(crate) at: u64,
-    /// Identifies the subscriber.
     pub(crate) path: String,
     pub(crate) delivery: String,
     /// By how many seconds the signer's clock is ahead of the machine's.
@@ -59,13 +58,11 @@ pub(crate) struct Sink {
 struct Shared {
     began: Instant,
     refuses: bool,
-    /// While true, the sink answers no request.
     holds: Mutex<bool>,
     let_go: Condvar,
     arrivals: Mutex<Vec<Arrival>>,
     attempts: Mutex<BTreeMap<String, u32>>,
     changed: Condvar,
-    /// Describes each lane, for a test that fails.
     lanes: Mutex<Option<Box<dyn Fn() -> String + Send>>>,
 }
 
@@ -75,7 +72,6 @@ impl Shared {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
-    /// Counts another attempt; returns its number, from 1.
     fn attempt(&self, delivery: &str) -> u32 {
         let mut attempts = self.attempts.lock().unwrap();
         let attempt = attempts.entry(delivery.to_owned()).or_default();
@@ -128,7 +124,6 @@ impl Sink {
         self.shared.now()
     }
 
-    /// Sets the description of lanes for a test that fails.
     pub(crate) fn explain_by(&self, lanes: impl Fn() -> String + Send + 'static) {
         *self.shared.lanes.lock().unwrap() = Some(Box::new(lanes));
     }
@@ -171,7 +166,6 @@ impl Sink {
         }
     }
 
-    /// Waits until `paths` paths have an arrival after `time`.
     pub(crate) fn wait_for_time(&self, time: u64, paths: usize) {
         self.wait_until(|arrivals| {
             let after = arrivals.iter().rev().take_while(|arrival| arrival.at > time);
@@ -184,7 +178,6 @@ impl Sink {
         self.wait_for_taken(events.iter().cloned().collect(), |arrival| arrival.event.clone());
     }
 
-    /// Waits until all of `missing` were taken; `name` maps an arrival to its entry.
     pub(crate) fn wait_for_taken(&self, mut missing: BTreeSet<String>, name: impl Fn(&Arrival) -> String) {
         let mut seen = 0;
         while !missing.is_empty() {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use tempfile::TempDir;
 
-/// The name of PostgreSQL's socket in a folder.
 const SOCKET: &str = ".s.PGSQL.5432";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +16,6 @@ pub(crate) enum Passage {
     Open,
     /// Holds all bytes; neither side is notified. They pass later.
     Silent,
-    /// Closes all connections, and refuses new ones.
     Cut,
 }
 
@@ -34,12 +32,10 @@ struct Shared {
 
 struct State {
     passage: Passage,
-    /// Both ends of each open connection.
     open: BTreeMap<u64, [UnixStream; 2]>,
 }
 
 impl Way {
-    /// Listens in a new folder, and connects to the socket in `server`.
     pub(crate) fn to(server: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();

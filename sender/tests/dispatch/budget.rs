@@ -62,13 +62,11 @@ struct Model {
     dispatcher: Dispatcher,
     now: Instant,
     queues: BTreeMap<LaneId, Queue>,
-    /// One body of each length.
     bodies: BTreeMap<u64, Arc<[u8]>>,
     deliveries: u64,
     asked: Vec<(Order, Command)>,
     answered: Vec<Answered>,
     sends: Vec<NewAttempt>,
-    /// Bodies that the dispatcher holds and has not sent.
     kept: BTreeMap<(DeliveryId, Term), (LaneId, u64)>,
     /// For each claim, the number requested and the number received.
     claims: Vec<(u32, usize)>,
@@ -77,7 +75,6 @@ struct Model {
 }
 
 impl Model {
-    /// Each lane holds bodies of these lengths.
     fn with(roster: Arc<Roster>, lanes: &[Vec<u64>]) -> Self {
         let settings = Settings {
             owner: OwnerId(1),
@@ -120,7 +117,6 @@ impl Model {
         }
     }
 
-    /// The bytes of all bodies in the process: in answers not yet handled, kept by the dispatcher, and in flight.
     fn held(&self) -> u64 {
         let answered = self.answered.iter().filter_map(|answered| match &answered.reply {
             Ok(Reply::Claimed(claimed)) => Some(&claimed.rows),
@@ -279,7 +275,6 @@ impl Model {
         Reply::Acquired(taken.take(1_000).collect())
     }
 
-    /// Another process takes a lane, and releases it.
     fn lose(&mut self, lane: u64) {
         let (lane, queue) = (LaneId(lane), self.queues.get_mut(&LaneId(lane)).unwrap());
         if std::mem::take(&mut queue.is_owned) {
@@ -296,7 +291,6 @@ impl Model {
         }
     }
 
-    /// Advances time to the dispatcher's next wake-up.
     fn wait(&mut self) {
         let wake = self.dispatcher.next_wake();
         if wake != Instant::NEVER {
@@ -305,7 +299,6 @@ impl Model {
         self.hear(Event::Tick);
     }
 
-    /// Answers every command, and all that follow.
     fn settle_down(&mut self) {
         while !self.asked.is_empty() || !self.answered.is_empty() {
             self.answer(0);

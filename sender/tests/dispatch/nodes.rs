@@ -13,11 +13,9 @@ use crate::world::World;
 
 const TICK: Nanos = Nanos::from_millis(10);
 
-/// Nodes on one store, with a common clock.
 struct Cluster(Vec<World>);
 
 impl Cluster {
-    /// A single node, with work for each of its lanes.
     fn of_one(lanes: u64) -> Self {
         let mut first = World::with(lanes);
         first.emit(&(1..=lanes).collect::<Vec<_>>());
@@ -38,7 +36,6 @@ impl Cluster {
         self.0.push(new);
     }
 
-    /// Advances time for all living nodes; every attempt succeeds.
     fn pass(&mut self, length: Nanos) {
         for _ in 0..length.0.div_ceil(TICK.0) {
             for world in &mut self.0 {
@@ -53,7 +50,6 @@ impl Cluster {
         self.pass(SETTLED_AFTER + Nanos::SECOND);
     }
 
-    /// The owner of each lane.
     fn owners(&self) -> BTreeMap<LaneId, Option<OwnerId>> {
         let lanes = self.0[0].reader.lanes(None, 1_000).unwrap().items;
         lanes.into_iter().map(|lane| (lane.lane, lane.owner.map(|(owner, _)| owner))).collect()
@@ -73,7 +69,6 @@ impl Cluster {
         self.0[0].commit(Command::Drain(Drain { owner: OwnerId(owner), draining }));
     }
 
-    /// Every lane must deliver, from its home.
     fn assert_spread(&mut self) {
         self.assert_all_go_on();
         self.assert_at_home();
@@ -85,7 +80,6 @@ impl Cluster {
         assert!(astray.is_empty(), "{astray:?}");
     }
 
-    /// Records an event for each lane. Owned lanes send it.
     fn record_for_all(&mut self) -> Vec<u64> {
         let now = StoreTime(self.0[0].now.0);
         let lanes: Vec<u64> = self.owners().keys().map(|lane| lane.0).collect();
@@ -189,7 +183,6 @@ fn the_lanes_of_one_that_leaves_go_to_the_others_at_once() {
 fn the_lanes_of_one_that_is_surely_dead_go_to_their_next_homes_at_once() {
     let mut cluster = Cluster::of(3, 40);
     cluster.0.pop();
-    // Nodes take over only lanes with work.
     cluster.record_for_all();
     cluster.0[0].commit(Command::Evict(OwnerId(3)));
     cluster.pass(TICK);

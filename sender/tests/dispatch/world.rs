@@ -1,5 +1,3 @@
-//! A dispatcher, a store in its own folder, and a manual clock.
-
 use std::sync::Arc;
 
 use hookproof_sender::dispatch::{
@@ -28,7 +26,6 @@ pub(crate) struct World {
     store: SqliteStore,
     pub(crate) now: Instant,
     pub(crate) fault: Option<Fault>,
-    /// Names of the commands sent to the store since the last check.
     pub(crate) asked: Vec<&'static str>,
     pub(crate) sends: Vec<NewAttempt>,
     pub(crate) told: Told,
@@ -42,15 +39,11 @@ pub(crate) struct World {
 }
 
 pub(crate) struct Told {
-    /// Lanes with withdrawn attempts.
     pub(crate) withdrawn: Vec<LaneId>,
-    /// Lanes with an ended lease.
     pub(crate) forgotten: Vec<LaneId>,
-    /// The end of the lease for attempts in flight.
     pub(crate) lease_until: Instant,
 }
 
-/// The store's answers that the dispatcher has not handled.
 #[derive(Default)]
 pub(crate) struct Answers {
     /// The store executes commands at once, and answers on request.
@@ -59,7 +52,6 @@ pub(crate) struct Answers {
 }
 
 impl World {
-    /// Lanes are numbered from 1.
     pub(crate) fn with(subscribers: u64) -> Self {
         Self::with_settings(subscribers, "{}")
     }
@@ -73,7 +65,6 @@ impl World {
         Self::on(Arc::new(folder), store, (1, LEASE_DEFAULT), announcement(1), BEGIN)
     }
 
-    /// Another process on the same store.
     pub(crate) fn another(&self, owner: u64) -> Self {
         self.another_for(owner, LEASE_DEFAULT)
     }
@@ -126,7 +117,6 @@ impl World {
         Arc::clone(self.keeper.present())
     }
 
-    /// An operator's command; the dispatcher is notified.
     pub(crate) fn operate(&mut self, command: Command) {
         self.commit(command);
         self.learn_of_subscribers();
@@ -138,13 +128,11 @@ impl World {
         self.hear(event);
     }
 
-    /// Adds the secret of the region `eu`.
     pub(crate) fn know_region(&mut self) {
         let secret = RegionSecret::parse("the-secret-of-a-region").unwrap();
         self.keeper = RosterKeeper::new(RegionSecrets::default().with("eu".parse().unwrap(), secret));
     }
 
-    /// From now on the lane needs that secret.
     pub(crate) fn need_region(&mut self, lane: LaneId) {
         let settings = Some(r#"{"shape":{"pseudonymise":["b"],"region":"eu"}}"#.into());
         self.operate(Command::Change(Change { settings, ..Change::of(lane) }));
@@ -154,7 +142,6 @@ impl World {
         self.dispatcher.views().len()
     }
 
-    /// Records an event for these lanes, and notifies the dispatcher.
     pub(crate) fn emit(&mut self, lanes: &[u64]) {
         let now = StoreTime(self.now.0);
         self.record(lanes, now);
@@ -166,7 +153,6 @@ impl World {
         self.record_body(lanes, due, b"1");
     }
 
-    /// Records an event, and notifies nobody.
     pub(crate) fn record_body(&mut self, lanes: &[u64], due: StoreTime, body: &[u8]) {
         self.events += 1;
         let now = StoreTime(self.now.0);
@@ -199,13 +185,11 @@ impl World {
         assert!(!matches!(replies[0], Reply::Refused(_)), "{replies:?}");
     }
 
-    /// Handles an event, and all its immediate effects.
     pub(crate) fn hear(&mut self, event: Event) {
         self.dispatcher.handle(self.now, event);
         self.settle_down();
     }
 
-    /// Advances time, and wakes the dispatcher on request.
     pub(crate) fn pass(&mut self, length: Nanos) {
         let until = self.now + length;
         while self.dispatcher.next_wake() <= until {
@@ -216,7 +200,6 @@ impl World {
         self.hear(Event::Tick);
     }
 
-    /// Answers every attempt in flight with this status.
     pub(crate) fn answer(&mut self, status: u16) {
         self.end(status);
         self.settle_down();
@@ -252,7 +235,6 @@ impl World {
         }
     }
 
-    /// Passes on a change of nodes.
     fn look_at_nodes(&mut self) -> bool {
         let nodes = self.reader.glance().unwrap().nodes;
         let is_new = std::mem::replace(&mut self.nodes_seen, nodes) != nodes;
@@ -304,7 +286,6 @@ impl World {
         self.dispatcher.stuck().into_iter().map(|Stuck { lane, .. }| lane.0).collect()
     }
 
-    /// Lanes with an attempt in flight.
     pub(crate) fn sent_to(&self) -> Vec<u64> {
         self.sends.iter().map(|attempt| attempt.lane.0).collect()
     }

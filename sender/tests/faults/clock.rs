@@ -13,7 +13,6 @@ use crate::WIDE;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
 
-/// Moves every time in the file ahead by an hour.
 const AN_HOUR_AHEAD: &str = "
     UPDATE totals SET clock = clock + 3600000000000;
     UPDATE deliveries SET at = at + 3600000000000, expires = expires + 3600000000000;
@@ -27,7 +26,6 @@ fn wall_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Exactly one complaint, about the clock.
 fn is_told_of_the_clock(serving: &Serving) -> bool {
     matches!(&serving.complaints()[..], [line] if line.contains("ahead of the wall clock"))
 }
@@ -64,7 +62,6 @@ fn after_a_step_back_of_an_hour_nothing_waits_for_it_and_signatures_tell_the_tru
 fn bodies_tell_the_true_time_on_a_file_that_is_ahead_and_the_log_says_that_it_is() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
-    // The traces of one process with a wrong clock.
     database.sql().execute_batch("UPDATE totals SET clock = clock + 864000000000000").unwrap();
     let began = wall_secs();
     let serving = database.serve();
@@ -90,7 +87,6 @@ fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
     let early = database.serve();
     let mut events = vec![early.emit("1")];
     sink.wait_for_events(&events);
-    // The traces of another process with a clock an hour ahead.
     database.sql().execute_batch("UPDATE totals SET clock = clock + 3600000000000").unwrap();
     let late = database.serve();
     for round in 0..20 {
@@ -107,7 +103,6 @@ fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
     late.stop_in_order();
 }
 
-/// How far the file's time is ahead of the wall clock, in whole minutes.
 fn minutes_ahead(database: &Database) -> u64 {
     let clock: u64 = database.sql().query_row("SELECT clock FROM totals", [], |row| row.get(0)).unwrap();
     (clock / 1_000_000_000).saturating_sub(wall_secs()) / 60

@@ -1,5 +1,3 @@
-//! A file with overwritten pages.
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -98,7 +96,6 @@ fn whichever_tree_of_pages_is_damaged_doctor_names_its_table_and_checks_the_rest
 fn rows_that_cannot_be_read_are_told_by_their_keys_from_both_ends() {
     let database = filled("http://127.0.0.1:9/");
     let sql = database.sql();
-    // A dozen pages of rows, with damage in the middle.
     sql.execute_batch(
         "WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < 30)
              INSERT INTO outbox (id, type, data) SELECT n, 'x', json_quote(hex(zeroblob(500))) FROM row;
@@ -155,7 +152,6 @@ fn survives(serving: &mut Serving, sink: &Endpoint) {
     assert!(!serving.lines().iter().any(|line| line.contains("panicked")), "{:#?}", serving.lines());
 }
 
-/// Waits until the event arrives, is a dead letter, or the sender reports that it is not ready.
 fn is_not_lost(serving: &Serving, sink: &Endpoint, event: &str) {
     let looks = std::iter::repeat_with(|| {
         let arrived = sink.wait_for(0).iter().any(|arrival| arrival.event() == event);

@@ -26,7 +26,6 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None` where the system allows no namespace.
     fn new() -> Option<Self> {
         let database = Database::new();
         let mount = format!("mount -t tmpfs -o size={DISK_MIB}m none \"$0\" && echo mounted && exec cat");
@@ -60,7 +59,6 @@ impl SmallDisk {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
-    /// Its paused subscriber is owed [`OWED`] deliveries.
     fn serve_what_is_owed(&self, url: &str) -> Serving {
         self.run(&[&["subscriber", "add", "sink", url, "--allow-private-targets"], &WIDE[..]].concat());
         self.run(&["subscriber", "pause", "sink"]);
@@ -76,7 +74,6 @@ impl SmallDisk {
         serving
     }
 
-    /// A file's path outside the namespace.
     fn path(&self, name: &str) -> PathBuf {
         let folder = self.database.folder.path().strip_prefix("/").unwrap();
         PathBuf::from(format!("/proc/{}/root", self.holder.id())).join(folder).join(name)
@@ -115,7 +112,6 @@ fn refuses_an_event(serving: &Serving) {
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
 }
 
-/// Waits until all owed deliveries are made; fails if the store does.
 #[track_caller]
 fn deliveries_go_on(serving: &Serving) {
     serving.until("/v1/status", |status| {
@@ -204,7 +200,6 @@ fn where_nothing_can_be_written_events_are_refused_at_once_and_with_room_everyth
         holds_still(&mut serving, &nothing, Duration::from_secs(4));
         assert_eq!(serving.get("/readyz").status, 503);
         refuses_an_event(&serving);
-        // Existing data stays readable.
         assert_eq!(serving.get("/v1/status").json()["deliveries"]["delivered"], sink.count());
         limit(&serving, "unlimited");
         serving.until("/readyz", |ready| ready["status"] == "ready");

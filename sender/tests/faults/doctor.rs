@@ -1,10 +1,7 @@
-//! `doctor`: findings, repairs and exit codes.
-
 use serde_json::Value;
 
 use crate::binary::Database;
 
-/// Returns the exit code, and the state and detail of each check.
 fn examine(database: &Database, options: &[&str]) -> (Option<i32>, impl Fn(&str) -> (String, String)) {
     let output = database.command(&[&["doctor", "--json"], options].concat()).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
@@ -89,7 +86,6 @@ fn leases_of_the_dead_are_freed() {
 #[test]
 fn free_space_is_told_of_when_it_is_much_and_is_nothing_wrong() {
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
-    // 80 MiB of rows, deleted again.
     database
         .sql()
         .execute_batch(

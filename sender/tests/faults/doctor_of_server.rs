@@ -31,7 +31,6 @@ fn sender(address: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The exit code, and the state and detail of the check of transactions.
 fn transactions(address: &str) -> (Option<i32>, String, String) {
     let output = sender(address, &["doctor", "--json"]);
     let told = String::from_utf8(output.stdout).unwrap();

@@ -1,5 +1,3 @@
-//! A file that is missing, read-only, or of another version.
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -78,7 +76,6 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
     let folder = database.folder.path();
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // A place where `nobody` may run it.
     let program = folder.join("sender");
     fs::copy(env!("CARGO_BIN_EXE_hookproof-sender"), &program).unwrap();
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -103,7 +100,6 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
         allow(&database.path(), 0o666);
         assert_eq!(fs::read(database.path()).unwrap(), before);
     }
-    // Once it may write, it starts.
     for beside in ["-wal", "-shm"] {
         let path = folder.join(format!("{}{beside}", database.path().file_name().unwrap().display()));
         if path.exists() {
@@ -131,7 +127,6 @@ fn a_file_that_another_version_made_is_refused_and_left_alone() {
     assert_eq!(fs::read(database.path()).unwrap(), before);
 }
 
-/// Files of the database's folder, without the reserve.
 fn files(database: &Database) -> Vec<String> {
     let names = fs::read_dir(database.folder.path()).unwrap().map(|file| file.unwrap().file_name());
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with("-reserve")).collect()

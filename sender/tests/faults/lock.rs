@@ -1,5 +1,3 @@
-//! A stranger holds the database's lock for ten seconds.
-
 use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
@@ -74,7 +72,6 @@ fn a_file_that_a_stranger_has_all_to_itself_at_the_start_is_waited_for() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
     let stranger = database.sql();
-    // Blocks readers too.
     let lock = "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE totals SET id = id; COMMIT;";
     stranger.execute_batch(lock).unwrap();
     let command = database.command(&SERVE);

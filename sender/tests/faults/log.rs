@@ -4,7 +4,6 @@ use crate::WIDE;
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 
-/// About 200 KiB.
 fn large(key: usize) -> String {
     format!(r#"{{"type":"video.trending","key":"{key}","data":"{}"}}"#, "x".repeat(200 << 10))
 }

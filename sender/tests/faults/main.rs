@@ -40,7 +40,6 @@ fn offer(serving: &Serving, key: &str) -> Receiver<Option<Answer>> {
     told
 }
 
-/// For this time no event is acknowledged, and the sender uses little processor time.
 #[track_caller]
 fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length: Duration) {
     let before = serving.ticks();
@@ -55,7 +54,6 @@ fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length
     assert!(spent < passed / 3 + 10, "{spent} of {passed} hundredths of a second on a processor");
 }
 
-/// One line reports the fault, and one its end.
 #[track_caller]
 fn said_once(serving: &Serving, what: &str) {
     let over = serving.wait_for_line("\"the store works again");

@@ -1,5 +1,3 @@
-//! Rows that vanish from the database of a running sender.
-
 use crate::WIDE;
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;

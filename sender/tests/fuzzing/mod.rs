@@ -10,13 +10,9 @@ use std::time::{Duration, Instant};
 
 /// The longest input. As hexadecimal digits it fits into one environment variable.
 const INPUT_BYTES_MAX: usize = 32 << 10;
-/// The most inputs kept beside the corpus.
 const KEPT_MAX: usize = 2_000;
-/// The most remembered outcomes.
 const OUTCOMES_MAX: usize = 50_000;
-/// The most mutations of an input.
 const CHANGES_MAX: usize = 6;
-/// The longest piece to cut, move or double.
 const PIECE_BYTES_MAX: usize = 64;
 /// Numbers that readers often mishandle, and bytes with a special meaning in many formats.
 const NUMBERS: [&str; 10] = [
@@ -33,12 +29,10 @@ const NUMBERS: [&str; 10] = [
 ];
 const BYTES: [u8; 8] = [0, b'\t', b'\n', b'\r', b' ', 0x7f, 0x80, 0xff];
 
-/// A reader under test.
 pub(crate) struct Target<'t> {
     /// Number of inputs of the quick form.
     pub(crate) quick: u64,
     pub(crate) corpus: Vec<Vec<u8>>,
-    /// Words of the format.
     pub(crate) words: &'t [&'t str],
     /// Panics on a wrongly handled input. Returns a name of the outcome, out of few names.
     pub(crate) check: &'t dyn Fn(&[u8], &mut Random) -> String,

@@ -6,9 +6,7 @@ use crate::binary::{Database, Serving};
 
 const RATE_PER_SECOND: u64 = 20;
 const BURST: u64 = 5;
-/// More than the contract allows in a test's time.
 const BACKLOG: usize = 4_000;
-/// The limit on the sender's memory.
 const MEMORY_MIB_MAX: u64 = 300;
 
 pub(crate) struct Bystander {
@@ -18,7 +16,6 @@ pub(crate) struct Bystander {
 }
 
 impl Bystander {
-    /// A running sender with a bystander that has a large backlog.
     pub(crate) fn beside() -> (Database, Serving, Self) {
         let sink = Endpoint::taking();
         let database = Database::new();

@@ -1,5 +1,3 @@
-//! Endpoints with invalid answers.
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -15,7 +13,6 @@ fn bytes(bytes: &'static [u8]) -> Answer {
     })
 }
 
-/// Repeats `again` until the sender closes the connection.
 fn endless(head: &'static [u8], again: &'static [u8]) -> Answer {
     Box::new(move |stream| {
         stream.write_all(head)?;
@@ -50,7 +47,6 @@ fn hostile() -> Vec<Answer> {
         endless(b"HTTP/1.1 200 OK\r\nx: ", b"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"),
         endless(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"5\r\nhello\r\n"),
         endless(b"HTTP/1.1 500 OK\r\ncontent-length: 999999999999\r\n\r\n", b"endless "),
-        // Silent until the sender closes the connection.
         Box::new(|stream| stream.read_to_end(&mut Vec::new()).map(|_| ())),
     ]
 }

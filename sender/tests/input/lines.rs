@@ -1,5 +1,3 @@
-//! Batches of events with bad lines between good ones.
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -8,7 +6,6 @@ use crate::bystander::Bystander;
 
 const GOOD: &str = r#"{"type":"a","data":{"n":1}}"#;
 
-/// A line, and whether it is an event.
 fn line() -> impl Strategy<Value = (Vec<u8>, bool)> {
     let bad = |bytes: &[u8]| Just((bytes.to_vec(), false));
     prop_oneof![

@@ -80,7 +80,6 @@ fn hostile_rows_are_set_aside_and_hold_up_no_row_after_them() {
         "'a', NULL, x'00ff', NULL",
         "'a', NULL, '1', x'00ff'",
     ] {
-        // The table accepts only text.
         let insert = format!("INSERT INTO outbox (type, key, data, event) VALUES ({blob})");
         assert!(sql.execute_batch(&insert).is_err(), "{blob}");
     }
@@ -270,7 +269,6 @@ fn a_row_that_is_too_long_for_one_subscriber_once_it_is_shaped_is_set_aside_once
     let serving = Serving::start(with_region(&database, &SERVE));
     let sql = database.sql();
     let data = format!("{{\"creator\":{{\"id\":[{}]}}}}", vec!["0"; 30_000].join(","));
-    // The first is for both subscribers, the second only for `masked`.
     for kind in ["a", "b"] {
         sql.execute("INSERT INTO outbox (type, data) VALUES (?1, ?2)", [kind, &data]).unwrap();
     }

@@ -1,5 +1,3 @@
-//! Arbitrary bytes on a socket.
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -100,7 +98,6 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
             Ok(())
         })
         .unwrap();
-    // A request with replaced parts.
     let parts = (
         prop_oneof![Just("POST".to_owned()), Just("GET".to_owned()), "[A-Z]{0,9}"],
         prop_oneof![Just("/v1/events".to_owned()), "/[ -~]{0,40}"],
@@ -197,7 +194,6 @@ fn a_crowd_of_slow_and_silent_connections_keeps_nobody_out() {
         "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\r\n{}",
         r#"{"type":"a","data":1}"#
     );
-    // A byte to each, with another request in between.
     for (place, byte) in request.bytes().enumerate() {
         for stream in &mut slow {
             stream.write_all(&[byte]).unwrap();

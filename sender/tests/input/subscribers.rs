@@ -1,5 +1,3 @@
-//! Extreme and invalid settings.
-
 use serde_json::{Value, json};
 
 use crate::bystander::Bystander;
@@ -93,7 +91,6 @@ fn settings_at_their_extremes_are_taken_or_refused_and_disturb_no_other_lane() {
         }
     }
     assert!(taken > 10 && refused > 50, "{taken} taken, {refused} refused");
-    // Events still reach all subscribers.
     for number in 0..20 {
         let answer =
             serving.post("/v1/events", &json!({ "type": "x", "data": number, "key": "k" }).to_string());

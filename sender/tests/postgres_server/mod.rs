@@ -13,7 +13,6 @@ use std::time::Duration;
 const SCRIPT: &str = include_str!("../../../harness/src/database/server.sh");
 /// The script's exit code without PostgreSQL's programs.
 const NO_PROGRAMS: i32 = 3;
-/// Longer than a server's start takes.
 const FOREVER: Duration = Duration::from_secs(120);
 
 /// Whether commits survive a power failure: tests that cut no power are faster without.
@@ -23,7 +22,6 @@ pub(crate) enum Fsync {
     Off,
 }
 
-/// A private server. It ends when dropped, or with the process.
 pub(crate) struct Private {
     folder: PathBuf,
     orders: Mutex<ChildStdin>,
@@ -33,12 +31,10 @@ pub(crate) struct Private {
 }
 
 impl Private {
-    /// `None` without PostgreSQL's programs.
     pub(crate) fn start(fsync: Fsync) -> Option<Self> {
         Self::start_with(fsync, None, None)
     }
 
-    /// Starts an asynchronous standby of this server.
     pub(crate) fn start_standby(&self) -> Self {
         let standby = Self::start_with(Fsync::On, None, Some(&self.folder));
         standby.expect("the programs are there")
@@ -112,7 +108,6 @@ impl Private {
         assert_eq!(stopped.trim(), "stopped");
     }
 
-    /// Sends SIGKILL.
     pub(crate) fn kill(&self) {
         self.order("kill");
     }
@@ -121,12 +116,10 @@ impl Private {
         writeln!(self.orders.lock().unwrap(), "{order}").unwrap();
     }
 
-    /// The address with its own schema.
     pub(crate) fn address(&self, schema: &str) -> String {
         address_in(&self.folder, schema)
     }
 
-    /// The folder of its socket.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -144,7 +137,6 @@ impl Drop for Private {
     }
 }
 
-/// The address of a server with its socket in `folder`.
 pub(crate) fn address_in(folder: &Path, schema: &str) -> String {
     address_in_any(&[folder], schema)
 }
@@ -230,7 +222,6 @@ pub(crate) fn pooler(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs statements on a connection of its own.
 pub(crate) fn execute(address: &str, statements: &str) {
     query(address, statements);
 }
@@ -250,13 +241,11 @@ pub(crate) fn query(address: &str, statements: &str) -> Vec<String> {
     })
 }
 
-/// A connection with an open transaction, until dropped.
 pub(crate) struct Holding {
     _runtime: tokio::runtime::Runtime,
     _client: tokio_postgres::Client,
 }
 
-/// Runs statements, and keeps their locks.
 pub(crate) fn hold(address: &str, statements: &str) -> Holding {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let client = runtime.block_on(async {

@@ -1,5 +1,3 @@
-//! The state that a sender finds after a power cut.
-
 use std::collections::HashSet;
 
 use hookproof_power_loss::{Image, Images, Random, Recording};
@@ -9,12 +7,10 @@ use rusqlite::Connection;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) images: usize,
-    /// Images that cannot be opened, or are inconsistent.
     pub(crate) damaged: usize,
     /// Acknowledged events that were checked, and those that are missing.
     pub(crate) acknowledged: usize,
     pub(crate) missing: usize,
-    /// The first fault, and its image.
     pub(crate) first: Option<String>,
 }
 
@@ -28,7 +24,6 @@ impl Found {
     }
 }
 
-/// Opens an image for each of these cuts, from first to last, and looks for the acknowledged events.
 pub(crate) fn judge<'t>(
     recording: &Recording,
     cuts: &[usize],
@@ -80,7 +75,6 @@ fn each(
     found
 }
 
-/// Opens an image as the sender does. Returns its events in their order, if it is consistent.
 fn open(image: &Image) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     image.write(folder.path()).unwrap();

@@ -1,5 +1,3 @@
-//! Emits events to senders on a recorded disk, and notes each acknowledgement.
-
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -14,7 +12,6 @@ const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "--allow-priva
 
 const EMITTERS: usize = 6;
 
-/// An acknowledged event, and the length of the recording at that moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) id: String,
@@ -25,14 +22,12 @@ pub(crate) struct Load<'a> {
     disk: &'a Disk,
     serving: Vec<Serving>,
     options: &'static [&'static str],
-    /// Whether syncs do nothing.
     lies: bool,
     begun: usize,
     pub(crate) told: Vec<Told>,
 }
 
 impl<'a> Load<'a> {
-    /// Starts a sender with a subscriber.
     pub(crate) fn begin(disk: &'a Disk, options: &'static [&'static str], lies: bool) -> Self {
         let mut load = Self { disk, serving: Vec::new(), options, lies, begun: 0, told: Vec::new() };
         let sink = Endpoint::taking();
@@ -42,7 +37,6 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// A recorded command of the sender.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
         command.args(arguments).env("HOOKPROOF_DB", self.disk.folder().join("sender.db"));
@@ -54,7 +48,6 @@ impl<'a> Load<'a> {
         command
     }
 
-    /// Starts another sender.
     pub(crate) fn join(&mut self) {
         let mut command = self.command(&SERVE);
         command.args(self.options);
@@ -118,7 +111,6 @@ fn event(id: &str) -> Vec<u8> {
     format!(r#"{{"id":"{id}","type":"video.trending","data":"{}"}}"#, "x".repeat(3_000)).into_bytes()
 }
 
-/// The events acknowledged before a cut.
 pub(crate) fn acknowledged<'t>(told: &'t [Told], recording: &Recording, cut: usize) -> Vec<&'t str> {
     let before = told.iter().filter(|told| recording.before(told.position) <= cut);
     before.map(|told| told.id.as_str()).collect()

@@ -56,7 +56,6 @@ fn assert_keeps_all(found: Found) {
     assert_eq!((found.damaged, found.missing), (0, 0), "{found:?}");
 }
 
-/// A new file, a load, an orderly end, and a vacuum.
 fn everything(images: usize, seed: u64, lies: bool) -> Found {
     let disk = Disk::new().unwrap();
     let mut load = Load::begin(&disk, &[], lies);

@@ -52,14 +52,12 @@ fn the_program() {
             _ => {}
         }
         if row % 100 == 99 {
-            // The program ignores failures.
             let _ = beside.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
     }
     std::process::abort();
 }
 
-/// Counts damaged images, and images that lack rows.
 fn spoilt(defect: Defect) -> (usize, usize) {
     let disk = Disk::new().unwrap();
     let mut program = Command::new(std::env::current_exe().unwrap());
@@ -96,7 +94,6 @@ fn spoilt(defect: Defect) -> (usize, usize) {
     (spoilt, 41)
 }
 
-/// Whether a database is consistent and has at least `rows` rows.
 fn holds(path: &Path, rows: usize) -> bool {
     let sql = Connection::open(path).unwrap();
     let whole = sql.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));

@@ -1,5 +1,3 @@
-//! An endpoint that records requests and gives prepared answers.
-
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,3 @@
-//! A sender with its own database, and subscribers for it.
-
 use std::path::Path;
 
 use hookproof_sender::engine::{LaneId, Nanos};
@@ -29,7 +27,6 @@ pub(crate) async fn sender(folder: &Path) -> Sender {
     Sender::open(options).await.unwrap()
 }
 
-/// Adds a subscriber to all events.
 pub(crate) async fn subscribe(sender: &Sender, name: &str, url: &str, settings: &str) -> LaneId {
     let before = sender.roster().version();
     let subscribe = Subscribe {

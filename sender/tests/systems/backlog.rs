@@ -1,5 +1,3 @@
-//! Operators' commands during a backlog.
-
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -9,7 +7,6 @@ use crate::binary::endpoint::Endpoint;
 use crate::binary::http::ask;
 use crate::binary::{Database, Serving, event};
 
-/// Answers nothing before the channel's sender is dropped.
 fn waiting_for(word: std::sync::mpsc::Receiver<()>) -> Endpoint {
     let word = Mutex::new(word);
     Endpoint::answering(move |_| {
@@ -50,7 +47,6 @@ fn what_a_process_has_under_way_and_in_doubt_is_told_in_all() {
     assert_eq!(each, [[&json!(3), &json!(0)], [&json!(1), &json!(1)]]);
     assert_eq!(serving.figure("hookproof_attempts_in_flight"), 4.0);
     assert_eq!(serving.figure("hookproof_attempts_in_doubt"), 1.0);
-    // From here on each request is answered at once.
     drop(answer);
     serving.until("/v1/status", |status| status["here"] == json!({ "in_flight": 1, "in_doubt": 1 }));
     serving.stop_in_order();

@@ -15,7 +15,6 @@ fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
-/// When each attempt began, in order.
 fn attempts_at(sql: &rusqlite::Connection) -> Vec<u64> {
     let mut attempts = sql.prepare("SELECT at FROM attempts ORDER BY at").unwrap();
     attempts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()

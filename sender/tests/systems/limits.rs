@@ -140,7 +140,6 @@ fn each_drain_tells_what_it_did_itself_and_who_has_the_rest() {
     (0..3).for_each(|_| drop(database.json(&["emit", "--type", "a", "--data", "1", "--json"])));
     assert_eq!(database.sql().execute("UPDATE deliveries SET expires = 1 WHERE state = 0", []).unwrap(), 12);
     assert_eq!(database.json(&drain)["dead"], 12);
-    // Beside a process that waits for its contract.
     let slow = Database::with_sink(&sink.url, &["limit.rate=1/1h", "limit.burst=1"]);
     let serving = slow.serve();
     (0..5).for_each(|n| drop(serving.emit(&n.to_string())));

@@ -1,5 +1,3 @@
-//! The views of an operator and an emitter.
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -122,7 +120,6 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// A sender with one attempt in flight, which waits for its answer.
 struct Held {
     endpoint: Endpoint,
     database: Database,
@@ -131,7 +128,6 @@ struct Held {
     begin: Sender<()>,
 }
 
-/// With `events` events, and at most one attempt in flight.
 fn held(events: u32) -> Held {
     let (begin, may_answer) = channel::<()>();
     let may_answer = std::sync::Mutex::new(may_answer);

@@ -1,5 +1,3 @@
-//! Routing and shaping: patterns, allowed fields, pseudonyms by region, coalescing.
-
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
 

@@ -1,5 +1,3 @@
-//! Signatures, verified as an endpoint would.
-
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -12,7 +10,6 @@ fn hex_hmac(secret: &str, parts: &[&[u8]]) -> String {
     mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Attempts of a delivery that fails a few times, with a restart in between; and the secret.
 fn attempts(profile: &str) -> (Vec<Arrival>, String) {
     let failing = Endpoint::answering(|number| {
         if number < 4 { "503 Not Now\r\n".to_owned() } else { "204 No Content\r\n".to_owned() }

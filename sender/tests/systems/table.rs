@@ -1,5 +1,3 @@
-//! Each test that the table names exists.
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

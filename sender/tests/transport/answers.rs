@@ -1,5 +1,3 @@
-//! Valid and unusual answers of endpoints.
-
 use hookproof_sender::engine::{Answer, Outcome, StoreTime};
 use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult};
 use tokio::sync::oneshot;

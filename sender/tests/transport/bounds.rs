@@ -1,5 +1,3 @@
-//! Bounds on a lane's connections.
-
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -18,7 +16,6 @@ use crate::unsent::black_hole_at;
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
-/// An endpoint that leaves its answers to the test.
 async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
     let (give, given) = mpsc::unbounded_channel();
     let endpoint = Endpoint::start(move |mut connection| {
@@ -178,7 +175,6 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
     check(&made, "answered 204");
 }
 
-/// Occupies a transport's only socket during `during`, then frees it.
 async fn holds_the_only_socket(transport: &Transport, during: impl AsyncFnOnce()) -> Endpoint {
     let (answer, wanted) = tokio::sync::watch::channel(false);
     let endpoint = Endpoint::start(move |mut connection| {
@@ -231,7 +227,6 @@ async fn nothing_is_written_after_the_deadline_or_without_consent_over_a_connect
     assert_eq!(endpoint.requests(), 1);
 }
 
-/// Resolves every name to these addresses.
 struct Always(Vec<IpAddr>);
 
 impl Resolve for Always {

@@ -28,7 +28,6 @@ pub(crate) struct Connection {
 }
 
 impl Endpoint {
-    /// Runs the script for each connection.
     pub(crate) async fn start<F>(script: impl Fn(Connection) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -54,7 +53,6 @@ impl Endpoint {
         Self { address, counts, accepting }
     }
 
-    /// Answers every request with these bytes.
     pub(crate) async fn answering(answer: &'static str) -> Self {
         Self::start(move |mut connection| async move {
             while connection.request().await.is_some() {

@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 use crate::rig::{brief, check, post, transport};
 use crate::secure::{config, trusting};
 
-/// Deliveries to a healthy endpoint, with and without the flood.
 const DELIVERIES: usize = 300;
 /// Bytes of a flood if the sender never ends the connection.
 const FLOOD_BYTES: usize = 64 << 20;
@@ -33,7 +32,6 @@ const EMPTY_DATA: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// Runs on each connection.
 type Script = Arc<dyn Fn(Line) -> io::Result<()> + Send + Sync>;
 
 enum Line {
@@ -86,7 +84,6 @@ impl Line {
         Err(io::Error::other(ALL_SENT))
     }
 
-    /// Reads a whole request over HTTP/1.
     fn request(&mut self) -> io::Result<()> {
         let mut request = Vec::new();
         while !request.ends_with(br#"{"id":"evt_1"}"#) {
@@ -99,7 +96,6 @@ impl Line {
         Ok(())
     }
 
-    /// Speaks HTTP/2, and calls `serve` with the stream of each request.
     fn requests(mut self, mut serve: impl FnMut(&mut Self, u32) -> io::Result<()>) -> io::Result<()> {
         self.read_exact(&mut [0; 24])?;
         self.write_all(SETTINGS)?;
@@ -126,7 +122,6 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A head with status 200; `is_whole` ends the answer.
 fn ok(stream: u32, is_whole: bool) -> Vec<u8> {
     frame(1, 4 | u8::from(is_whole), stream, &[0x88])
 }
@@ -159,7 +154,6 @@ fn endpoint(
     (port, told)
 }
 
-/// An endpoint that only answers, and its address.
 fn healthy() -> (String, mpsc::UnboundedReceiver<io::Result<()>>) {
     let script: Script = Arc::new(|mut line| {
         loop {
@@ -173,7 +167,6 @@ fn healthy() -> (String, mpsc::UnboundedReceiver<io::Result<()>>) {
 
 struct Came {
     first: String,
-    /// The first attempt's result.
     says: String,
     next: String,
     is_refused: bool,
@@ -237,7 +230,6 @@ fn judge(rows: Vec<(&str, Came, &str, &str)>) {
 
 const TOLD: &str = "unsent hostile";
 
-/// Answers the first request over HTTP/2, and floods.
 fn after_an_answer(bytes: Vec<u8>) -> Script {
     Arc::new(move |line: Line| {
         let bytes = bytes.clone();
@@ -248,7 +240,6 @@ fn after_an_answer(bytes: Vec<u8>) -> Script {
     })
 }
 
-/// Floods in place of the answer or its rest.
 fn instead_of_an_answer(begins: bool, bytes: Vec<u8>) -> Script {
     Arc::new(move |line: Line| {
         let bytes = bytes.clone();

@@ -1,5 +1,3 @@
-//! TLS, and HTTP/2 over it.
-
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +18,6 @@ use crate::secure::Secure;
 
 type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
 
-/// Passes its requests to the test, and allows `at_once` concurrent streams.
 async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Asked>) {
     let (give, given) = mpsc::unbounded_channel();
     let endpoint = Secure::start(&["h2"], move |tls| {
@@ -42,7 +39,6 @@ fn answer(status: u16, (_, mut respond): Asked) {
     respond.send_response(head, true).unwrap();
 }
 
-/// Begins an answer, and resets its stream once the peer has read it.
 async fn break_off((_, mut respond): Asked) {
     let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
     stream.send_data(Bytes::from(vec![b'x'; 40_000]), false).unwrap();
@@ -54,7 +50,6 @@ async fn break_off((_, mut respond): Asked) {
     stream.send_reset(Reason::INTERNAL_ERROR);
 }
 
-/// Answers 204 to everything.
 async fn answering() -> Secure {
     let (endpoint, mut given) = handing_over(100).await;
     tokio::spawn(async move {

@@ -1,5 +1,3 @@
-//! Kept connections between attempts.
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -135,7 +133,6 @@ async fn what_an_endpoint_says_unasked_and_unseen_is_no_answer_once_it_was_seen_
     check(&post(&url).through(&transport).await, "answered 200");
     for _ in 0..2 {
         check(&post(&url).through(&transport).await, "answered 200");
-        // No other task runs meanwhile, so the runtime sees no event of the socket.
         go_on.send(()).unwrap();
         done.recv().unwrap();
     }
@@ -194,7 +191,6 @@ async fn a_request_that_meets_the_endpoints_closing_is_silent_and_not_sent_again
     }
 }
 
-/// Reports how each of its connections ended.
 async fn reporting() -> (Endpoint, mpsc::UnboundedReceiver<(usize, bool)>) {
     let (tell, told) = mpsc::unbounded_channel();
     let endpoint = Endpoint::start(move |mut connection| {

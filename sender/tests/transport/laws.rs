@@ -1,5 +1,3 @@
-//! Laws for every endpoint behaviour.
-
 use std::time::Duration;
 
 use hookproof_sender::transport::AttemptResult;
@@ -20,7 +18,6 @@ fn runtime() -> Runtime {
 enum End {
     Close,
     Reset,
-    /// Keeps the connection open.
     Hang,
 }
 
@@ -99,14 +96,11 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// An endpoint's behaviour on one connection.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     /// Requests that it answers properly first.
     well: usize,
-    /// Bytes that it reads of the next request.
     reads: usize,
-    /// Bytes that it sends of an answer.
     says: usize,
     how: End,
 }

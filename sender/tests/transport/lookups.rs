@@ -1,5 +1,3 @@
-//! Names, and their addresses.
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -41,7 +39,6 @@ fn scripted(answers: &[&[[u8; 4]]], guard: Guard) -> (Transport, Arc<Scripted>) 
     (Transport::new(settings, guard).unwrap(), resolver)
 }
 
-/// Allows only 127.0.0.1.
 fn first_only() -> Guard {
     Guard::strict().allow_network("127.0.0.1/32".parse().unwrap())
 }

@@ -8,7 +8,6 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The answer to a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Says {
     /// An IPv4 address and its validity in seconds. There is no IPv6 address.
@@ -18,10 +17,8 @@ pub(crate) enum Says {
     Nothing,
 }
 
-/// Listens at one port over UDP and TCP.
 pub(crate) struct NameServer {
     pub(crate) address: SocketAddr,
-    /// Questions for IPv4 addresses.
     asked: Arc<AtomicUsize>,
     unanswered: watch::Receiver<usize>,
     _tcp: TcpListener,
@@ -66,7 +63,6 @@ impl NameServer {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Waits until `names` names have unanswered questions.
     pub(crate) async fn hangs_for(&mut self, names: usize) {
         self.unanswered.wait_for(|count| *count >= names).await.unwrap();
     }
@@ -80,7 +76,6 @@ impl Drop for NameServer {
 
 const A: u16 = 1;
 
-/// Returns the name, the type, and the question's end.
 fn read(message: &[u8]) -> (String, u16, usize) {
     let (mut name, mut at) = (String::new(), 12);
     while message[at] > 0 {

@@ -38,7 +38,6 @@ fn transport(roots: Roots) -> Transport {
         .unwrap()
 }
 
-/// The lane's lease begins now.
 fn leased() -> SendPermit {
     SendPermit { lease: Lease::until(machine().after(LEASE)), ..permit(2 * LONG) }
 }
@@ -152,7 +151,6 @@ async fn a_request_that_has_begun_is_not_written_on() {
             connection.socket.read_exact(&mut read).await.unwrap();
             begun.send(0).unwrap();
             goes_on.wait_for(|goes_on| *goes_on).await.unwrap();
-            // Until the end or a reset.
             let _ = connection.socket.read_to_end(&mut read).await;
             begun.send(read.len()).unwrap();
         }
@@ -211,7 +209,6 @@ async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::Unbou
     (endpoint, answer, told)
 }
 
-/// The lane's lease ends during the test.
 fn soon_over() -> SendPermit {
     SendPermit { lease: Lease::until(machine().after(Nanos::from_millis(200))), ..permit(2 * LONG) }
 }

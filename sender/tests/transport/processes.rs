@@ -20,7 +20,6 @@ fn signal(serving: &Serving, signal: &str) {
     assert!(sent.success());
 }
 
-/// The current owners of lanes.
 fn owners(database: &Database) -> BTreeSet<i64> {
     let sql = database.sql();
     let mut owners = sql.prepare("SELECT owner FROM lanes WHERE owner IS NOT NULL").unwrap();
@@ -117,7 +116,6 @@ fn in_a_day() -> String {
 fn an_old_secret_retires_by_the_real_clock_whatever_the_databases_clock_says() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &[]);
-    // The traces of a process with a clock 25 hours ahead.
     database.sql().execute_batch("UPDATE totals SET clock = clock + 90000000000000").unwrap();
     let earliest = in_a_day();
     database.json(&["subscriber", "rotate", "sink", "--overlap", "24h", "--json"]);

@@ -1,5 +1,3 @@
-//! A transport, and attempts through it.
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +21,6 @@ pub(crate) const SHORT: Duration = Duration::from_millis(100);
 /// Part of every target, and of no message.
 pub(crate) const TOKEN: &str = "s3cret";
 
-/// Allowed to send to this machine.
 pub(crate) fn transport() -> Transport {
     Transport::new(Settings::default(), lenient()).unwrap()
 }
@@ -105,7 +102,6 @@ impl Post {
     }
 }
 
-/// A permit with this deadline, in a lane with a lease that outlasts any test.
 pub(crate) fn permit(deadline: Duration) -> SendPermit {
     let at = |length: Duration| BootClock::default().now().after(nanos(length));
     let cancelled = CancellationToken::new();

@@ -1,5 +1,3 @@
-//! Endpoints with TLS and a self-signed certificate.
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +16,6 @@ use crate::rig::lenient;
 
 pub(crate) struct Secure {
     pub(crate) address: SocketAddr,
-    /// Its self-signed certificate.
     pub(crate) pem: String,
     connections: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
@@ -110,7 +107,6 @@ impl Secure {
             let tell = tell.clone();
             async move {
                 let mut read = Vec::new();
-                // Until the end or a reset.
                 let _ = tls.read_to_end(&mut read).await;
                 tell.send(read).unwrap();
             }
@@ -127,7 +123,6 @@ impl Secure {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Trusts this endpoint's certificate.
     pub(crate) fn transport(&self) -> Transport {
         trusting(&self.pem)
     }
@@ -138,7 +133,6 @@ pub(crate) fn trusting(pem: &str) -> Transport {
     Transport::new(Settings { roots, ..Settings::default() }, lenient()).unwrap()
 }
 
-/// TLS settings, and a self-signed certificate for `localhost`.
 pub(crate) fn config(speaks: &[&str]) -> (ServerConfig, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));

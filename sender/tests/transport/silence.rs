@@ -19,7 +19,6 @@ async fn an_endpoint_that_says_nothing_is_silent_at_the_deadline() {
     assert_eq!(endpoint.requests(), 1);
 }
 
-/// Sends a byte each millisecond until the peer closes.
 async fn drip(connection: &mut Connection, text: &str) {
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     for byte in text.chars().cycle() {

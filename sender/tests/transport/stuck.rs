@@ -22,7 +22,6 @@ const LARGE: usize = 64 << 20;
 /// Exceeds the receive buffer of an unread socket, and fits into a send buffer.
 const MIDDLE: usize = 600_000;
 
-/// Answers after the request's end.
 async fn answer_at_its_end(mut body: RecvStream, mut respond: SendResponse<Bytes>) {
     while body.data().await.is_some_and(|data| data.is_ok()) {}
     let head = http::Response::builder().status(204).body(()).unwrap();
@@ -35,7 +34,6 @@ struct Stuck {
     endpoint: Secure,
     transport: Arc<Transport>,
     large: JoinHandle<String>,
-    /// Lets the endpoint read again.
     go_on: oneshot::Sender<()>,
 }
 

@@ -1,5 +1,3 @@
-//! Attempts of which certainly nothing left.
-
 use std::net::SocketAddr;
 
 use hookproof_sender::guard::Guard;

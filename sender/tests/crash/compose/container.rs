@@ -23,7 +23,6 @@ pub(crate) struct Machine {
 const PROGRAMS: [&str; 6] = ["initdb", "postgres", "pg_ctl", "pg_basebackup", "psql", "pg_isready"];
 
 impl Machine {
-    /// `None` without PostgreSQL's programs.
     pub(crate) fn new() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().map_while(Result::ok);
@@ -42,7 +41,6 @@ impl Machine {
         Ipv4Addr::new(127, 100 + u8::try_from(number).unwrap(), high, low.max(1))
     }
 
-    /// Replaces the names of services, and the wildcard address, by addresses.
     pub(crate) fn located(&self, service: &str, text: &str) -> String {
         let mut text = text.to_owned();
         let own = self.address(service).to_string();
@@ -59,7 +57,6 @@ impl Machine {
         text
     }
 
-    /// The folder of a service, with PostgreSQL's programs.
     pub(crate) fn folder(&self, service: &str) -> PathBuf {
         let folder = self.folder.path().join(service);
         if !folder.exists() {
@@ -120,7 +117,6 @@ struct Said {
     is_all: bool,
 }
 
-/// A running service. Dropping it ends it.
 pub(crate) struct Container {
     service: String,
     process: Child,
@@ -136,7 +132,6 @@ impl Container {
         }
     }
 
-    /// Kills it, and waits for its end.
     pub(crate) fn kill(mut self) {
         writeln!(self.process.stdin.as_mut().unwrap(), "KILL").unwrap();
         self.process.wait().unwrap();

@@ -28,20 +28,17 @@ impl ComposeFile {
         self.find(path).0.to_owned()
     }
 
-    /// A list written on one line.
     pub(crate) fn list(&self, path: &[&str]) -> Vec<String> {
         let (list, _) = self.find(path);
         serde_json::from_str(list).unwrap_or_else(|error| panic!("{path:?} is no list on one line: {error}"))
     }
 
-    /// The words of a folded text.
     pub(crate) fn words(&self, path: &[&str]) -> Vec<String> {
         let (how, lines) = self.find(path);
         assert_eq!(how, ">-", "{path:?}");
         lines.iter().flat_map(|line| line.split_whitespace()).map(str::to_owned).collect()
     }
 
-    /// The content of a file that `configs` gives to services.
     pub(crate) fn content(&self, name: &str) -> String {
         let path = ["configs", name, "content"];
         let (how, lines) = self.find(&path);

@@ -19,7 +19,6 @@ use crate::sink::Sink;
 use crate::{judge, settings};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/compose/nodes.yaml");
-/// The entry point of PostgreSQL's image.
 const IMAGE: &str = include_str!("image.sh");
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const RATE_PER_SECOND: u64 = 100;
@@ -54,7 +53,6 @@ fn what_compose_starts_delivers_and_a_failover_loses_nothing() {
     let acknowledged = emitter.stop();
     let owed = acknowledged.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
     sink.wait_for_taken(owed.collect(), |arrival| format!("{} {}", arrival.event, arrival.path));
-    // All three are still running.
     nodes.into_iter().for_each(Serving::stop_in_order);
     let arrivals = sink.arrivals();
     for lane in 0..LANES {
@@ -72,7 +70,6 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Starts the first server, and waits until it is healthy.
     fn first(&self) -> Container {
         let variable = |name: &str| self.file.value(&["x-postgres", "environment", name]);
         let scripts = self.machine.folder("first").join("scripts");
@@ -115,7 +112,6 @@ impl Deployment {
         second.wait_until(|| self.asks("first", "SELECT sync_state FROM pg_stat_replication") == ["sync"]);
     }
 
-    /// Starts the pooler, where it is installed, before one of the servers.
     fn pool(&self, server: &str) -> Option<Container> {
         let program = self.pooler.as_ref()?;
         let folder = self.machine.folder("pool");
@@ -145,7 +141,6 @@ impl Deployment {
         query(&address, statement)
     }
 
-    /// The command of a node.
     fn words(&self, node: &str) -> Vec<String> {
         let words = self.file.list(&["services", node, "command"]);
         assert_eq!(words[0], "sender");
@@ -173,7 +168,6 @@ impl Deployment {
         value_of("--listen", &self.words(node)).parse().unwrap()
     }
 
-    /// Adds subscribers as an operator does, beside a node.
     fn subscribe(&self, sink: &Sink) {
         let words = self.words(NODES[0]);
         for number in 0..LANES {
@@ -187,7 +181,6 @@ impl Deployment {
     }
 }
 
-/// The value after an option.
 fn value_of<'a>(option: &str, words: &'a [String]) -> &'a str {
     let place = words.iter().position(|word| word == option).expect("it is there");
     &words[place + 1]
