@@ -1,5 +1,5 @@
-//! The time since the machine's start. It never steps, and it runs on while the machine is suspended or the
-//! process is stopped. So a lease that another process may have taken over is over by this clock too.
+//! The time since the machine's start, suspensions included. It never steps, so a lease that another process
+//! may have taken over is over by this clock too.
 
 use std::sync::LazyLock;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Nanos;
 
-/// Counts suspended time, unlike Linux's monotonic clock.
+/// Unlike Linux's monotonic clock, it counts suspended time.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-/// The nearest clock elsewhere.
+/// The nearest clock.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
-/// Nanoseconds since the machine's start. Not comparable across machines or restarts: see [`Moment`].
+/// Not comparable across machines or restarts: see [`Moment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootTime(pub u64);
 
@@ -51,7 +51,6 @@ impl BootClock {
 }
 
 impl Default for BootClock {
-    /// The machine's clock.
     fn default() -> Self {
         Self(machine_time)
     }
@@ -66,14 +65,13 @@ fn machine_time() -> BootTime {
 /// A time that processes on the same machine can compare, independent of the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// The id of the boot.
     boot: String,
-    /// Nanoseconds since that boot.
+    /// In nanoseconds.
     uptime: u64,
 }
 
 impl Moment {
-    /// The time `uptime` after the boot with this id.
+    /// The time `uptime` after this boot.
     #[must_use]
     pub fn at(boot: &str, uptime: Nanos) -> Self {
         Self { boot: boot.to_owned(), uptime: uptime.0 }
@@ -82,7 +80,7 @@ impl Moment {
     /// Now; `None` if the system has no boot id.
     #[must_use]
     pub fn now() -> Option<Self> {
-        /// Cached: it never changes while this process lives, and each lane's checkpoint needs it.
+        /// Each lane's checkpoint needs it.
         static BOOT: LazyLock<Option<String>> =
             LazyLock::new(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok());
         let boot = BOOT.as_deref()?;

@@ -1,8 +1,5 @@
-//! Public ids of deliveries: `dlv_…`.
-//!
-//! An endpoint may receive from several stores, and takes equal ids for the same delivery. So the id combines
-//! the time of receipt, the store's identity, and the store's own number. It is computed on demand and stored
-//! nowhere.
+//! Public ids of deliveries: `dlv_…`. An endpoint may receive from several stores, so the id combines the
+//! time of receipt, the store's identity, and the store's own number. It is stored nowhere.
 
 use crate::engine::{DeliveryId, StoreTime};
 use crate::event::{Kind, PublicId};
@@ -21,7 +18,7 @@ impl DeliveryIds {
         Self { store: [high, low] }
     }
 
-    /// The public id of a delivery, the same for all its attempts. `received` is when its event was received.
+    /// The same for all attempts. `received` is when the event was received.
     #[must_use]
     pub fn name(self, received: StoreTime, delivery: DeliveryId) -> PublicId {
         let mut unique = [0; PublicId::RANDOM_BYTES];

@@ -1,7 +1,5 @@
-//! Configuration types whose doc comments also appear in the reference of settings.
-
-/// Declares the type, and keeps its doc comments as constants. `as` gives a field's name in configuration if
-/// it differs.
+/// Declares a configuration type, and keeps its doc comments for the reference of settings. `as` gives a
+/// field's name in configuration if it differs.
 macro_rules! documented {
     (
         $(#[doc = $about:literal])+

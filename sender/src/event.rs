@@ -1,4 +1,4 @@
-//! Events from an emitter's offer to the bytes that are sent.
+//! Events, from an offer to the bytes that are sent.
 //!
 //! ```text
 //!  bytes ──► Offer::parse ──► EventPatterns::matches ──► Shaping::apply ──► Body::build ──► stored, sent as they are
@@ -7,15 +7,13 @@
 //!
 //! - [`json`]: checks JSON and keeps its bytes. Data reaches the endpoint byte for byte: numbers, escapes,
 //!   the order of keys and repeated keys stay.
-//! - [`offer`]: one event or a batch; [`refusal`]: why it is not accepted.
-//! - [`limits`]: the largest and deepest event.
+//! - [`offer`]: one event or a batch; [`refusal`]: why it is not accepted; [`limits`]: its size and depth.
 //! - [`event_type`], [`key`], [`public_id`]: identifiers; [`pattern`]: the types that a subscriber wants.
 //! - [`shape`]: the fields that a subscriber receives; [`coalesce`]: events replaced by newer ones.
 //! - [`body`]: the bytes that every attempt sends; [`timestamp`]: its format of times.
 //!
-//! All of it is pure: times and random bytes are arguments. No input makes it panic, recurse without bound or
-//! allocate more than a small multiple of its size. Where pseudonyms replace shorter text, the bound is a
-//! multiple of the longest event.
+//! Pure: times and random bytes are arguments. No input makes it panic, recurse without bound or allocate
+//! more than a small multiple of its size, or with pseudonyms, of the longest event.
 
 pub mod body;
 pub mod coalesce;

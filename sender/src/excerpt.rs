@@ -1,17 +1,15 @@
-//! Shortens and quotes untrusted text for messages.
+//! Untrusted text in messages.
 
 use std::fmt;
 
-/// Whether a character is invisible, breaks the line, or changes the text direction, so that two names could
-/// look the same.
+/// Invisible characters, line breaks and changes of direction, by which two names could look the same.
 pub(crate) const fn is_hidden(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// The beginning of an untrusted text. Prints quoted and escaped, so that it can neither flood nor forge log
-/// lines.
+/// Prints shortened, quoted and escaped, so that untrusted text can neither flood nor forge log lines.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Excerpt {
     text: Box<str>,

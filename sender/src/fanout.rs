@@ -1,7 +1,7 @@
-//! Turns an event into a delivery for each subscriber, and a delivery into an attempt's headers.
+//! Turns an event into deliveries, and a delivery into an attempt's headers.
 //!
-//! A delivery gets its body, its time to live and, for some profiles, its signature here; nothing reads the
-//! event afterwards. Subscribers with the same shape share one body.
+//! A delivery gets its body, its time to live and, for some profiles, its signature here. Subscribers with
+//! the same shape share one body.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,19 +13,18 @@ use crate::sign::{Attempt, Headers, Tag};
 use crate::store::command::{Body, Coalesce, Emit, Target};
 use crate::store::reply::ClaimedRow;
 
-/// The most bytes of shaped data for one event: as much as two commits take. An event of 20 kB, which
-/// receivers must accept, still fits for a thousand subscribers with pseudonyms of their own.
+/// As much as two commits take. An event of 20 kB, which receivers must accept, still fits for a thousand
+/// subscribers with pseudonyms of their own.
 pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 
 /// Creates a delivery for each subscriber that wants the event's type.
 ///
-/// Lanes whose shape makes the data too long are left out; [`left_out`] lists them. This bounds memory and
-/// work: shaping stops at the limit, and all shaped bodies share `SHAPED_BYTES_MAX`, of which each is
-/// guaranteed an equal part.
+/// Shapes that make the data too long leave their lanes out; [`left_out`] lists them. Shaping stops at the
+/// limit, and all shaped bodies share `SHAPED_BYTES_MAX`, of which each is guaranteed an equal part.
 ///
-/// `id` is the event's own, or a new one that no store has recorded. Deliveries are due at once; coalescing
-/// delays them in the store. `now` is the steady time, for order and expiry. `wall` is the real time, for the
-/// body and for the retirement of secrets.
+/// `id` is the event's own, or a new one. `now` is the steady time, for order and expiry. `wall` is the real
+/// time, for the body and for the retirement of secrets. Deliveries are due at once; the store delays
+/// coalesced ones.
 #[must_use]
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
@@ -65,8 +64,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
     }
 }
 
-/// The lanes that want the event and were left out, in order. The roster and the offer must be those of
-/// [`fan_out`].
+/// Ordered by lane. The roster and the offer must be those of [`fan_out`].
 #[must_use]
 pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> {
     if !emit.withheld {
@@ -78,15 +76,12 @@ pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> 
     lanes.filter(|lane| targets.next_if_eq(lane).is_none()).collect()
 }
 
-/// The distinct bodies of one event.
 struct Bodies<'a> {
     offer: &'a Offer<'a>,
     id: &'a PublicId,
     wall: StoreTime,
-    /// The index of each shape's body, if it has one.
     places: BTreeMap<ShapeId, usize>,
     made: Vec<Body>,
-    /// Bytes left for shaped data.
     left: usize,
 }
 
@@ -105,8 +100,8 @@ impl<'a> Bodies<'a> {
         let data_bytes_max = longest.saturating_add(Shaping::GROWTH_BYTES_MAX);
         let part = data_bytes_max.min(SHAPED_BYTES_MAX / distinct.len().max(1));
         let larger: Vec<_> = distinct.into_iter().filter(|shaping| !bodies.make(shaping, part)).collect();
-        // Spends the rest on shapes that need more than their part, in the order of lanes. `in_vain` bounds
-        // the work on shapes that turn out too long.
+        // Spends the rest on larger shapes, in the order of lanes. `in_vain` bounds the work on shapes that
+        // turn out too long.
         let mut in_vain = SHAPED_BYTES_MAX;
         for shaping in larger {
             let bytes_max = data_bytes_max.min(bodies.left).min(in_vain);
@@ -120,7 +115,7 @@ impl<'a> Bodies<'a> {
         bodies
     }
 
-    /// Builds the body of a shape; false if its data would exceed `bytes_max`.
+    /// False if the data would exceed `bytes_max`.
     fn make(&mut self, shaping: &Shaping, bytes_max: usize) -> bool {
         let Some(shaped) = shaping.apply(self.offer.data, bytes_max) else { return false };
         if shaping.id() != ShapeId::VERBATIM {
@@ -133,8 +128,7 @@ impl<'a> Bodies<'a> {
     }
 }
 
-/// The signed headers of attempt `number`. `id` is the public id of the delivery, and `now` the wall clock's
-/// time, which the endpoint compares with its own.
+/// The signed headers of attempt `number`. `id` is the delivery's public id; `now` is the wall clock's time.
 pub fn sign_attempt(
     subscriber: &Ready,
     id: &PublicId,
@@ -166,7 +160,6 @@ fn hex(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
 }
 
-/// Parses a signature that [`fan_out`] stored.
 fn tag(text: &str) -> Result<Tag, UnusableRow> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,12 +1,11 @@
 //! Prevents server-side request forgery: a subscriber's URL must not reach the network that the sender runs
 //! in.
 //!
-//! A URL is checked when it is set ([`Target`]), to give its owner a clear answer. Names may resolve
-//! differently later, so the check that counts happens for each connection, after DNS, with the address to
-//! connect to ([`Guard::check`]).
+//! A URL is checked when it is set ([`Target`]), for a clear answer. Names may resolve differently later, so
+//! each connection's address is checked after DNS ([`Guard::check`]).
 //!
 //! An IPv6 address that carries an IPv4 one (mapped, compatible, translated, NAT64, 6to4, Teredo) is judged
-//! by the IPv4 address. This module is pure: no resolver and no socket.
+//! by the IPv4 address. Pure: no resolver and no socket.
 
 mod network;
 mod ranges;
@@ -31,7 +30,7 @@ pub struct Guard {
 pub struct Refused {
     /// The address.
     pub address: IpAddr,
-    /// The judged address: the same, or one that it carries.
+    /// The address, or one that it carries.
     pub judged: IpAddr,
     /// The range of the judged address.
     pub range: Range,
@@ -50,8 +49,8 @@ impl Guard {
         Self { allow_private: false, allowed: Vec::new() }
     }
 
-    /// Also allows private addresses, as defined by [`Range::is_private`]. Metadata services, which give out
-    /// cloud credentials, and the local link (169.254.0.0/16 and fe80::/10), where most of them are, must be
+    /// Also allows private addresses ([`Range::is_private`]). Metadata services, which give out cloud
+    /// credentials, and the local link (169.254.0.0/16 and fe80::/10), where most of them are, must be
     /// allowed by network.
     #[must_use]
     pub fn allow_private_targets(mut self) -> Self {
@@ -84,18 +83,18 @@ impl Guard {
     }
 }
 
-/// The addresses that packets may end at: the address itself, or the IPv4 addresses that a tunnel or a
-/// translation carries. Teredo carries the client's and the server's.
+/// An address, or the addresses that a tunnel or a translation carries. Teredo carries the client's and the
+/// server's.
 fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [Some(address), None] };
     match v6.segments() {
-        // In the compatible range, but not IPv4.
+        // Not IPv4, though in the compatible range.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [Some(address), None],
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
             [Some(ipv4_at(v6, 96)), None]
         }
         [0x2002, ..] => [Some(ipv4_at(v6, 16)), None],
-        // The client's address is stored inverted.
+        // Stored inverted.
         [0x2001, 0, ..] => [Some(ipv4_at(v6, 32)), Some(ipv4_at(Ipv6Addr::from_bits(!v6.to_bits()), 96))],
         _ => [Some(address), None],
     }

@@ -2,7 +2,7 @@
 //!
 //! Read the modules in this order:
 //!
-//! - [`engine`]: the sender's decisions as a pure state machine. No clock, no disk, no network.
+//! - [`engine`]: the decisions, as a pure state machine. No clock, no disk, no network.
 //! - [`store`]: durable queues and results.
 //! - [`event`]: offers of emitters, and the bytes that are sent.
 //! - [`guard`]: the addresses that deliveries may be sent to.
@@ -14,8 +14,7 @@
 //! - [`dispatch`]: decisions around the engine: leases of lanes, claims and records.
 //! - [`runtime`]: carries out these decisions over sockets and disks.
 //! - [`cli`]: the commands.
-//! - [`boot_clock`]: the machine's clock, which counts suspended time.
-//! - [`units`]: durations, rates and sizes in text form.
+//! - [`boot_clock`]: the machine's clock; [`units`]: durations, rates and sizes as text.
 
 #[cfg(feature = "service")]
 pub mod api;

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Deliveries are allocated on one thread and freed on another, which the system's allocator does under
-/// locks.
+/// Deliveries are freed on another thread than allocated, which the system's allocator does under locks.
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 

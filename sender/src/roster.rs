@@ -1,13 +1,13 @@
 //! All subscribers at one version of the store.
 //!
-//! A [`Roster`] is immutable. Its holder selects an event's targets, and the store refuses the event if one
-//! of these subscribers changed meanwhile. [`RosterKeeper`] builds the next version from the changes.
+//! A [`Roster`] is immutable. The store refuses an event if one of its subscribers changed after the
+//! selection. [`RosterKeeper`] builds the next version from the changes.
 //!
-//! A subscriber with an unreadable row (written by another version, by hand, or with a missing region secret)
-//! stays with its [`Fault`], visible to operators, and is sent nothing. An event that it matches cannot be
-//! shaped for it, and is refused for all ([`Roster::in_the_way`]), so that it is not lost for this one.
+//! A subscriber with an unreadable row stays with its [`Fault`], visible to operators, and is sent nothing.
+//! An event that it matches cannot be shaped for it, and is refused for all ([`Roster::in_the_way`]), so that
+//! it is not lost.
 //!
-//! Keys are prepared once. `Debug` shows neither keys nor URLs, which may hold tokens.
+//! `Debug` shows neither keys nor URLs, which may hold tokens.
 
 mod index;
 mod keeper;
@@ -37,7 +37,7 @@ pub struct Roster {
     version: u64,
     subscribers: BTreeMap<LaneId, Arc<Subscriber>>,
     index: Index,
-    /// Broken subscribers for which events would otherwise be recorded.
+    /// Events would be recorded for these, were they not broken.
     unrecorded: BTreeSet<LaneId>,
 }
 
@@ -57,7 +57,7 @@ impl Roster {
         self.version
     }
 
-    /// A copy with later changes, which must be in order.
+    /// Changes must be in order.
     #[must_use]
     pub fn with(&self, changes: &[Row], regions: &RegionSecrets) -> Self {
         let mut roster = self.clone();
@@ -67,13 +67,11 @@ impl Roster {
         roster
     }
 
-    /// The same subscribers at a later version.
     fn at(&self, version: u64) -> Self {
         Self { version, ..self.clone() }
     }
 
-    /// The subscribers to record an event type for, ordered by lane. The cost depends on their number and the
-    /// dots in the type, not on the number of all subscribers.
+    /// Ordered by lane. The cost depends on the matches and the dots in the type, not on all subscribers.
     #[must_use]
     pub fn matching(&self, event_type: &EventType) -> Vec<(LaneId, &Ready)> {
         let lanes = self.index.lanes(event_type.as_str()).into_iter();
@@ -101,13 +99,13 @@ impl Roster {
         self.subscribers().filter_map(|subscriber| Some((subscriber, subscriber.ready().err()?)))
     }
 
-    /// A broken subscriber that matches the event type, which blocks the event. The cost depends on the
-    /// number of broken ones.
+    /// A broken subscriber that matches, and so blocks the event. The cost depends on the number of broken
+    /// ones.
     #[must_use]
     pub fn in_the_way(&self, event_type: &EventType) -> Option<(&Arc<Subscriber>, &Fault)> {
         let broken = self.unrecorded.iter().filter_map(|lane| self.subscribers.get(lane));
         broken.filter_map(|known| Some((known, known.ready().err()?))).find(|(known, _)| {
-            // With unreadable patterns, it may match any type.
+            // Unreadable patterns may match any type.
             known.wants.as_ref().is_none_or(|wanted| wanted.matches(event_type))
         })
     }
@@ -145,7 +143,6 @@ pub struct Subscriber {
     wants: Option<EventPatterns>,
 }
 
-/// The strictest possible contract.
 static STRICTEST: LazyLock<Arc<Settings>> =
     LazyLock::new(|| Arc::new(strictest().expect("the least of every range is in it")));
 
@@ -162,12 +159,11 @@ impl Subscriber {
         let ready = Ready::new(row, regions);
         let before = before.map(Self::settings);
         let settings = match &ready {
-            // Keeps the same `Arc`, so that unchanged settings can be compared by pointer.
+            // Unchanged settings can then be compared by pointer.
             Ok(ready) => {
                 before.filter(|before| **before == ready.agreement().lane).unwrap_or(&ready.agreement().lane)
             }
-            // A broken lane sends nothing, but its levels still fall: at the former rate, or else at the
-            // slowest.
+            // Its levels still fall: at the former rate, or else at the slowest.
             Err(_) => before.unwrap_or(&STRICTEST),
         };
         let settings = Arc::clone(settings);
@@ -208,14 +204,13 @@ impl Subscriber {
         self.state
     }
 
-    /// The settings of its lane. Unchanged settings keep their `Arc` from version to version. A broken
-    /// subscriber keeps its former ones.
+    /// Unchanged settings keep their `Arc`. A broken subscriber keeps its former ones.
     #[must_use]
     pub const fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 
-    /// The time limit of an attempt; for a broken subscriber, the longest possible one.
+    /// Of an attempt; for a broken subscriber, the longest possible one.
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         self.ready.as_ref().map_or(*SettingsText::TIMEOUT.end(), |ready| ready.agreement().timeouts.total)

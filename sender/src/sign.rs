@@ -1,11 +1,11 @@
 //! Signs bodies, so that an endpoint can verify their origin and integrity.
 //!
-//! A subscriber has a [`Profile`], which defines the signed content and the headers, and [`Keys`]: the
-//! current key, and during a rotation the retiring ones. A [`Signer`], built once per subscriber, writes each
-//! attempt's headers into reusable [`Headers`].
+//! A [`Profile`] defines the signed content and the headers. [`Keys`] are the current key, and during a
+//! rotation the retiring ones. A [`Signer`], built once per subscriber, writes each attempt's headers into
+//! reusable [`Headers`].
 //!
-//! Pure: times and random bytes are arguments. Only [`Secret::reveal`] exposes a secret, for the store and
-//! for the answer that shows its owner a new one; no error, `Debug` or `Display` does.
+//! Pure: times and random bytes are arguments. Only [`Secret::reveal`] exposes a secret; no error, `Debug` or
+//! `Display` does.
 
 mod headers;
 mod keys;
@@ -23,7 +23,7 @@ use crate::engine::time::{Nanos, StoreTime};
 use crate::event::{EventType, PublicId};
 use mac::Mac;
 
-/// Signs one subscriber's attempts, with keys hashed in advance.
+/// Signs one subscriber's attempts.
 #[derive(Clone, Debug)]
 pub struct Signer {
     profile: Profile,
@@ -43,7 +43,7 @@ pub struct Attempt<'a> {
     pub subscriber: &'a PublicId,
     /// The attempt number, from 1.
     pub number: u32,
-    /// The signature from the emission, for a profile that freezes it.
+    /// The signature from the emission, if the profile freezes it.
     pub frozen: Option<Tag>,
     /// The body.
     pub body: &'a [u8],
@@ -67,14 +67,14 @@ impl Signer {
         self.profile
     }
 
-    /// The signature to store with a delivery at emission; `None` for profiles that sign each attempt.
+    /// The signature to store at emission; `None` for profiles that sign each attempt.
     #[must_use]
     pub fn freeze(&self, at: StoreTime, body: &[u8]) -> Option<Tag> {
         (self.profile == Profile::VvvFrozen).then(|| self.only(at).tag(&[body]))
     }
 
-    /// Replaces the content of `headers` with one attempt's headers. Hashes the body once for each key.
-    /// Allocates nothing once `headers` has grown.
+    /// Replaces the content of `headers`. Hashes the body once for each key. Allocates nothing once `headers`
+    /// has grown.
     pub fn sign(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
         let seconds = at.0 / Nanos::SECOND.0;
         let (id, body) = (attempt.id.as_str(), attempt.body);
@@ -96,8 +96,7 @@ impl Signer {
                 headers.add("x-vvv-signature").text("sha256=").hex(&tag);
             }
             Profile::VvvFrozen => {
-                // The profile changed after the emission, so no signature was stored. It depends only on body
-                // and key.
+                // The profile changed after the emission. The signature depends only on body and key.
                 let tag = attempt.frozen.unwrap_or_else(|| self.only(at).tag(&[body]));
                 headers.add("x-vvv-signature").hex(&tag);
                 headers.add("x-vvv-event").text(attempt.event_type.as_str());
@@ -123,14 +122,14 @@ impl Signer {
         }
     }
 
-    /// The keys that sign at `at`, the current one first.
+    /// The current one first.
     fn all(&self, at: StoreTime) -> impl Iterator<Item = &Mac> {
         let retiring = self.retiring.iter().filter(move |(_, until)| at < *until);
         std::iter::once(&self.current).chain(retiring.map(|(mac, _)| mac))
     }
 
-    /// For profiles with one signature: the oldest key that has not retired. The endpoint knows it, and has
-    /// until its retirement to learn the new one.
+    /// Of the keys that have not retired, the oldest: the endpoint knows it, and has until its retirement to
+    /// learn the new one.
     fn only(&self, at: StoreTime) -> &Mac {
         self.all(at).last().unwrap_or(&self.current)
     }

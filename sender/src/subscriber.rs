@@ -8,12 +8,11 @@
 //!
 //! - [`text`]: the settings with their defaults. Read it before you write any.
 //! - [`agreement`]: the validated settings.
-//! - `description`: the documentation of a setting; `reference`: all of it as `docs/settings.md`,
+//! - `description`: a setting's documentation; `reference`: all of it as `docs/settings.md`,
 //!   `hookproof-sender settings` and JSON Schema.
-//! - [`error`]: why settings are refused: a message, a code and the field.
+//! - [`error`]: why settings are refused.
 //!
-//! The store keeps settings as written, so a missing setting follows the default of the program that reads
-//! it. Nothing here is secret: the secrets of regions are an argument, and only derived keys leave.
+//! The store keeps settings as written, so missing ones follow the default of the program that reads them.
 
 pub mod agreement;
 pub(crate) mod description;
@@ -31,10 +30,10 @@ pub use text::SettingsText;
 
 use crate::excerpt::{Excerpt, is_hidden};
 
-/// The longest name in bytes.
+/// In bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 100;
 
-/// Checks that people can read and type the name, and that it fits in a path.
+/// People must be able to read and type the name, and it must fit in a path.
 pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
     let problem = if name.trim() != name || name.is_empty() {
         "is empty, or begins or ends with a blank"

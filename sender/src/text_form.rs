@@ -1,8 +1,5 @@
-//! Values with one text form, in configuration and API alike: serde uses `Display` and `FromStr`, so that
-//! each has one grammar and one error.
-
-/// Serialises by `Display`, deserialises by `FromStr`. The second argument is the expected form, for input
-/// that is not text.
+/// Serialises by `Display`, deserialises by `FromStr`, so that each value has one grammar and one error. The
+/// second argument is the expected form, for input that is not text.
 macro_rules! text_form {
     ($type:ty, $expected:literal) => {
         impl serde::Serialize for $type {

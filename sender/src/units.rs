@@ -1,7 +1,7 @@
 //! Durations, rates, window caps and sizes as text: `250ms`, `20/s`, `60 per 1s`, `64MiB`.
 //!
-//! Integers only, so that values are exact. A number without a unit is an error, because its reader could
-//! assume another unit. Printed values read back as the same value.
+//! Integers only, so that values are exact. A number needs a unit. Printed values read back as the same
+//! value.
 
 mod error;
 
@@ -20,7 +20,7 @@ text_form!(Rate, "a rate with its unit, such as \"20/s\"");
 text_form!(WindowCap, "a window cap, such as \"60 per 1s\"");
 text_form!(Bytes, "a size with its unit, such as \"64MiB\"");
 
-/// Units of time, in nanoseconds.
+/// In nanoseconds.
 pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("ns", 1),
     ("us", 1_000),
@@ -31,7 +31,7 @@ pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("d", Nanos::DAY.0),
 ];
 
-/// Rounds for people: to the second below two minutes, to the minute below two hours, and so on.
+/// To the second below two minutes, to the minute below two hours, and so on.
 pub(crate) fn rough(length: Nanos) -> Nanos {
     const STEPS: [(Nanos, Nanos); 5] = [
         (Nanos::from_millis(1), Nanos::from_micros(1)),
@@ -44,7 +44,7 @@ pub(crate) fn rough(length: Nanos) -> Nanos {
     Nanos(length.0 - length.0 % step.0)
 }
 
-/// Units of sizes, in bytes: powers of ten, and powers of two by their own names.
+/// In bytes. Powers of two have their own names.
 pub(crate) const SIZES: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1_000),
@@ -60,14 +60,13 @@ pub(crate) const SIZES: [(&str, u64); 9] = [
 impl FromStr for Nanos {
     type Err = UnitError;
 
-    /// Parses a duration: `250ms`, `8s`, `24h`.
+    /// `250ms`, `8s`, `24h`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         length(text).map(Self).map_err(|problem| UnitError::new(Quantity::Duration, text, problem))
     }
 }
 
-/// A count per period: `20/s`, `14000/min`, `100/10s`. Kept as written, so `60/min` and `1/s` are the same
-/// speed and not equal.
+/// Kept as written: `60/min` and `1/s` are not equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     count: u64,
@@ -246,7 +245,6 @@ fn scale(unit: &str, units: &[(&str, u64)]) -> Result<u64, Problem> {
     found.map(|(_, scale)| *scale).ok_or_else(|| Problem::unknown_unit(unit))
 }
 
-/// The leading whole number, and the rest.
 fn split(text: &str) -> Result<(u64, &str), Problem> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);

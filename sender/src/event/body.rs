@@ -8,7 +8,7 @@ use super::public_id::PublicId;
 use super::timestamp::Timestamp;
 use crate::engine::time::StoreTime;
 
-/// `{"id":…,"type":…,"timestamp":…,"data":…}`, built once when the event is emitted.
+/// `{"id":…,"type":…,"timestamp":…,"data":…}`, built once per event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body(String);
 
@@ -16,7 +16,6 @@ impl Body {
     /// Copies the data byte for byte. Id and type need no escaping.
     #[must_use]
     pub fn build(id: &PublicId, event_type: &EventType, at: StoreTime, data: Json<'_>) -> Self {
-        /// The punctuation, the names of the fields, and the timestamp.
         const FRAME_BYTES: usize = 66;
 
         let bytes = FRAME_BYTES + id.as_str().len() + event_type.as_str().len() + data.text().len();

@@ -1,5 +1,5 @@
-//! Coalescing: a subscriber that opts in receives only the newest of several events with one key within a
-//! window. The store records the others as coalesced.
+//! Coalescing: of several events with one key within a window, a subscriber that opts in receives only the
+//! newest.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ documented! {
     }
 }
 
-/// A subscriber's rules; the first match counts. Without rules, nothing is coalesced.
+/// The first matching rule counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<CoalescingRule>", into = "Vec<CoalescingRule>")]
 pub struct Coalescing(Vec<CoalescingRule>);
@@ -35,8 +35,7 @@ impl Coalescing {
     /// The longest window.
     pub const WINDOW_MAX: Nanos = Nanos::HOUR;
 
-    /// The slot in which this event replaces others, and the window; `None` if it is not coalesced. An event
-    /// without a key never is.
+    /// The slot in which the event replaces others, and the window. `None` without a key.
     #[must_use]
     pub fn slot(&self, event_type: &EventType, key: Option<&EventKey>) -> Option<(CoalescingKey, Nanos)> {
         let key = key?;
@@ -66,13 +65,13 @@ impl From<Coalescing> for Vec<CoalescingRule> {
     }
 }
 
-/// A short digest of type and key, which a store can index.
+/// A short digest for indexes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoalescingKey(pub [u8; 16]);
 
 impl CoalescingKey {
     fn of(event_type: &EventType, key: &EventKey) -> Self {
-        // No type contains NUL, so type and key cannot run together.
+        // No type contains NUL.
         let digest = Sha256::new()
             .chain_update(event_type.as_str())
             .chain_update([0])
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn a_key_is_the_hash_of_type_and_key() {
         let all = read(r#"[{"events":"*","window":"1s"}]"#).unwrap();
-        // Expected value: hashlib.sha256(b"a.b\0c").hexdigest()[:32]
+        // hashlib.sha256(b"a.b\0c").hexdigest()[:32]
         assert_eq!(format!("{:?}", slot(&all, "a.b", "c").unwrap().0), "8b745bb4ec41bcac3a1a6a1afcb9f7a3");
     }
 

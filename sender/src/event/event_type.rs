@@ -7,7 +7,7 @@ use crate::text_form::text_form;
 
 text_form!(EventType, "an event type, such as \"video.trending\"");
 
-/// The type of an event. Its characters are safe in a header, a log line and a metric.
+/// Its characters are safe in a header, a log line and a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(Box<str>);
 
@@ -37,7 +37,6 @@ impl fmt::Display for EventType {
     }
 }
 
-/// Checks a type, or the fixed part of a pattern.
 pub(super) fn check(text: &str) -> Result<(), EventTypeError> {
     if text.is_empty() {
         return Err(EventTypeError::Empty);

@@ -1,11 +1,8 @@
 //! JSON that is checked once and then kept as text.
 //!
-//! [`Json::parse`] checks that some bytes are one JSON value within the depth limit. Its content is found by
-//! walking the text ([`Json::fields`], [`Json::elements`]), because parsing into a value would lose digits,
-//! escapes and repeated keys.
-//!
-//! The depth is counted on the raw bytes before parsing, without recursion, so deep nesting is cheap to
-//! refuse.
+//! Content is found by walking the text ([`Json::fields`], [`Json::elements`]), because parsing into a value
+//! would lose digits, escapes and repeated keys. The depth is counted on the raw bytes before parsing,
+//! without recursion.
 
 mod walk;
 
@@ -57,7 +54,7 @@ impl<'a> Json<'a> {
     /// `null`.
     pub const NULL: Json<'static> = Json("null");
 
-    /// Checks that the bytes are one JSON value in UTF-8 within the depth limit.
+    /// Checks for one JSON value in UTF-8 within the depth limit.
     pub fn parse(bytes: &'a [u8], depth_max: Depth) -> Result<Self, JsonError> {
         let text =
             std::str::from_utf8(bytes).map_err(|error| JsonError::NotUtf8 { at: error.valid_up_to() })?;
@@ -69,7 +66,6 @@ impl<'a> Json<'a> {
         Ok(Self::known(text))
     }
 
-    /// For text that was checked before.
     pub(super) fn known(text: &'a str) -> Self {
         Self(text.trim_matches(walk::BLANKS))
     }
@@ -93,25 +89,25 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The fields of an object in order, with repeated keys. Empty for other kinds.
+    /// In order, with repeated keys. Empty for other kinds.
     #[must_use]
     pub fn fields(self) -> Fields<'a> {
         Fields::of(self)
     }
 
-    /// The elements of an array in order. Empty for other kinds.
+    /// In order. Empty for other kinds.
     #[must_use]
     pub fn elements(self) -> Elements<'a> {
         Elements::of(self)
     }
 
-    /// Where the first lone surrogate escape begins. Parsers of other languages refuse or replace it.
+    /// Where the first lone surrogate escape begins. Other parsers refuse or replace it.
     #[must_use]
     pub fn lone_surrogate(self) -> Option<usize> {
         walk::lone_surrogate(self.0)
     }
 
-    /// The content of a string, unescaped. `None` for other kinds, and for lone surrogates.
+    /// An unescaped string. `None` for other kinds and lone surrogates.
     #[must_use]
     pub fn string(self) -> Option<Cow<'a, str>> {
         let inside = self.0.strip_prefix('"')?.strip_suffix('"')?;

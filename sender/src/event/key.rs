@@ -1,4 +1,4 @@
-//! Event keys: the video, the order, the account that an event is about.
+//! Event keys, such as a video, an order or an account.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::text_form::text_form;
 
 text_form!(EventKey, "an event key as text");
 
-/// The key of an event, as readable text. It is stored, and never sent in a header.
+/// Readable text, stored and never sent in a header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(Box<str>);
 

@@ -1,24 +1,24 @@
-//! Limits on the size and depth of events.
+//! Limits on events.
 
 use std::fmt;
 
 /// The limits on offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest event as offered, in bytes. The body is about 300 bytes longer at most. Pseudonyms may
-    /// lengthen the data to [`Limits::EVENT_BYTES`], or the offered length if more, plus
+    /// As offered, in bytes. The body is about 300 bytes longer at most. Pseudonyms may lengthen the data to
+    /// [`Limits::EVENT_BYTES`], or the offered length if more, plus
     /// [`Shaping::GROWTH_BYTES_MAX`](super::Shaping::GROWTH_BYTES_MAX).
     pub event_bytes_max: usize,
     /// The longest batch in bytes.
     pub batch_bytes_max: usize,
     /// The most events in a batch.
     pub batch_events_max: usize,
-    /// The deepest nesting of an event, which is itself the first level.
+    /// The event itself is the first level.
     pub depth_max: Depth,
 }
 
 impl Limits {
-    /// The default limit: receivers must accept 20 kB and should accept 1 MB.
+    /// Receivers must accept 20 kB and should accept 1 MB.
     pub const EVENT_BYTES: usize = 1 << 20;
 }
 
@@ -38,7 +38,7 @@ impl Default for Limits {
 pub struct Depth(usize);
 
 impl Depth {
-    /// Many parsers stop at 128 levels. The body adds none; the rest is left for applications that wrap it.
+    /// Many parsers stop at 128 levels; applications may wrap the body.
     pub const MAX: Self = Self(120);
     /// Deeper than handwritten events.
     pub const DEFAULT: Self = Self(64);

@@ -1,4 +1,4 @@
-//! Offers of emitters: one event, or a batch with one on each line.
+//! Offers of emitters: one event, or a batch.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::excerpt::Excerpt;
 /// One checked event: `{"type": "video.trending", "key": "v1", "data": {…}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
-    /// The emitter's own id. Two offers with the same id are the same event.
+    /// Equal ids mean the same event.
     pub id: Option<PublicId>,
     /// The type.
     pub event_type: EventType,
@@ -21,12 +21,12 @@ pub struct Offer<'a> {
     pub key: Option<EventKey>,
     /// The data, kept byte for byte.
     pub data: Json<'a>,
-    /// Whether one subscriber without room refuses the event for all.
+    /// One subscriber without room refuses the event for all.
     pub atomic: bool,
 }
 
 impl<'a> Offer<'a> {
-    /// Parses an object with `type` and `data`, and optionally `id`, `key` and `atomic`.
+    /// `id`, `key` and `atomic` are optional.
     pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
         check_length(bytes, limits)?;
         let json = Json::parse(bytes, limits.depth_max)?;
@@ -59,7 +59,7 @@ impl<'a> Offer<'a> {
         })
     }
 
-    /// The same from separate parts: an outbox row, the command line, the library.
+    /// From an outbox row, the command line or the library.
     pub fn from_parts(
         id: Option<&str>,
         event_type: &str,
@@ -85,7 +85,6 @@ fn check_length(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses lone surrogates.
 fn whole<'a>(field: &'static str, value: Json<'a>) -> Result<Json<'a>, Refusal> {
     match value.lone_surrogate() {
         Some(at) => Err(Refusal::LoneSurrogate { field, at }),
@@ -93,12 +92,12 @@ fn whole<'a>(field: &'static str, value: Json<'a>) -> Result<Json<'a>, Refusal> 
     }
 }
 
-/// The text of an optional field. `null` counts as absent.
+/// `null` counts as absent.
 fn optional<'a>(field: &'static str, value: Option<Json<'a>>) -> Result<Option<Cow<'a, str>>, Refusal> {
     value.filter(|value| value.kind() != JsonKind::Null).map(|value| text(field, value)).transpose()
 }
 
-/// An optional boolean. Absent and `null` count as false.
+/// Absent and `null` count as false.
 fn truth(field: &'static str, value: Option<Json<'_>>) -> Result<bool, Refusal> {
     match value.map(|value| (value.kind(), value.text())) {
         None | Some((JsonKind::Null, _)) => Ok(false),
@@ -111,7 +110,7 @@ fn text<'a>(field: &'static str, value: Json<'a>) -> Result<Cow<'a, str>, Refusa
     value.string().ok_or(Refusal::NotText { field, found: value.kind() })
 }
 
-/// A batch as NDJSON: one object a line. Empty lines do not count.
+/// NDJSON: one object a line. Empty lines do not count.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     bytes: &'a [u8],
@@ -119,7 +118,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Checks the batch's limits. Its events are checked one by one, independently.
+    /// Checks the batch's limits, but not its events.
     pub fn new(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
         if bytes.len() > limits.batch_bytes_max {
             return Err(Refusal::BatchTooLarge { bytes: bytes.len(), max: limits.batch_bytes_max });

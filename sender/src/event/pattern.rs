@@ -17,8 +17,8 @@ pub enum Pattern {
     All,
     /// One type.
     Exactly(EventType),
-    /// All types with this prefix, which ends in a dot: `video.*` matches `video.trending` and
-    /// `video.rank.updated`, but neither `video` nor `videos.new`.
+    /// `video.*` matches `video.trending` and `video.rank.updated`, but neither `video` nor `videos.new`.
+    /// Ends in a dot.
     Below(Box<str>),
 }
 

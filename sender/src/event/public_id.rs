@@ -1,4 +1,4 @@
-//! Ids that partners see: `evt_…` of an event, `sub_…` of a subscriber, `dlv_…` of a delivery.
+//! Public ids: `evt_…` of an event, `sub_…` of a subscriber, `dlv_…` of a delivery.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use crate::text_form::text_form;
 
 text_form!(PublicId, "an id of letters, digits, '_' and '-'");
 
-/// A public id. Generated ids begin with their kind and the time, so they sort by age; emitters may bring
-/// their own. None contains a dot, which would make the signed content of Standard Webhooks ambiguous.
+/// Generated ids sort by age; emitters may bring their own. None contains a dot, which would make the signed
+/// content of Standard Webhooks ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicId(Box<str>);
 
@@ -39,11 +39,11 @@ impl PublicId {
     pub const BYTES_MAX: usize = 64;
     /// The random bytes in a new id.
     pub const RANDOM_BYTES: usize = 10;
-    /// In ASCII order, without the ambiguous i, l, o and u.
+    /// In ASCII order, without i, l, o and u, which are ambiguous.
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     /// Enough for 128 bits.
     const DIGITS_COUNT: usize = 26;
-    /// The value of each digit; 32 for other characters.
+    /// 32 for other characters.
     const VALUES: [u8; 128] = {
         let mut values = [32; 128];
         let mut value = 0_u8;
@@ -54,8 +54,7 @@ impl PublicId {
         values
     };
 
-    /// A new id: 48 bits of milliseconds of the wall clock, then 80 random bits, in base 32. Ids sort as text
-    /// by time.
+    /// 48 bits of milliseconds of the wall clock, then 80 random bits, in base 32.
     #[must_use]
     pub fn new(kind: Kind, at: StoreTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
         let millis = u128::from(at.0 / 1_000_000);
@@ -158,7 +157,7 @@ mod tests {
     #[test]
     fn an_id_begins_with_its_kind_and_its_time() {
         let id = |secs, random| PublicId::new(Kind::Event, StoreTime::from_secs(secs), random);
-        // 1,700,000,000,000 ms in 48 bits, then the random bytes, in base 32.
+        // 1,700,000,000,000 ms, then the random bytes.
         assert_eq!(id(1_700_000_000, [0; 10]).as_str(), "evt_01hf7yat000000000000000000");
         assert_eq!(id(1_700_000_000, [0xff; 10]).as_str(), "evt_01hf7yat00zzzzzzzzzzzzzzzz");
         assert_eq!(id(0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 33]).as_str(), "evt_00000000000000000000000011");

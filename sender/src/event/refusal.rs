@@ -6,7 +6,7 @@ use super::key::EventKeyError;
 use super::public_id::PublicIdError;
 use crate::excerpt::Excerpt;
 
-/// A refusal: a message, a [code](Self::code) for programs, and the [field](Self::field) that it concerns.
+/// A message, a [code](Self::code) for programs, and the [field](Self::field) that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The event is too long.
@@ -131,7 +131,7 @@ impl Refusal {
         }
     }
 
-    /// The field concerned, if any. The name of an unknown field may be cut.
+    /// An unknown field's name may be cut.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {

@@ -1,9 +1,8 @@
-//! Selects the fields of an event's data that a subscriber receives, so that partners get no personal data
-//! without a contract for it.
+//! Selects the fields that a subscriber receives, so that partners get no personal data without a contract
+//! for it.
 //!
-//! An operator writes [`ShapingRules`]: allowed fields, and fields replaced by a pseudonym. Compiled into a
-//! [`Shaping`], they are applied once, at emit. Allowed data keeps its bytes; without rules, all data stays
-//! as it is.
+//! [`ShapingRules`] allow fields, and replace fields by pseudonyms. Compiled into a [`Shaping`], they are
+//! applied once, at emit. Allowed data keeps its bytes; without rules, all data stays as it is.
 //!
 //! - A path with dots names a field: `stats.views`. Allowing a field allows everything inside it.
 //! - For an array, a rule applies to each element.
@@ -11,10 +10,9 @@
 //!   elements, and data that is not an object, which becomes `null`.
 //! - Without an allow list, everything but the pseudonyms is allowed. Prefer a list: it also protects fields
 //!   that are added later.
-//! - A pseudonym may be far longer than its value, up to 33 times in a list of short ones. So callers of a
-//!   shaping set a maximum length.
+//! - A pseudonym may be far longer than its value, so callers set a maximum length.
 //!
-//! Two subscribers whose rules yield the same bytes have the same [`ShapeId`] and share one body.
+//! Equal [`ShapeId`]s mean equal bytes, and one shared body.
 
 mod pseudonym;
 mod rules;
@@ -36,7 +34,7 @@ const _: () = assert!(
     "one pseudonym for each rule must fit, with its new name"
 );
 
-/// Compiled rules, with the subscriber's pseudonyms if they are used.
+/// Compiled rules, with pseudonyms if used.
 #[derive(Clone, Debug)]
 pub struct Shaping {
     root: Node,
@@ -45,8 +43,7 @@ pub struct Shaping {
 }
 
 impl Shaping {
-    /// How much shaped data may exceed the longest event. One pseudonym for each rule, with its new name,
-    /// always fits.
+    /// Beyond the longest event. One pseudonym for each rule, with its new name, always fits.
     pub const GROWTH_BYTES_MAX: usize = 256 << 10;
 
     /// Leaves all data as it is.
@@ -55,8 +52,7 @@ impl Shaping {
         Self { root: Node::everything(), pseudonyms: None, id: ShapeId::VERBATIM }
     }
 
-    /// Compiles rules. Pseudonyms belong to one region and one subscriber; rules that need them are refused
-    /// without.
+    /// Pseudonyms belong to one region and one subscriber; rules that need them are refused without.
     pub fn new(rules: &ShapingRules, pseudonyms: Option<Pseudonyms>) -> Result<Self, ShapingError> {
         let root = rules.compile()?;
         if root.lets_everything_through() {
@@ -77,7 +73,7 @@ impl Shaping {
         self.id
     }
 
-    /// The shaped data; `None` if it exceeds `bytes_max`. Verbatim data is not checked against it.
+    /// `None` if the result exceeds `bytes_max`, which does not apply to verbatim data.
     #[must_use]
     pub fn apply<'a>(&self, data: Json<'a>, bytes_max: usize) -> Option<Shaped<'a>> {
         if self.id == ShapeId::VERBATIM {
@@ -92,7 +88,7 @@ impl Shaping {
         (!shaped.is_too_long()).then_some(Shaped(Cow::Owned(shaped.text)))
     }
 
-    /// Writes the next value, which the node allows. The recursion is bounded by the JSON depth limit.
+    /// The node allows the value. The JSON depth limit bounds the recursion.
     fn write(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         if node.lets_everything_through() {
             out.text.extend(walk.value().map(Json::text));
@@ -149,7 +145,7 @@ impl Shaping {
     }
 }
 
-/// Output that stops once it is too long, so it exceeds the limit by one value at most.
+/// Stops once it is too long, one value beyond the limit at most.
 struct Text {
     text: String,
     bytes_max: usize,
@@ -173,7 +169,7 @@ impl Shaped<'_> {
     }
 }
 
-/// Identifies a shaping's output: subscribers with equal ids share their bodies.
+/// Subscribers with equal ids share their bodies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeId(pub [u8; 16]);
 

@@ -1,11 +1,11 @@
-//! The format of times in bodies: `2026-05-17T20:47:03.120Z` (RFC 3339, UTC, milliseconds).
+//! Times in bodies: `2026-05-17T20:47:03.120Z` (RFC 3339, UTC, milliseconds).
 
 use std::fmt;
 
 use crate::engine::calendar::Date;
 use crate::engine::time::StoreTime;
 
-/// Prints a time in exactly 24 characters, so that it sorts as text.
+/// Exactly 24 characters, so that it sorts as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp(pub StoreTime);
 
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn moments_print_as_known_dates() {
-        // Expected values from Python's datetime.
+        // From Python's datetime.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

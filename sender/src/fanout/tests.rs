@@ -43,7 +43,6 @@ fn row(lane: u64, patterns: &Value, settings: &Value, secrets: &[(&str, Option<S
     Row { subscriber, secrets: secrets.iter().map(secret).collect() }
 }
 
-/// Subscribers to all events, with these settings, on lanes from 1.
 fn roster(settings: &[Value]) -> Roster {
     let region: Region = "DE".parse().unwrap();
     let secret = sign::Secret::parse("a-secret-of-the-region").unwrap();
@@ -130,7 +129,6 @@ fn pseudonymous() -> Value {
     json!({ "shape": { "pseudonymise": ["creator.id"], "region": "DE" } })
 }
 
-/// The lanes of the targets, and the lanes left out.
 fn lanes(roster: &Roster, offer: &str) -> (Emit, Vec<u64>, Vec<u64>) {
     let emit = emit(roster, offer);
     let offer = Offer::parse(offer.as_bytes(), &Limits::default()).unwrap();
@@ -139,7 +137,7 @@ fn lanes(roster: &Roster, offer: &str) -> (Emit, Vec<u64>, Vec<u64>) {
     (emit, targets, left_out)
 }
 
-/// Each zero would become 67 bytes and cost an HMAC.
+/// Each zero becomes 67 bytes and costs an HMAC.
 #[test]
 fn an_event_that_pseudonyms_make_far_longer_than_events_may_be_leaves_out_whom_they_are_for() {
     let zeros = vec!["0"; 500_000].join(",");
@@ -214,7 +212,6 @@ fn claimed(emit: &Emit, target: usize) -> ClaimedRow {
     }
 }
 
-/// An HMAC in hexadecimal, independent of this crate's code.
 fn hmac_hex(key: &str, parts: &[&[u8]]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();
     parts.iter().for_each(|part| mac.update(part));
@@ -230,7 +227,7 @@ fn a_frozen_signature_is_over_the_stored_body_and_the_same_on_every_attempt() {
     let row_of = claimed(&emit(&roster, OFFER), 0);
     let expected = hmac_hex(SECRET, &[&row_of.body.bytes]);
     assert_eq!(row_of.signature.as_deref(), Some(&*expected));
-    // After a rotation, when the signing key has retired.
+    // The signing key has retired.
     let after = row(1, &json!(["*"]), &settings, &[(NEWER, None)]);
     let rotated = roster.with(&[after], &RegionSecrets::default());
     let id = DeliveryIds::new(0).name(row_of.received, row_of.delivery);

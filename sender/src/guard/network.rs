@@ -1,4 +1,4 @@
-//! Networks in CIDR notation: `10.0.0.0/8`, `fd00::/8`; a bare address is a network of one.
+//! Networks: `10.0.0.0/8`, `fd00::/8`; a bare address is a network of one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,7 +17,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// For constant tables; a test checks their entries.
+    /// A test checks the constants.
     pub(super) const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Self {
         Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
     }
@@ -26,7 +26,7 @@ impl Network {
         Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix }
     }
 
-    /// A network. `address` must have no bits set beyond `prefix`.
+    /// `address` must have no bits set beyond `prefix`.
     pub fn new(address: IpAddr, prefix: u8) -> Result<Self, NetworkProblem> {
         let bits = if address.is_ipv4() { 32 } else { 128 };
         if prefix > bits {
@@ -41,7 +41,7 @@ impl Network {
         if network.address == address { Ok(network) } else { Err(NetworkProblem::HostBits { network }) }
     }
 
-    /// Whether an address lies in it. IPv4 addresses lie in no IPv6 network, nor the reverse.
+    /// IPv4 addresses lie in no IPv6 network, nor the reverse.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         first_of(address, self.prefix) == self.address
@@ -120,14 +120,13 @@ pub enum NetworkProblem {
         /// The largest for this kind of address.
         max: u8,
     },
-    /// Bits are set beyond the prefix, so another network may be meant.
+    /// Another network may be meant.
     #[error("it has bits set beyond its prefix; {network} has none")]
     HostBits {
         /// The network that contains the address.
         network: Network,
     },
-    /// IPv4 mapped into IPv6 would never match, because addresses are judged by the IPv4 address that they
-    /// carry.
+    /// IPv4 mapped into IPv6 would never match, because it is judged as IPv4.
     #[error("it maps IPv4 into IPv6; write it as IPv4")]
     Mapped,
 }

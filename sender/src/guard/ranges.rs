@@ -1,4 +1,4 @@
-//! Address ranges that are not public endpoints, from IANA's special-purpose registries.
+//! Non-public address ranges, from IANA's special-purpose registries.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::Network;
 /// The kind of a non-public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Range {
-    /// "This network" or no address; connecting to it reaches this machine.
+    /// Reaches this machine.
     Unspecified,
     /// This machine.
     Loopback,
@@ -37,7 +37,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// The range of an address, without looking at carried ones; `None` if it is public.
+    /// Ignores carried addresses. `None` if it is public.
     #[must_use]
     pub(super) fn of(address: IpAddr) -> Option<Self> {
         let found = RANGES.iter().find(|(network, _)| network.contains(address));
@@ -48,9 +48,8 @@ impl Range {
         }
     }
 
-    /// Whether allowing private targets allows this range. The local link is excluded: endpoints have no
-    /// permanent addresses there, and clouds place metadata services there, of which the table knows only
-    /// some.
+    /// Whether allowing private targets allows this range. Not the local link: endpoints have no permanent
+    /// addresses there, and clouds place metadata services there, of which the table knows only some.
     #[must_use]
     pub const fn is_private(self) -> bool {
         match self {
@@ -94,7 +93,7 @@ impl fmt::Display for Range {
 /// The only part of IPv6 in public use.
 const IPV6_PUBLIC: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// The first match counts, so metadata services precede the ranges that contain them.
+/// The first match counts, so metadata services come first.
 pub(super) const RANGES: [(Network, Range); 43] = [
     // AWS, Google, Azure, Oracle, DigitalOcean and others
     (Network::v4([169, 254, 169, 254], 32), Range::Metadata),

@@ -1,4 +1,4 @@
-//! A subscriber's URL, checked when it is set.
+//! A subscriber's URL.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,13 +10,13 @@ use url::{Host, Position, Url};
 use super::{Guard, Refused};
 use crate::excerpt::Excerpt;
 
-/// A URL that deliveries may be sent to, as far as is known without DNS.
+/// A URL that deliveries may be sent to, as far as known without DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     url: Url,
 }
 
-/// The parts of a URL in the types of HTTP and TLS.
+/// A URL's parts in types of HTTP and TLS.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The host, and the port if it is not the default.
@@ -28,23 +28,23 @@ pub struct Parts {
 }
 
 impl Target {
-    /// The longest URL in bytes, both as written and in its normal form.
+    /// In bytes, as written and in its normal form.
     pub const BYTES_MAX: usize = 2_048;
 
     /// Parses and checks a URL.
     pub fn parse(text: &str, guard: &Guard) -> Result<Self, TargetError> {
         check_length(text)?;
         let target = Self::stored(text)?;
-        // Percent-encoding may make it several times as long.
+        // Percent-encoding may lengthen it.
         check_length(target.as_str())?;
         check_host(target.url.host(), guard)?;
         target.parts()?;
         Ok(target)
     }
 
-    /// Parses a stored URL. Does not check its length, nor whether the guard allows it today.
+    /// Does not check the length, nor whether the guard allows it today.
     pub fn stored(text: &str) -> Result<Self, TargetError> {
-        // The URL parser silently drops some of these, so the stored URL would differ from the input.
+        // The URL parser would silently drop some of these.
         if let Some(at) = text.find(|letter: char| letter.is_whitespace() || letter.is_control()) {
             return Err(TargetError::Blank { at });
         }
@@ -69,8 +69,7 @@ impl Target {
         Ok(Self { url })
     }
 
-    /// The parts for HTTP and TLS, which allow fewer hosts than URLs. Succeeds for each target from
-    /// [`Self::parse`].
+    /// HTTP and TLS allow fewer hosts than URLs. Succeeds for each target from [`Self::parse`].
     pub fn parts(&self) -> Result<Parts, TargetError> {
         let url = &self.url;
         let host = url.host().ok_or(TargetError::NoHost)?;
@@ -113,8 +112,8 @@ const fn check_length(text: &str) -> Result<(), TargetError> {
     }
 }
 
-/// Judges an address, however it is written: the parser turns `0x7f.1` and `2130706433` into `127.0.0.1`.
-/// Names are judged once they are resolved, except for `localhost`.
+/// The parser turns `0x7f.1` and `2130706433` into `127.0.0.1`. Names are judged once they are resolved,
+/// except for `localhost`.
 fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError> {
     match host {
         None => Err(TargetError::NoHost),
@@ -134,7 +133,7 @@ fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError
     }
 }
 
-/// The name that a certificate must have. A final dot is only for DNS.
+/// A final dot is only for DNS.
 fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError> {
     match host {
         Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::V4(*v4))),
@@ -143,7 +142,7 @@ fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError>
     }
 }
 
-/// The URL is invalid. No message repeats it, because it may hold a password or a token.
+/// No message repeats the URL, which may hold a password or a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than [`Target::BYTES_MAX`].

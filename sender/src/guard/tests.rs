@@ -120,7 +120,6 @@ fn every_address_is_judged_by_where_it_lies() {
     }
 }
 
-/// All IPv6 forms that carry this IPv4 address.
 fn carriers(v4: Ipv4Addr) -> Vec<Ipv6Addr> {
     let bits = u128::from(v4.to_bits());
     let low = |prefix: &str| Ipv6Addr::from_bits(prefix.parse::<Ipv6Addr>().unwrap().to_bits() | bits);
@@ -144,7 +143,7 @@ fn carriers(v4: Ipv4Addr) -> Vec<Ipv6Addr> {
 fn an_ipv4_address_inside_an_ipv6_one_is_judged_as_itself() {
     for (address, expected) in JUDGED {
         let IpAddr::V4(v4) = ip(address) else { continue };
-        // `::0.0.0.0` is the unspecified address, which is in the table.
+        // The table has the unspecified address.
         for carrier in carriers(v4).into_iter().filter(|carrier| !carrier.is_unspecified()) {
             check(&Guard::strict(), &carrier.to_string(), *expected);
         }
@@ -389,7 +388,6 @@ proptest! {
         }
     }
 
-    /// Compares with the ranges that the standard library knows.
     #[test]
     fn nothing_that_the_standard_library_calls_special_gets_through(bits in any::<u32>(), shift in 0_u32..32) {
         let v4 = Ipv4Addr::from_bits(bits << shift);

@@ -1,4 +1,4 @@
-//! Finds the lanes that match an event type without checking every subscriber.
+//! Finds the lanes that match a type without checking every subscriber.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::LaneId;
 use crate::event::{EventPatterns, Pattern};
 
-/// The lanes of each distinct pattern, in order. Clones share lists until one changes.
+/// By distinct pattern, in order. Clones share lists until one changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     all: Lanes,
@@ -41,14 +41,14 @@ impl Index {
         }
     }
 
-    /// The lanes that match a type, without duplicates, in order.
+    /// Without duplicates, in order.
     pub(super) fn lanes(&self, event_type: &str) -> Vec<LaneId> {
         let dots = event_type.match_indices('.');
         let below = dots.filter_map(|(at, dot)| self.below.get(&event_type[..at + dot.len()]));
         let lists = self.exactly.get(event_type).into_iter().chain(below);
         let mut lanes = self.all.to_vec();
         lists.for_each(|list| lanes.extend_from_slice(list));
-        // The sort merges runs that are already in order.
+        // Merges ordered runs.
         lanes.sort();
         lanes.dedup();
         lanes

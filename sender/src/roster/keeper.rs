@@ -1,5 +1,3 @@
-//! Keeps the subscribers up to date with the store.
-
 use std::sync::Arc;
 
 use super::{Roster, Row};
@@ -16,7 +14,6 @@ pub struct RosterKeeper {
 }
 
 impl RosterKeeper {
-    /// Rows in one read.
     const ROWS_MAX: u32 = 1_000;
 
     /// Starts without subscribers.
@@ -25,7 +22,7 @@ impl RosterKeeper {
         Self { regions: Arc::new(regions), present: Arc::default() }
     }
 
-    /// Starts with the subscribers in the store. `now` is the real time.
+    /// Starts with the stored subscribers. `now` is the real time.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -45,14 +42,13 @@ impl RosterKeeper {
         &self.present
     }
 
-    /// The secrets of regions, for the validation of settings.
+    /// For the validation of settings.
     #[must_use]
     pub const fn regions(&self) -> &Arc<RegionSecrets> {
         &self.regions
     }
 
-    /// Reads the changes. `now` is the real time, by which secrets retire. Each page produces a version, so a
-    /// later failure loses nothing.
+    /// Reads the changes. `now` is the real time, by which secrets retire.
     ///
     /// # Errors
     /// When the store cannot be read. The pages read so far count.
@@ -75,8 +71,8 @@ impl RosterKeeper {
         }
     }
 
-    /// Sets the version. The caller read it from the store before [`Self::catch_up`], so all its changes are
-    /// included. Perhaps no row carries it, because the last changed subscriber may have been deleted.
+    /// Sets the version that the store had before [`Self::catch_up`]. Perhaps no row carries it, because the
+    /// last changed subscriber was deleted.
     pub fn reach(&mut self, version: u64) -> &Arc<Roster> {
         if self.present.version() < version {
             self.present = Arc::new(self.present.at(version));

@@ -1,5 +1,3 @@
-//! A subscriber's row, parsed for events and attempts.
-
 use std::fmt;
 
 use super::Row;
@@ -28,8 +26,8 @@ impl Ready {
             .map_err(|error| Fault::Patterns { problem: error.to_string().into() })?;
         let agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
         let signer = Signer::new(agreement.profile, &keys(secrets)?)?;
-        // The guard is not asked here, but when a subscriber is written and for each connection. If it
-        // refuses the host today, events are still recorded, and attempts fail with that reason.
+        // The guard is asked when a subscriber is written and for each connection. If it refuses the host
+        // today, events are still recorded, and attempts fail.
         let url = Target::stored(&subscriber.url)?;
         let lateness = agreement.lane.lateness();
         let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
@@ -42,7 +40,7 @@ impl Ready {
         &self.id
     }
 
-    /// Its URL, which the guard has not checked.
+    /// The guard has not checked it.
     #[must_use]
     pub const fn target(&self) -> &Destination {
         &self.target
@@ -83,7 +81,7 @@ fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
     Ok(Keys::from_parts(read(newest)?, retiring.collect::<Result<_, SecretError>>()?)?)
 }
 
-/// Why a stored subscriber cannot be sent to. Holds no secret and no URL.
+/// Why it cannot be sent to. Holds no secret and no URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Its id is invalid.

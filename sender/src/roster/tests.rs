@@ -78,7 +78,7 @@ fn events_are_recorded_for_a_paused_subscriber_and_not_for_a_disabled_one() {
     }
 }
 
-/// A change that breaks a row, and the expected message.
+/// With the expected message.
 type Spoilt = (fn(&mut Row), &'static str);
 
 #[test]

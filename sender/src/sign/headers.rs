@@ -1,5 +1,3 @@
-//! The headers of one attempt, in a reusable buffer.
-
 use std::fmt::Write as _;
 
 use base64::Engine as _;
@@ -7,12 +5,12 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::mac::Tag;
 
-/// Headers with their values. Names are in lower case, as HTTP/2 requires; values are visible ASCII.
+/// Names are in lower case, as HTTP/2 requires; values are visible ASCII.
 #[derive(Clone, Debug, Default)]
 pub struct Headers {
     /// All values, concatenated.
     text: String,
-    /// Each name, with the end of its value.
+    /// With the end of its value.
     ends: [(&'static str, usize); Self::COUNT_MAX],
     count: usize,
 }
@@ -48,7 +46,6 @@ impl Headers {
         self.count = 0;
     }
 
-    /// Begins another header.
     pub(super) fn add(&mut self, name: &'static str) -> Value<'_> {
         debug_assert!(self.count < Self::COUNT_MAX, "{name} is one header too many");
         self.ends[self.count] = (name, self.text.len());
@@ -56,14 +53,12 @@ impl Headers {
         self.extend()
     }
 
-    /// Continues the last header.
     pub(super) fn extend(&mut self) -> Value<'_> {
         let start = if self.count < 2 { 0 } else { self.ends[self.count - 2].1 };
         Value { start, headers: self }
     }
 }
 
-/// The last header's value, while it is written.
 pub(super) struct Value<'a> {
     start: usize,
     headers: &'a mut Headers,
@@ -86,7 +81,6 @@ impl<'a> Value<'a> {
         self.writing(|text| STANDARD.encode_string(tag.0, text))
     }
 
-    /// The value so far.
     pub(super) fn written(self) -> &'a str {
         &self.headers.text[self.start..]
     }

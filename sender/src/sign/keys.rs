@@ -1,5 +1,3 @@
-//! The keys of one subscriber.
-
 use super::secret::Secret;
 use crate::engine::time::StoreTime;
 
@@ -39,16 +37,16 @@ impl Retiring {
 }
 
 impl Keys {
-    /// The most keys that sign at once. A rotation beyond it is refused.
+    /// Of keys that sign at once. A rotation beyond it is refused.
     pub const COUNT_MAX: usize = 4;
 
-    /// One key alone. Use it also to drop all others when one was exposed.
+    /// One key alone, also to drop all others when one was exposed.
     #[must_use]
     pub const fn new(current: Secret) -> Self {
         Self { current, retiring: Vec::new() }
     }
 
-    /// Stored keys. `retiring` must have the most recent first.
+    /// Of `retiring`, the most recent must be first.
     pub fn from_parts(current: Secret, retiring: Vec<Retiring>) -> Result<Self, KeysError> {
         if retiring.len() >= Self::COUNT_MAX {
             return Err(KeysError::TooMany { count: retiring.len() + 1 });
@@ -56,7 +54,7 @@ impl Keys {
         Ok(Self { current, retiring })
     }
 
-    /// Makes `new` current. The former key signs until `until`; keys that have retired by `now` are removed.
+    /// The former key signs until `until`; keys that have retired by `now` are removed.
     pub fn rotate(&mut self, now: StoreTime, new: Secret, until: StoreTime) -> Result<(), KeysError> {
         let staying = self.retiring.iter().filter(|key| now < key.until).count();
         if staying + 2 > Self::COUNT_MAX && now < until {

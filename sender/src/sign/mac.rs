@@ -1,11 +1,9 @@
-//! HMAC-SHA256 with a prepared key.
-
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 
-/// A key with both blocks hashed in advance. As secret as the key; wiped when dropped.
+/// HMAC-SHA256 with a key hashed in advance. As secret as the key; wiped when dropped.
 #[derive(Clone)]
 pub(crate) struct Mac(Hmac<Sha256>);
 
@@ -14,7 +12,6 @@ impl Mac {
         Self(Hmac::new_from_slice(key).expect("HMAC takes a key of any length"))
     }
 
-    /// The tag of the concatenated parts.
     pub(crate) fn tag(&self, parts: &[&[u8]]) -> Tag {
         let mut hash = self.0.clone();
         for part in parts {

@@ -42,7 +42,7 @@ pub enum AcrossRetries {
 pub enum KeyForm {
     /// The decoded base64.
     Decoded,
-    /// The text itself, with `whsec_`: libraries of these profiles use a secret as it is.
+    /// The text itself: libraries of these profiles use a secret as it is.
     Text,
 }
 

@@ -1,5 +1,3 @@
-//! A secret shared by a subscriber and the sender.
-
 use std::fmt;
 
 use base64::Engine as _;
@@ -9,13 +7,12 @@ use zeroize::Zeroizing;
 use super::mac::Mac;
 use super::profile::KeyForm;
 
-/// The prefix in the form of Standard Webhooks.
 const PREFIX: &str = "whsec_";
 
-/// A secret. Only [`Secret::reveal`] exposes its text. Wiped when dropped.
+/// Only [`Secret::reveal`] exposes its text. Wiped when dropped.
 ///
-/// New secrets have the form of Standard Webhooks: `whsec_` and the base64 of 24 to 64 bytes. Migrated
-/// subscribers may bring plain text, for profiles that sign with the text.
+/// New secrets have the form of Standard Webhooks: `whsec_` and base64. Migrated subscribers may bring plain
+/// text, for profiles that sign with the text.
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
@@ -32,7 +29,7 @@ impl Secret {
     /// A new secret from random bytes.
     #[must_use]
     pub fn generate(random: &[u8; Self::RANDOM_BYTES]) -> Self {
-        // Encodes in place: a growing buffer would leave copies of the secret in memory.
+        // A growing buffer would leave copies of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * Self::RANDOM_BYTES));
         text.push_str(PREFIX);
         STANDARD.encode_string(random, &mut text);
@@ -56,13 +53,12 @@ impl Secret {
         Ok(Self { text: Zeroizing::new(text.to_owned()) })
     }
 
-    /// The text. Only for the store, and for the answer that shows it to its owner.
+    /// Only for the store, and for the answer that shows it to its owner.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// A key for purposes other than signing.
     pub(crate) fn mac(&self) -> Mac {
         Mac::new(self.text.as_bytes())
     }
@@ -76,7 +72,7 @@ impl Secret {
 }
 
 fn decode(encoded: &str) -> Result<Zeroizing<Vec<u8>>, SecretError> {
-    // The decoder's own error would reveal a character.
+    // The decoder's error would reveal a character.
     let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| SecretError::Encoding)?;
     let (min, max) = Secret::BYTES;
     if !(min..=max).contains(&bytes.len()) {

@@ -1,4 +1,4 @@
-//! A subscriber's validated settings: every figure in range, every rule compiled.
+//! Validated settings: every figure in range, every rule compiled.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -27,7 +27,7 @@ pub struct Agreement {
     pub profile: Profile,
     /// The time limits of an attempt.
     pub timeouts: Timeouts,
-    /// The window in which equal event ids are the same event.
+    /// Equal event ids within it are the same event.
     pub dedupe: Nanos,
     /// The coalescing rules.
     pub coalescing: Coalescing,
@@ -171,7 +171,7 @@ impl RetryText {
         Ok(RetryPolicy::new(backoff?, retry.attempts, retry.ttl, retry.retry_after_cap)?)
     }
 
-    /// Refuses settings without effect, since their author expects one.
+    /// The author of settings expects an effect.
     fn check_use(&self, backoff: BackoffText) -> Result<(), SettingsError> {
         use BackoffText::{Additive, Fixed};
         let rows = [

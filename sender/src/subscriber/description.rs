@@ -1,5 +1,5 @@
-//! The documentation of a setting: form, range, default, meaning. [`text`](super::text) declares it, and the
-//! [reference](super::reference) shows it.
+//! The documentation of a setting. [`text`](super::text) declares it, and the [reference](super::reference)
+//! shows it.
 
 mod form;
 mod range;
@@ -11,7 +11,7 @@ pub(crate) use form::{Form, Written};
 pub(super) use form::{PATH, fields, written};
 pub(crate) use range::{Bound, Range};
 
-/// The settings of a group, or the fields of a rule, in source order.
+/// In source order.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) about: &'static str,
@@ -20,7 +20,6 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Without its group.
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) form: Form,
@@ -32,7 +31,7 @@ pub(crate) struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Default {
     Value(Value),
-    /// A description, where no value expresses the default.
+    /// No value expresses it.
     Unset(&'static str),
     Required,
 }
@@ -54,7 +53,6 @@ impl std::fmt::Display for Default {
 }
 
 impl Group {
-    /// The settings that are groups.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Setting, &Self)> {
         self.settings.iter().filter_map(|setting| match &setting.form {
             Form::Group(group) => Some((setting, group)),
@@ -62,7 +60,6 @@ impl Group {
         })
     }
 
-    /// The settings that are not groups.
     pub(super) fn plain(&self) -> Vec<&Setting> {
         self.settings.iter().filter(|setting| !matches!(setting.form, Form::Group(_))).collect()
     }

@@ -9,7 +9,7 @@ use crate::event::coalesce::{CoalescingError, CoalescingRule};
 use crate::event::shape::{PseudonymRule, ShapingError};
 use crate::excerpt::Excerpt;
 
-/// Invalid settings: a message, a [code](Self::code) for programs, and the [field](Self::field) at fault.
+/// A message, a [code](Self::code) for programs, and the [field](Self::field) at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// Not JSON.
@@ -60,7 +60,7 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    /// Bounds a parser's message, which may quote its input.
+    /// A message may quote its input.
     const PROBLEM_BYTES_MAX: usize = 300;
 
     /// A stable code for machines.
@@ -78,7 +78,7 @@ impl SettingsError {
         }
     }
 
-    /// The field at fault, if any, with dots: `limit.burst`. An unknown one may be cut.
+    /// With dots: `limit.burst`. An unknown one may be cut.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {
@@ -96,7 +96,6 @@ impl SettingsError {
         Self::NotJson { problem: fit(problem) }
     }
 
-    /// The error at a place in the settings.
     pub(super) fn at(path: &Path, problem: &str) -> Self {
         let names: Vec<&str> = path.iter().filter_map(name).collect();
         match names.split_last() {
@@ -123,7 +122,6 @@ fn name(segment: &Segment) -> Option<&str> {
     }
 }
 
-/// The fields of a group, of the settings themselves, or of a rule in a list.
 fn known_in(parents: &[&str]) -> &'static [&'static str] {
     match parents {
         [] => SettingsText::FIELDS,
@@ -137,7 +135,7 @@ fn known_in(parents: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// A field with this name in another group, or one with a similar name in this group.
+/// The same name in another group, or a similar one in this group.
 fn hint(parents: &str, given: &str, known: &[&str]) -> Box<str> {
     let elsewhere = SettingsText::SECTIONS.iter().find(|(_, fields)| fields.contains(&given));
     if let Some((section, _)) = elsewhere {
@@ -154,7 +152,6 @@ fn hint(parents: &str, given: &str, known: &[&str]) -> Box<str> {
     }
 }
 
-/// Shortens a parser's message to one line.
 fn fit(problem: &str) -> Box<str> {
     let end = problem.floor_char_boundary(SettingsError::PROBLEM_BYTES_MAX);
     let mut text: String = problem[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! Readers of settings where serde accepts too much or explains too little.
+//! For settings where serde accepts too much or explains too little.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
 
-/// A group of settings as an object. Serde alone would also accept an array, field by field.
+/// Serde alone would also accept an array, field by field.
 pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source: D,
 ) -> Result<Option<T>, D::Error> {

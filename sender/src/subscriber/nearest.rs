@@ -1,8 +1,8 @@
-//! Suggests a name for a misspelt one.
+//! Suggestions for misspelt names.
 
-/// The first known name with the fewest changed letters, if these are few.
+/// Of equally near names, the first.
 pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Allows a third of the letters, but at least two, for two swapped letters, and never all.
+    // A third of the letters, but at least two, for two swapped letters, and never all.
     let letters = given.chars().count();
     let few = (letters / 3).max(2).min(letters.saturating_sub(1));
     let distances = known.into_iter().map(|name| (distance(given, name), name));
@@ -12,7 +12,7 @@ pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// Levenshtein distance in letters.
+/// Levenshtein distance.
 fn distance(given: &str, known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
     let mut row: Vec<usize> = (0..=known.len()).collect();

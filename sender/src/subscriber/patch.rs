@@ -1,5 +1,3 @@
-//! Reads and patches settings.
-
 use std::collections::BTreeMap;
 
 use serde::Deserializer;
@@ -12,7 +10,7 @@ use super::form::object;
 use super::text::{SettingsText, ShapeText};
 
 impl SettingsText {
-    /// Reads settings from any format. Errors name the field.
+    /// Errors name the field.
     pub fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, SettingsError> {
         let mut track = Track::new();
         let tracked = serde_path_to_error::Deserializer::new(source, &mut track);
@@ -24,7 +22,7 @@ impl SettingsText {
 
     /// Reads settings from JSON text, as stored.
     pub fn from_json(text: &str) -> Result<Self, SettingsError> {
-        // Parsed first on its own, so that a JSON syntax error is not attributed to a field.
+        // First, so that no field is blamed for a JSON syntax error.
         serde_json::from_str::<IgnoredAny>(text)
             .map_err(|error| SettingsError::not_json(&error.to_string()))?;
         Self::read(&mut serde_json::Deserializer::from_str(text))
@@ -36,8 +34,7 @@ impl SettingsText {
         self.value().to_string()
     }
 
-    /// All settings in effect as JSON, defaults included; null where no value expresses the default. Reads
-    /// back as equivalent settings.
+    /// Defaults included; null where no value expresses the default. Reads back as equivalent settings.
     #[must_use]
     pub fn in_effect(&self) -> Value {
         let mut whole = self.shown().value();
@@ -51,10 +48,10 @@ impl SettingsText {
         whole
     }
 
-    /// Applies a patch: `null` resets a field to its default, and missing fields stay. Groups are patched
-    /// field by field, lists replaced.
+    /// `null` resets a field to its default, and missing fields stay. Groups are patched field by field,
+    /// lists replaced.
     pub fn patched(&self, patch: &Value) -> Result<Self, SettingsError> {
-        // Read on its own first, because a null would hide an unknown field.
+        // First, because a null would hide an unknown field.
         Self::read(patch)?;
         let mut whole = self.value();
         if let (Value::Object(whole), Value::Object(patch)) = (&mut whole, patch) {

@@ -1,8 +1,5 @@
-//! Declares one group of settings: fields, forms, defaults, ranges and documentation.
-
-/// Creates two types from one table: the written form, with all fields optional and unknown ones refused, and
-/// the form with all defaults filled in. A default may use the fields above it, so that it adapts to given
-/// values.
+/// Declares one group of settings: the written form, with all fields optional and unknown ones refused, and
+/// the form with all defaults. A default may use the fields above it, to adapt to given values.
 ///
 /// The reference shows the comments, defaults and ranges (`in …`). `agreement` enforces the ranges; a test
 /// compares both.

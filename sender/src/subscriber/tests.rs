@@ -28,7 +28,6 @@ fn check_refused(settings: &Value, code: &str, field: Option<&str>, sentence: &s
     assert_eq!(error.to_string(), sentence, "{settings}");
 }
 
-/// An object with only this field.
 fn only(field: &str, value: Value) -> Value {
     field.rsplit('.').fold(value, |value, name| json!({ name: value }))
 }
@@ -356,7 +355,6 @@ fn secrets_of_regions_show_nowhere() {
     assert!(!SettingsText::read(&settings).unwrap().shown().to_json().contains("a-secret"));
 }
 
-/// Arbitrary JSON, often with names of settings.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -393,7 +391,6 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Readable settings.
 fn settings() -> impl Strategy<Value = SettingsText> {
     let field = |field: &'static str, values: Vec<Value>| {
         prop::option::of(prop::sample::select(values)).prop_map(move |value| (field, value))
@@ -447,7 +444,7 @@ proptest! {
         };
         let in_effect = SettingsText::read(settings.in_effect()).unwrap();
         prop_assert_eq!(in_effect.in_effect(), settings.in_effect());
-        // Settings without effect are refused, and `shown` drops them.
+        // `shown` drops settings without effect.
         if !agreed(&settings).contains("has no effect") {
             prop_assert_eq!(agreed(&settings), agreed(&shown));
         }

@@ -1,5 +1,3 @@
-//! Why a quantity is invalid.
-
 use std::fmt;
 
 use crate::excerpt::Excerpt;

@@ -120,7 +120,6 @@ fn strings_are_read_with_their_escapes() {
     assert!(matches!(parse(r#""plain""#).unwrap().string(), Some(Cow::Borrowed("plain"))));
 }
 
-/// JSON text with blanks and escapes where they are allowed.
 fn any_json() -> impl Strategy<Value = String> {
     let string = prop::collection::vec(
         prop_oneof![
@@ -150,7 +149,7 @@ fn any_json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Builds the value by walking, to compare with a parser.
+/// To compare the walk with a parser.
 fn rebuilt(json: Json<'_>) -> Value {
     match json.kind() {
         JsonKind::Object => json

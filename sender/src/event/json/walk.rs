@@ -1,11 +1,9 @@
-//! Walks over the text of a JSON value without parsing it. It never panics or recurses: on invalid text it
-//! ends early.
+//! Walks over the text of a JSON value. It never panics or recurses: on invalid text it ends early.
 
 use super::{Json, JsonKind};
 
 pub(super) const BLANKS: [char; 4] = [' ', '\n', '\r', '\t'];
 
-/// Where the first bracket beyond `levels_max` levels stands.
 pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, bracket) in brackets(text.as_bytes()) {
@@ -20,7 +18,6 @@ pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> 
     None
 }
 
-/// Where the first lone surrogate escape begins.
 pub(super) fn lone_surrogate(text: &str) -> Option<usize> {
     let unit = |at: usize| {
         let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
@@ -76,20 +73,19 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// A position in the text of a value, moved value by value, into containers or over them. In an object, keys
-/// and values alternate. The cost is linear, however deep the nesting.
+/// Moves value by value, into containers or over them. In an object, keys and values alternate. The cost is
+/// linear, however deep the nesting.
 #[derive(Clone, Debug)]
 pub(in crate::event) struct Walk<'a> {
     rest: &'a str,
 }
 
 impl<'a> Walk<'a> {
-    /// Before the value.
     pub(in crate::event) fn before(json: Json<'a>) -> Self {
         Self { rest: json.0 }
     }
 
-    /// Inside a container of this kind; otherwise at its end.
+    /// At its end if it is not of this kind.
     fn inside(json: Json<'a>, kind: JsonKind) -> Self {
         let mut walk = Self::before(json);
         if json.kind() == kind {
@@ -100,20 +96,17 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The kind of the next value.
     pub(in crate::event) fn kind(&mut self) -> JsonKind {
         self.skip_separators();
         Json(self.rest).kind()
     }
 
-    /// Enters the next value, a container.
     pub(in crate::event) fn enter(&mut self) {
         self.skip_separators();
         self.rest = self.rest.strip_prefix(['{', '[']).unwrap_or(self.rest);
     }
 
-    /// Leaves the container if it has no more values; returns whether it did. The end of the text closes
-    /// everything.
+    /// Returns whether the container had no more values. The end of the text closes everything.
     pub(in crate::event) fn leave(&mut self) -> bool {
         self.skip_separators();
         match self.rest.strip_prefix(['}', ']']) {
@@ -123,7 +116,7 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Skips the next value and returns it; `None` at the container's end.
+    /// `None` at the container's end.
     pub(in crate::event) fn value(&mut self) -> Option<Json<'a>> {
         self.skip_separators();
         let (value, rest) = self.rest.split_at(end_of_value(self.rest.as_bytes()));
@@ -137,7 +130,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The length of the first value. A closing bracket begins none.
+/// Zero at a closing bracket.
 fn end_of_value(bytes: &[u8]) -> usize {
     match bytes.first() {
         None => 0,
@@ -164,7 +157,6 @@ fn end_of_container(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The brackets outside of strings, with their positions.
 fn brackets(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -182,13 +174,12 @@ fn brackets(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// The position after the string that opens at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'"' => return at + 1,
-            // An escaped character does not close the string.
+            // It does not close the string.
             b'\\' => at += 2,
             _ => at += 1,
         }

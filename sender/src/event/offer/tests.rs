@@ -141,7 +141,6 @@ proptest! {
         }
     }
 
-    /// The body contains the data's bytes unchanged.
     #[test]
     fn data_is_carried_byte_for_byte(
         digits in "[1-9][0-9]{0,60}(\\.[0-9]{1,40})?([eE][+-]?[0-9]{1,5})?",
@@ -159,7 +158,7 @@ proptest! {
     }
 }
 
-/// Accepted input reads the same in another JSON parser; messages of refusals are short.
+/// Another JSON parser must agree; messages must be short.
 fn outcome(input: &[u8], _: &mut Random) -> String {
     let batch = Batch::new(input, &LIMITS);
     let lines: Vec<_> = batch.map(|batch| batch.offers().collect()).unwrap_or_default();

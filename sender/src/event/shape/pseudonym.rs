@@ -1,5 +1,5 @@
-//! Pseudonyms for ids of persons. A partner can tell that two events concern the same person, but not which
-//! one, and cannot match pseudonyms with another partner.
+//! Pseudonyms for ids of persons. A partner can tell that two events concern the same person, but neither
+//! which one, nor match pseudonyms with another partner.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,27 +13,26 @@ use crate::text_form::text_form;
 
 text_form!(Region, "a region, such as \"DE\"");
 
-/// Creates the pseudonyms of one subscriber in one region: HMAC-SHA256 with a key derived from the region's
-/// secret. Equal values have equal pseudonyms only for this subscriber and region.
+/// HMAC-SHA256 with a key derived from the region's secret, for one subscriber. Equal values have equal
+/// pseudonyms only there.
 #[derive(Clone, Debug)]
 pub struct Pseudonyms {
     mac: Mac,
 }
 
 impl Pseudonyms {
-    /// The length as JSON: digits and quotes.
+    /// Digits and quotes.
     pub(super) const BYTES: usize = 66;
 
     /// For a subscriber in a region.
     #[must_use]
     pub fn new(region: &Region, secret: &Secret, subscriber: &PublicId) -> Self {
-        // Neither part contains NUL, so no two pairs collide.
+        // Neither part contains NUL.
         let parts = [b"hookproof pseudonym\0", region.0.as_bytes(), b"\0", subscriber.as_str().as_bytes()];
         Self { mac: Mac::new(&secret.mac().tag(&parts).0) }
     }
 
-    /// Writes the pseudonym as a JSON string of 64 hexadecimal digits. Strings are compared unescaped, other
-    /// values by their text.
+    /// As a JSON string of 64 hexadecimal digits. Strings are compared unescaped, other values by their text.
     pub(super) fn write(&self, value: Json<'_>, out: &mut String) {
         let string = if value.kind() == JsonKind::String { value.string() } else { None };
         let tag = match &string {
@@ -45,7 +44,7 @@ impl Pseudonyms {
         out.push('"');
     }
 
-    /// Identifies these pseudonyms, without revealing the key.
+    /// Does not reveal the key.
     pub(super) fn fingerprint(&self) -> Tag {
         self.mac.tag(&[b"fingerprint\0"])
     }

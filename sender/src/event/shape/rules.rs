@@ -1,4 +1,4 @@
-//! The rules that an operator writes, and their compiled tree.
+//! Shaping rules, and their compiled tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ impl ShapingRules {
     pub const PATH_BYTES_MAX: usize = 256;
     /// The most names in a path.
     pub const PATH_NAMES_MAX: usize = 16;
-    /// The longest new name as JSON in bytes: every byte escaped, plus quotes.
+    /// As JSON in bytes: every byte escaped, plus quotes.
     pub(super) const NEW_NAME_BYTES_MAX: usize = 6 * Self::PATH_BYTES_MAX + 2;
 
     pub(super) fn compile(&self) -> Result<Node, ShapingError> {
@@ -85,14 +85,13 @@ impl PseudonymRule {
     }
 }
 
-/// The rules for one place in the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Allows everything inside, except as `fields` says.
+    /// Except as `fields` says.
     kept: bool,
     replaced: Option<Replaced>,
     fields: BTreeMap<Box<str>, Node>,
-    /// Output names of the pseudonyms at this level.
+    /// Pseudonyms' names at this level.
     taken: BTreeSet<Box<str>>,
 }
 
@@ -115,7 +114,7 @@ impl Node {
         self.kept && self.replaced.is_none() && self.fields.is_empty()
     }
 
-    /// Whether any part of a value of that kind is allowed. For a container, at least its existence is.
+    /// Of a container, at least its existence is allowed.
     pub(super) fn lets_through(&self, kind: JsonKind) -> bool {
         self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
     }
@@ -124,12 +123,11 @@ impl Node {
         self.replaced.is_some()
     }
 
-    /// The field's new name as JSON, if any.
     pub(super) fn new_name(&self) -> Option<&str> {
         self.replaced.as_ref()?.new_name.as_deref()
     }
 
-    /// The rules of a field; `None` if it is dropped. A name that is not text matches no rule.
+    /// `None` if the field is dropped. A name that is not text matches no rule.
     pub(super) fn field(&self, name: Option<&str>) -> Option<&Self> {
         let known = name.and_then(|name| self.fields.get(name));
         match known {
@@ -141,14 +139,13 @@ impl Node {
         }
     }
 
-    /// The node at a path, created if needed.
     fn descend(&mut self, path: &str) -> Result<&mut Self, ShapingError> {
         check_path(path)?;
         let names = path.split('.');
         Ok(names.fold(self, |node, name| node.fields.entry(name.into()).or_default()))
     }
 
-    /// Refuses contradictory rules. The recursion is bounded by the path length.
+    /// The path length bounds the recursion.
     fn check(&self) -> Result<(), ShapingError> {
         for (name, field) in &self.fields {
             if field.is_replaced() && !field.fields.is_empty() {
@@ -162,7 +159,7 @@ impl Node {
         Ok(())
     }
 
-    /// Normalizes rules of equal meaning: drops entries that an allowed parent implies.
+    /// Drops entries that an allowed parent implies.
     fn simplify(&mut self) {
         for field in self.fields.values_mut() {
             field.kept = (field.kept || self.kept) && !field.is_replaced();
@@ -172,7 +169,7 @@ impl Node {
         self.fields.retain(|_, field| !(kept && field.lets_everything_through()));
     }
 
-    /// An unambiguous serialization, with each name's length.
+    /// Unambiguous, since it includes each name's length.
     pub(super) fn describe(&self, tell: &mut impl FnMut(&[u8])) {
         let mut text = |text: &str| {
             tell(&text.len().to_be_bytes());

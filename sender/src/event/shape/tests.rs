@@ -27,7 +27,6 @@ fn shaping(text: &str) -> Shaping {
     Shaping::new(&rules(text), Some(ours())).unwrap()
 }
 
-/// Without a length limit.
 #[track_caller]
 fn shaped(shaping: &Shaping, data: &str) -> String {
     shaping.apply(json(data), usize::MAX).unwrap().json().text().to_owned()
@@ -38,8 +37,8 @@ fn check(rules: &str, data: &str, expected: &str) {
     assert_eq!(shaped(&shaping(rules), data), expected, "{rules}");
 }
 
-// From Python's hmac module, where h is HMAC-SHA256: h(h(b"a-secret-of-the-region", b"hookproof
-// pseudonym\0DE\0sub_1"), b"string\0UC-42").hex()
+// HMAC-SHA256 as h, from Python: h(h(b"a-secret-of-the-region", b"hookproof pseudonym\0DE\0sub_1"),
+// b"string\0UC-42").hex()
 const TOKEN: &str = "91798620cfa7b105b382138fdcbef526bf31e188373d27899d354bd26f37c9a4";
 // The same with b"json\x0042".
 const TOKEN_OF_NUMBER: &str = "531f7792997cb650dadb020f2ba20aac7f90d3585f0718fc56488c95b86073bd";
@@ -222,7 +221,6 @@ fn regions_are_short_and_plain() {
     }
 }
 
-/// Arrays at the depth limit, with rules at every level.
 #[test]
 fn the_deepest_data_is_shaped_without_trouble() {
     let data = format!("{}{{\"a\":1,\"b\":2}}{}", "[".repeat(119), "]".repeat(119));
@@ -268,7 +266,7 @@ fn no_more_is_made_of_data_than_it_may_become() {
 
 type Leaves = Vec<(Vec<String>, String)>;
 
-/// Every plain value with its path; arrays add nothing to a path.
+/// Arrays add nothing to a path.
 fn leaves(json: Json<'_>, path: &[String], found: &mut Leaves) {
     match json.kind() {
         JsonKind::Object => {
@@ -285,7 +283,7 @@ fn below(path: &[String], key: Json<'_>) -> Vec<String> {
     [path, &[key.string().unwrap().into_owned()]].concat()
 }
 
-/// The expected remaining values, from the rules' definition.
+/// From the rules' definition.
 fn remaining(rules: &ShapingRules, json: Json<'_>, path: &[String], found: &mut Leaves) {
     let dotted = path.join(".");
     let replaced = rules.pseudonyms.iter().find(|rule| rule.field == dotted);
@@ -363,7 +361,7 @@ proptest! {
         let (mut got, mut expected) = (Leaves::new(), Leaves::new());
         leaves(shaped, &[], &mut got);
         remaining(&rules, data, &[], &mut expected);
-        // Plain data at the top becomes `null` if nothing is allowed, since a body needs data.
+        // A body needs data.
         if expected.is_empty() && !matches!(data.kind(), JsonKind::Object | JsonKind::Array) {
             expected.push((vec![], "null".into()));
         }

@@ -1,5 +1,3 @@
-//! The written forms of settings, by type.
-
 use serde_json::{Map, Value, json};
 
 use super::{Default, Group, Range, Setting};
@@ -22,16 +20,13 @@ pub(crate) enum Form {
     Path,
     Name,
     Region,
-    /// One of these words, each with its meaning.
     Word(Vec<(&'static str, &'static str)>),
     List(Box<Form>),
-    /// A group of settings, or the fields of a rule in a list.
     Group(Group),
     Either(Box<Form>, Box<Form>),
 }
 
 impl Form {
-    /// The forms that the reference explains, with their grammar.
     pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 8] = [
         (Self::Duration, Quantity::Duration.expected()),
         (Self::Rate, Quantity::Rate.expected()),
@@ -68,7 +63,7 @@ impl Form {
         }
     }
 
-    /// An example: no setting's default, and within the range of every setting of this form.
+    /// No setting's default, and within the range of every setting of this form.
     pub(in crate::subscriber) fn example(&self) -> Value {
         match self {
             Self::Duration => json!("2s"),
@@ -92,7 +87,7 @@ impl Form {
         }
     }
 
-    /// The fields of the rules, if it is a list of rules.
+    /// `None` unless it is a list of rules.
     pub(in crate::subscriber) fn rule(&self) -> Option<&Group> {
         let Self::List(item) = self else { return None };
         match &**item {
@@ -106,12 +101,10 @@ impl Form {
     }
 }
 
-/// A type of settings.
 pub(crate) trait Written {
     fn form() -> Form;
 }
 
-/// Implements [`Written`] for types.
 macro_rules! written {
     ($($type:ty => $form:expr;)+) => {
         $( impl $crate::subscriber::description::Written for $type {
@@ -150,7 +143,6 @@ written! {
     });
 }
 
-/// For paths and names.
 pub(in crate::subscriber) const PATH: Range = Range::Bytes(1, ShapingRules::PATH_BYTES_MAX);
 
 impl<T: Written + serde::Serialize> Written for Vec<T> {

@@ -1,5 +1,3 @@
-//! Ranges of settings.
-
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -12,29 +10,26 @@ use crate::units::{Bytes, Rate, WindowCap};
 /// Inclusive.
 #[derive(Clone, Debug)]
 pub(crate) enum Range {
-    /// Any value of the form.
     Any,
     Between(Bound, Bound),
-    /// A text's length in bytes.
+    /// In bytes.
     Bytes(usize, usize),
-    /// A list's length, and the range of each item.
+    /// The list's length, and each item's range.
     Many(usize, usize, Box<Range>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Bound {
     Value(Value),
-    /// The value of another setting, by its dotted name.
+    /// By its dotted name.
     Setting(&'static str),
 }
 
 impl Range {
-    /// The range of a declaration, if it has one.
     pub(crate) fn of<const ONE_OR_NONE: usize>(range: [Self; ONE_OR_NONE]) -> Self {
         range.into_iter().next().unwrap_or(Self::Any)
     }
 
-    /// A list's length, and the range of each item.
     pub(crate) fn many(count: RangeInclusive<usize>, each: impl Into<Self>) -> Self {
         Self::Many(*count.start(), *count.end(), Box::new(each.into()))
     }

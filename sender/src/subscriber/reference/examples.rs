@@ -1,12 +1,10 @@
-//! Examples of settings, which tests replay.
+//! Tests replay the examples.
 
 pub(super) struct Example {
     pub(super) setting: &'static str,
-    /// The goal.
     pub(super) before: &'static str,
-    /// The setting on the command line and as JSON, then events and results.
+    /// The setting on the command line and as JSON, with events and results.
     pub(super) text: &'static str,
-    /// The explanation.
     pub(super) after: &'static str,
 }
 

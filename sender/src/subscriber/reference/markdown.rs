@@ -48,7 +48,7 @@ fn push_forms(page: &mut String) {
     }
 }
 
-/// A table, followed by words, fields of rules and an example.
+/// A table, then words, fields of rules and an example.
 fn push_settings(page: &mut String, group: &str, settings: &[&Setting]) {
     page.push_str(COLUMNS);
     for setting in settings {

@@ -64,7 +64,7 @@ fn bounds(setting: &Setting) -> String {
     }
 }
 
-/// Wraps words to lines of at most [`WIDTH`] characters with a margin.
+/// To [`WIDTH`] characters.
 fn wrapped(words: &str, margin: &str) -> String {
     let mut text = String::new();
     let mut line = margin.to_owned();

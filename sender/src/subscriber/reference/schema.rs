@@ -11,7 +11,7 @@ pub(crate) fn schema() -> Value {
     schema
 }
 
-/// As part of a subscriber's schema, which has other fields too.
+/// A subscriber has other fields too.
 #[cfg(test)]
 pub(crate) fn part() -> Value {
     let mut schema = of_group(&settings());

@@ -1,4 +1,4 @@
-//! Tries every form, default and range of the reference on the settings' parser.
+//! Tries the whole reference on the settings' parser.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -17,7 +17,6 @@ use crate::subscriber::description::{Bound, Default, Range, Setting};
 use crate::subscriber::{Agreement, RegionSecrets};
 use crate::units::{Bytes, LENGTHS, Rate, SIZES, WindowCap};
 
-/// All settings except groups, by dotted name.
 fn all() -> Vec<(String, Setting)> {
     let mut found = Vec::new();
     for setting in settings().settings {
@@ -35,7 +34,7 @@ fn only(name: &str, value: Value) -> Value {
     name.rsplit('.').fold(value, |value, name| json!({ name: value }))
 }
 
-/// The other settings that a setting needs to have an effect.
+/// Settings without which this one has no effect.
 fn beside(name: &str) -> Value {
     match name {
         "retry.jitter" => json!({ "retry": { "backoff": "additive" } }),
@@ -46,7 +45,7 @@ fn beside(name: &str) -> Value {
     }
 }
 
-/// Validates one setting with this value, and the settings that it needs.
+/// Includes the settings that it needs.
 fn agreed(name: &str, value: Value) -> Result<Agreement, String> {
     let settings = SettingsText::read(beside(name)).unwrap().patched(&only(name, value));
     let settings = settings.map_err(|error| error.to_string())?;
@@ -106,7 +105,7 @@ fn each_word_can_be_written_and_another_is_refused_with_all_of_them() {
     }
 }
 
-/// Values at the ends of a range, and just beyond them where such values exist.
+/// At the ends of a range, and just beyond.
 fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
     match range {
         Range::Any => (Vec::new(), Vec::new()),
@@ -132,7 +131,7 @@ fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
     }
 }
 
-/// Items of a list. Fields must differ.
+/// Fields must differ.
 fn item_at(form: &Form, at: usize) -> Value {
     match form {
         Form::Path | Form::Either(..) => json!(format!("field{at}")),
@@ -150,7 +149,6 @@ fn in_effect(bound: &Bound) -> Value {
     }
 }
 
-/// The next smaller or larger values, if any.
 fn next(form: &Form, value: &Value, up: bool) -> Vec<Value> {
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {
         serde_json::from_value(value.clone()).unwrap()
@@ -303,7 +301,6 @@ fn the_settings_of_each_example_are_those_of_its_two_forms() {
     }
 }
 
-/// The settings in an example's JSON.
 fn settings_of(example: &Example) -> Value {
     let json = example.text.split("JSON").nth(1).unwrap().split("\n\n").next().unwrap();
     serde_json::from_str(json).unwrap()
