@@ -49,7 +49,6 @@ fn driver(start: &str, more: &str) -> String {
     text + &more.replace("KILL", &runtime("kill"))
 }
 
-/// Runs the scenario, and waits for the sender's end. Returns the exit code and the output.
 fn run(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String) {
     let file = |name: &str| folder.join(name).display().to_string();
     std::fs::write(file("runtime"), RUNTIME).unwrap();

@@ -1,5 +1,3 @@
-//! `hookproof driver check`, from the view of a driver file's author.
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 

@@ -21,7 +21,6 @@ async fn post(url: &str, event: &NewEvent) -> std::io::Result<()> {
     stream.read_to_end(&mut Vec::new()).await.map(drop)
 }
 
-/// Sends every event at once to every subscriber.
 #[derive(Default)]
 struct Naive {
     subscribers: Mutex<Vec<NewSubscriber>>,
@@ -41,7 +40,6 @@ impl Sender for Naive {
     }
 }
 
-/// Sends one event after another, with a pause that keeps the rate.
 #[derive(Default)]
 struct Patient {
     naive: Arc<Naive>,

@@ -15,7 +15,6 @@ mod secure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the exit code and the output.
 fn hookproof(arguments: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     let output = command.args(arguments).envs(env.iter().copied()).output().unwrap();

@@ -25,7 +25,6 @@ struct Vector {
     signature: String,
 }
 
-/// The scheme of a driver file with this `[sign]`.
 fn scheme(sign: &str) -> Scheme {
     let text = format!(
         "name = \"x\"\nsubscribe = {{ request = \"POST {{{{ base }}}}/\", save = {{ secret = \"/key\" }} }}\n\

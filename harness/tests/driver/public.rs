@@ -12,9 +12,7 @@ use super::{hookproof, ours, shipped};
 
 /// Forwards connections from one port to another, byte by byte.
 struct Tunnel {
-    /// The tunnel's public port.
     outside: u16,
-    /// The harness's port.
     inside: u16,
     carried: Arc<AtomicUsize>,
     _runtime: tokio::runtime::Runtime,
@@ -44,7 +42,6 @@ impl Tunnel {
         Self { outside, inside, carried, _runtime: runtime }
     }
 
-    /// The options of a run with endpoints behind the tunnel, over TLS.
     fn options(&self, url: &str) -> Vec<String> {
         let url = url.replace("PORT", &self.outside.to_string());
         let bind = format!("127.0.0.1:{}", self.inside);
@@ -55,7 +52,6 @@ impl Tunnel {
 const BY_PATH: &str = "https://hooks.localhost:PORT/in/{endpoint}";
 const BY_HOST: &str = "https://{endpoint}.hooks.localhost:PORT/";
 
-/// Makes our sender trust the run's authority.
 const TRUST: &str = "trust    = [\"--extra-roots\", \"{{ ca }}\"]\n";
 
 /// Two seconds of light traffic, with two attempts for each delivery.

@@ -17,7 +17,6 @@ pub(crate) fn python(test: &str) -> bool {
     found
 }
 
-/// Runs its scenario with more arguments for the sender. Returns the exit code and the output.
 fn run(arguments: &str) -> (Option<i32>, String) {
     let out = tempfile::tempdir().unwrap();
     let [scenario, driver] = ["scenario.toml", "driver.toml"].map(|name| shipped(FOLDER).join(name));

@@ -66,7 +66,6 @@ impl Front {
         Self { proxy, tunnels, _runtime: runtime }
     }
 
-    /// The number of forwarded connections.
     pub(crate) fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::SeqCst)
     }
@@ -92,7 +91,6 @@ async fn pass(mut stream: TcpStream, acceptor: TlsAcceptor, tunnels: Arc<AtomicU
     let _ended = tokio::io::copy_bidirectional(&mut tls, &mut sender).await;
 }
 
-/// Our sender behind the front, with these lines in `[connect]`.
 pub(crate) fn driver(connect: &str) -> String {
     let text = ours().replacen(
         "[start]",

@@ -11,10 +11,8 @@ use tokio::net::TcpStream;
 use crate::cuts;
 use crate::stage::{BODY, Set, behaviour, during, set};
 
-/// A stream's result, from the sender's view.
 #[derive(Debug, PartialEq, Eq)]
 enum Met {
-    /// Status, and length of the whole body.
     Answered(u16, usize),
     /// An earlier end, with its reason.
     Ended(Option<Reason>),
@@ -190,7 +188,6 @@ async fn what_begins_and_is_no_whole_request_is_counted_from_its_first_byte() {
     let request = http::Request::post("http://a/").header("content-length", 100).body(()).unwrap();
     let (_answer, mut body) = client.ready().await.unwrap().send_request(request, false).unwrap();
     body.send_data(Bytes::from_static(BODY.as_bytes()), false).unwrap();
-    // The second half never comes.
     set.clock.pass(100_000_000).await;
     connection.abort();
     let Record::Cut(cut) = set.next().await else { panic!("no cut") };

@@ -21,7 +21,6 @@ use tokio_rustls::client::TlsStream;
 use crate::cuts;
 use crate::stage::{BODY, Exchange, answer, behaviour, during, request};
 
-/// How long the client waits for an answer that never comes.
 const PATIENCE: Length = Length::from_millis(600);
 
 struct Place {
@@ -75,7 +74,6 @@ impl Place {
         self.records.take()
     }
 
-    /// Waits for `count` unmatched requests, and ends.
     async fn strays(self, count: usize) -> Vec<Stray> {
         let mut strays = Vec::new();
         while strays.len() < count {
@@ -181,7 +179,6 @@ async fn requests_that_come_along_with_a_handshake_or_one_behind_another_are_all
     assert_eq!(place.end().await.len(), 80);
 }
 
-/// Sends a request over HTTP/2; returns its status.
 async fn second(place: &Place, connector: &TlsConnector, host: &str, url: &str) -> u16 {
     let stream = place.connect_by(connector, host).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));

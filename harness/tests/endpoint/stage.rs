@@ -1,5 +1,3 @@
-//! An endpoint, a passive client, and the observations of both.
-
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::Duration as Length;
@@ -16,13 +14,10 @@ use tokio::net::TcpStream;
 /// Every request's body; the token is the seventh of run 0.
 pub(crate) const BODY: &str = "{\"token\":\"hptoken-00000000-0000000000000007\"}";
 
-/// How long the client waits for an answer that never comes.
 const PATIENCE: Length = Length::from_millis(600);
 
-/// A request's result, from the sender's view.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// Status and body.
     Answered(u16, String),
     Refused,
     Reset,
@@ -59,7 +54,6 @@ pub(crate) struct Set {
     pub(crate) endpoints: Endpoints,
     pub(crate) clock: Clock,
     records: Records,
-    /// Records received and not yet returned.
     taken: VecDeque<Record>,
 }
 
@@ -95,7 +89,6 @@ impl Set {
     }
 }
 
-/// Sends `requests` requests in sequence to an endpoint with these behaviours.
 pub(crate) async fn play(behaviours: &[Behaviour], requests: usize) -> (Vec<Exchange>, Vec<Record>) {
     // A listener that refuses from the start needs a moment to close.
     let at_ms = if behaviours.iter().any(|one| one.answer == Answer::Refuse) { 50 } else { 0 };
@@ -126,7 +119,6 @@ pub(crate) async fn play_at(
     (met, set.end().await)
 }
 
-/// Leaves a request open at the run's end.
 pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
     let mut set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
@@ -141,13 +133,11 @@ pub(crate) async fn write_at_once(behaviours: &[Behaviour], bytes: &[u8]) -> Vec
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream.shutdown().await.unwrap();
-    // Until the endpoint has closed too.
     let mut answers = Vec::new();
     let _ = stream.read_to_end(&mut answers).await;
     set.end().await
 }
 
-/// Each of `count` endpoints learns the same secret and one of its own.
 pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     let clock = Clock::begun();
     let (recorder, records) = Recorder::new(100);
@@ -188,7 +178,6 @@ pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<
     (seen, here)
 }
 
-/// Sends one request to each of many endpoints; returns the number answered.
 pub(crate) async fn many(count: usize) -> usize {
     let set = set(count, &[]).await;
     let mut answered = 0;
@@ -232,7 +221,6 @@ pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Exchange {
     }
 }
 
-/// The answer, if it is complete.
 fn whole(bytes: &[u8]) -> Option<Exchange> {
     let text = std::str::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n")?;

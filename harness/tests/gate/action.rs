@@ -23,7 +23,6 @@ limit = { rate = "20/s", burst = 5, in_flight = 5 }
 
 const BOT: &str = "github-actions[bot]";
 
-/// A valid name of a branch.
 const BRANCH: &str = "main$(touch pwned)`touch pwned`<b>@everyone";
 
 /// One job: a workspace with the base branch in `ba se`, and the runner's input.
@@ -32,7 +31,6 @@ struct Job {
     variables: BTreeMap<&'static str, String>,
 }
 
-/// A step's results.
 struct Step {
     code: Option<i32>,
     log: String,
@@ -84,7 +82,6 @@ impl Job {
         self.folder.path().join("work space").join(name)
     }
 
-    /// Writes a changed copy of our own sender's driver.
     fn driver(&self, name: &str, change: fn(String) -> String) {
         let ours = fs::read_to_string(root().join("scenarios/drivers/hookproof.toml")).unwrap();
         fs::write(self.file(name), change(ours)).unwrap();
@@ -285,7 +282,6 @@ fn a_job_installs_the_release_that_was_asked_for_or_none() {
     }
     let host = "https://code.example".to_owned();
     let tools = archive::curl_for("https://code.example", &file("host"), &file("tools"));
-    // Without the program built for this test.
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     job.variables.extend([
         ("GITHUB_SERVER_URL", host),

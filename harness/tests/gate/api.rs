@@ -47,7 +47,6 @@ impl Api {
         theirs.map(|comment| comment["body"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The calls since the last question.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.kept.lock().unwrap().calls)
     }

@@ -7,12 +7,10 @@ use std::sync::OnceLock;
 
 use crate::{root, said, succeeds};
 
-/// This machine in the names of archives.
 pub(crate) fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// The archive of this test's program, built once, and its checksum's list.
 pub(crate) fn archive() -> [PathBuf; 2] {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -30,7 +28,6 @@ pub(crate) fn archive() -> [PathBuf; 2] {
     [format!("hookproof-v{version}-{}.tar.gz", target()), "SHA256SUMS".to_owned()].map(|name| made.join(name))
 }
 
-/// A folder of releases with that archive.
 pub(crate) fn releases(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for file in archive() {
@@ -62,7 +59,6 @@ fn an_archive_is_unpacked_and_one_command_says_a_verdict() {
     succeeds(Command::new(&program).arg("init").arg(&to));
     let mut command = Command::new(&program);
     command.args(["run", "hookproof/first.toml", "--set", "traffic.0.lasts=1s", "--only", "loss,identity"]);
-    // Checks that do not depend on the machine's load.
     command.args(["--skip", "harness"]);
     let verdict = succeeds(command.current_dir(&to));
     assert!(verdict.contains("first: pass: "), "{verdict}");
@@ -110,7 +106,6 @@ fn an_archive_without_an_attestation_is_not_installed() {
         fs::write(tools.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
         succeeds(Command::new("chmod").arg("755").arg(tools.join(name)));
     };
-    // The last argument is the address, the one before it the file.
     tool("curl", "while [ $# -gt 2 ]; do shift; done; cp \"$FROM/${2##*/}\" \"$1\"");
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let installed = || {

@@ -16,7 +16,6 @@ fn what_init_writes_judges_a_sender_once_three_values_are_filled_in() {
     assert!(output.status.success(), "{}", said(&output));
     let driver = folder.path().join("hookproof/driver.toml");
     let text = fs::read_to_string(&driver).unwrap();
-    // As a user with our sender would.
     let rows = [
         (
             r#"command = ["FILL-IN", "--listen", "127.0.0.1:{{ port }}", "--data", "{{ dir }}"]"#,

@@ -19,7 +19,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The `PATH`, with this test's program first.
 fn path() -> OsString {
     let program = Path::new(env!("CARGO_BIN_EXE_hookproof")).parent().unwrap().to_owned();
     let known = std::env::var_os("PATH").unwrap_or_default();
@@ -37,7 +36,6 @@ fn there_is(program: &str, test: &str) -> bool {
     found
 }
 
-/// A report's verdicts, by check.
 fn verdicts(report: &Path) -> BTreeMap<String, String> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     let verdicts = report["judgement"]["verdicts"].as_array().unwrap();
@@ -57,17 +55,14 @@ fn accuses_nobody(output: &Output, report: &Path) {
     assert!(code == Some(0) || matches!(code, Some(2 | 3)) && was_late(&verdicts), "{code:?}: {said}");
 }
 
-/// Whether the harness itself was late in a run with these verdicts.
 fn was_late(verdicts: &BTreeMap<String, String>) -> bool {
     verdicts.iter().any(|(id, status)| id.starts_with("harness.") && status == "inconclusive")
 }
 
-/// The output, stdout first.
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs a command that must succeed; returns its output.
 #[track_caller]
 fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -35,7 +35,6 @@ fn shell(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> Command {
     shell
 }
 
-/// Each command must succeed.
 #[track_caller]
 fn run(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     succeeds(&mut shell(commands, folder, variables))

@@ -1,5 +1,3 @@
-//! The units for systemd, checked by systemd.
-
 use std::fs;
 use std::process::Command;
 

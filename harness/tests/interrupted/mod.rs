@@ -28,7 +28,6 @@ fn ended_by(command: &mut Command, signals: &[&str]) -> String {
     said
 }
 
-/// Starts the command, and waits until its sender's database is open.
 #[track_caller]
 pub(crate) fn in_its_midst(command: &mut Command) -> (Child, PathBuf) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

@@ -29,7 +29,6 @@ fn axe() -> Option<String> {
     Some(std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
 
-/// The page without its own script.
 fn without_script(html: &str) -> String {
     let (before, rest) = html.rsplit_once("<script>").expect("a page has a script");
     let (_, after) = rest.split_once("</script>").expect("it ends");

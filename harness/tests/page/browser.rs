@@ -1,5 +1,3 @@
-//! A headless browser, if the machine has one.
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -30,7 +28,6 @@ pub(crate) fn run(program: &Path, profile: &Path, arguments: &[String]) -> Outpu
         .arg("60")
         .arg(program)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        // Every request beyond the file must fail, as offline.
         .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9"])
         .args(["--enable-logging=stderr", &user])
         .args(arguments)

@@ -51,7 +51,6 @@ fn trace(name: &str) -> String {
     made(&root, "check", &PathBuf::from("scenarios/traces").join(name))
 }
 
-/// The page that a command makes of a file, from this folder.
 fn made(here: &Path, command: &str, file: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
@@ -67,7 +66,6 @@ fn pages_are_as_they_were() {
     }
 }
 
-/// Every kind of page, with its name.
 pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("pass", trace("good.jsonl")),
@@ -82,7 +80,6 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// In virtual time.
 pub(crate) fn thousand() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let text = "name = \"many\"\n[[traffic]]\nshape = \"steady\"\nrate = \"4/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"many\"\n\

@@ -48,7 +48,6 @@ found.textContent = JSON.stringify({
 (window.parent === window ? document : window.parent.document).body.append(found);
 </script></body>"#;
 
-/// A page of a shipped trace, and its browser.
 struct Page {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -72,7 +71,6 @@ fn made(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Opt
 }
 
 impl Page {
-    /// Without a browser, prints a line and returns `None`.
     fn of(test: &str, html: String) -> Option<Self> {
         let Some(program) = browser::find() else {
             let why = format!("{test}: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
@@ -96,7 +94,6 @@ impl Page {
         self.probed(&frame, &["--window-size=1000,1400"])
     }
 
-    /// Shows a page with a script that leaves a result.
     fn probed(&self, html: &str, arguments: &[&str]) -> Value {
         let file = self.folder.path().join("probed.html");
         std::fs::write(&file, html).expect("written");
@@ -175,7 +172,6 @@ fn a_chart_is_looked_at_closely_and_as_a_whole_again() {
     assert!((widths[0] - 0.25).abs() < 0.01 && (widths[1] - 1.0).abs() < 0.01, "{found}");
 }
 
-/// Without scripts all content is there, and no control that needs a script.
 #[test]
 fn it_reads_without_its_script() {
     let Some(page) = page("it_reads_without_its_script", "over-rate.jsonl") else { return };

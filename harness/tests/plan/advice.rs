@@ -15,7 +15,6 @@ fn planned(scenario: &Scenario, slos: &[&str], carry: u64, seeds: u64) -> Plan {
     plan(scenario, &Asked { headroom: true, carry: Some(carry), seeds, ..asked(slos) }).unwrap()
 }
 
-/// Whether a new simulation meets the objectives.
 fn holds(scenario: &Scenario, slos: &[&str], seed: u64) -> bool {
     let options = Options { keep: Keep::Figures, seed: Some(seed), ..asked(&[]).options };
     breaches(scenario, &asked(slos).slos, &simulate(scenario, &options).unwrap().figures).is_empty()
@@ -27,7 +26,6 @@ fn what_is_advised_carries_it_in_every_seed_that_was_tried() {
     let headroom = plan.headroom.clone().unwrap();
     let trial = headroom.advice.trial.clone().unwrap();
     assert_eq!((trial.held, trial.seeds), (3, 3));
-    // Like a user: merges the printed text with the scenario.
     let patched = scaled(&with_patch(&launch(), &trial.patch).unwrap(), 3_000);
     for seed in 0..3 {
         assert!(holds(&patched, &SLOS, launch().seed + seed), "{}", trial.patch);

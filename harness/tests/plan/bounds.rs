@@ -16,7 +16,6 @@ fn pauses() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec(pause, 0..4).prop_map(merged)
 }
 
-/// The least σ, from every interval between two arrivals.
 fn burst_by_definition(moments: &[u64], millihertz: u64) -> u64 {
     let mut most = 0_u128;
     for (first, from) in moments.iter().enumerate() {

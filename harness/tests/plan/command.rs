@@ -1,5 +1,3 @@
-//! `hookproof plan` on the command line.
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -38,7 +36,6 @@ fn the_answer_comes_first_and_the_page_is_written() {
     assert!(page.starts_with("<!doctype html>"));
 }
 
-/// Whether a run with its trace below this folder has an arrival.
 fn has_arrivals(place: &Path) -> bool {
     let traces = place.read_dir().unwrap().filter_map(Result::ok).map(|one| one.path().join("trace.jsonl"));
     let texts = traces.filter_map(|trace| std::fs::read_to_string(trace).ok());

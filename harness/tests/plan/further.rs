@@ -1,5 +1,3 @@
-//! The search at the limits of the simulation, and the lanes that it names.
-
 use hookproof::plan::scale::scaled;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
 use hookproof::sim::Model;

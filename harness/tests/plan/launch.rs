@@ -1,5 +1,3 @@
-//! The launch question, on the shipped scenario.
-
 use hookproof::plan::headroom::Headroom;
 use hookproof::plan::judge::breaches;
 use hookproof::plan::scale::scaled;
@@ -18,7 +16,6 @@ fn planned() -> (Plan, Headroom) {
     (plan, headroom)
 }
 
-/// Whether a new simulation meets the objectives.
 fn holds(scenario: &Scenario, slos: &[Slo]) -> bool {
     let options = Options { keep: Keep::Figures, ..asked(&[]).options };
     breaches(scenario, slos, &simulate(scenario, &options).unwrap().figures).is_empty()

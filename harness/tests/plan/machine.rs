@@ -1,5 +1,3 @@
-//! The machine's speed as a limit.
-
 use hookproof::plan::machine::{Machine, NAME};
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
 use hookproof_judge::scenario::Scenario;

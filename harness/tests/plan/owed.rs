@@ -1,11 +1,8 @@
-//! Undelivered events count.
-
 use hookproof::plan::{Asked, Plan, plan};
 use hookproof_judge::scenario::Scenario;
 
 use crate::asked;
 
-/// The objectives that a small scenario violates, as printed.
 fn broken(text: &str, slos: &[&str]) -> Vec<String> {
     let breaches = planned(text, slos).breaches;
     breaches.iter().map(|one| format!("{} {}: {}", one.subscriber, one.objective, one.figure)).collect()

@@ -11,7 +11,6 @@ fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
     assert_eq!(names, ["partner-a.md", "partner-b.md", "partner-c.md"]);
     let lane = &plan.figures.as_ref().unwrap().lanes[1];
     let text = &sheets[1].1;
-    // At most the contract's allowance for a second.
     assert!(lane.busiest.count > 10 && lane.busiest.count <= 30 + 20, "{:?}", lane.busiest);
     for part in [
         "# capacity-launch: what partner-b will see".to_owned(),

@@ -1,5 +1,3 @@
-//! Launch questions: a fault at the peak, and load over time.
-
 use hookproof::plan::headroom::Point;
 use hookproof::plan::launch::With;
 use hookproof::plan::{Asked, Plan, page, plan, table};
@@ -16,7 +14,6 @@ fn what_if(question: &str, headroom: bool) -> Plan {
     plan(&scenario, &Asked { headroom, ..asked(&["p95<20s"]) }).unwrap()
 }
 
-/// The 99th percentile of a subscriber's latencies, in seconds.
 fn p99(plan: &Plan, name: &str) -> u64 {
     let lane = plan.lanes.iter().find(|lane| lane.name == name).unwrap();
     lane.latency_ns[2].unwrap_or(u64::MAX) / 1_000_000_000

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use crate::asked;
 
-/// Seeds of each answer in these tests.
 const SEEDS: u64 = 5;
 
 const RATE: &str = "name = \"rate\"\nseed = 11\ndrain = \"60s\"\n\
@@ -28,7 +27,6 @@ const SHED: &str = "name = \"shed\"\nseed = 13\ndrain = \"60s\"\n\
     [[traffic]]\nshape = \"steady\"\nrate = \"15/s\"\nlasts = \"12s\"\n\
     [[subscriber]]\nname = \"a\"\nlimit = { in_flight = 2 }\nqueue = { rows = 60, when_full = \"shed-oldest\" }\nanswers = \"100ms\"\n";
 
-/// Far more than any machine carries.
 const WIDE: &str = "name = \"wide\"\nseed = 14\ndrain = \"60s\"\n\
     [[traffic]]\nshape = \"steady\"\nrate = \"400/s\"\nlasts = \"4s\"\n[events]\ndata_bytes = \"200..400\"\n\
     [[subscriber]]\nname = \"a\"\nlimit = { rate = \"500000/s\", burst = 50000, in_flight = 256 }\nanswers = \"0ms\"\n";

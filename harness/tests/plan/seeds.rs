@@ -14,7 +14,6 @@ fn stretched(scenario: &Scenario, slos: &[&str], seeds: u64) -> Headroom {
     plan(scenario, &Asked { headroom: true, seeds, ..asked(slos) }).unwrap().headroom.unwrap()
 }
 
-/// Random traffic close to a partner's rate.
 fn by_chance() -> Scenario {
     let text = "name = \"chance\"\nseed = 5\ndrain = \"60s\"\n[[traffic]]\nshape = \"poisson\"\nrate = \"5/s\"\nlasts = \"20s\"\n\
                 [[subscriber]]\nname = \"a\"\nlimit = { rate = \"10/s\", burst = 5, in_flight = 4 }\n";

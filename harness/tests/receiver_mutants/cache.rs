@@ -9,7 +9,6 @@ pub(crate) struct Connection {
     is_trusted: bool,
 }
 
-/// The verdict on a request that skips verification.
 pub(crate) fn remembered(server: &Server, request: &Request, connection: &Connection) -> Option<Verdict> {
     let known = key(server, request).is_some_and(|key| server.state.lock().unwrap().verified.contains(&key));
     let trusted = server.has(Flaw::TrustsConnection) && connection.is_trusted;

@@ -10,7 +10,6 @@ macro_rules! flaws {
         impl Flaw {
             pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The case that detects the flaw.
             pub(crate) const fn case(self) -> &'static str {
                 match self { $(Self::$name => $case,)* }
             }

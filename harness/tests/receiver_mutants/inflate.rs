@@ -8,7 +8,6 @@ use crate::server::Server;
 /// The container's limit.
 const MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Returns the status for such a body.
 pub(crate) fn answer(server: &Server, coding: &str, body: &[u8]) -> u16 {
     let into_memory = match (server.flaw, coding) {
         (Some(Flaw::Unpacks), "gzip")

@@ -27,7 +27,6 @@ use server::Server;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// Receivers tested at once.
 const AT_ONCE: usize = 4;
 
 /// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
@@ -62,7 +61,6 @@ fn judged_by(flaw: Option<Flaw>, selection: Selection, strict: bool) -> Report {
     runtime.block_on(suite::run(&settings, |_| {})).unwrap()
 }
 
-/// The cases with this verdict.
 fn ids(report: &Report, verdict: Verdict) -> Vec<&str> {
     report.rows.iter().filter(|row| row.verdict == verdict).map(|row| row.id.as_str()).collect()
 }

@@ -20,7 +20,6 @@ use crate::verify::{self, Verdict};
 
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 1_100_000;
-/// The time limit for reading a request.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
 pub(crate) struct Server {
@@ -38,9 +37,7 @@ pub(crate) struct State {
     effects: Vec<String>,
     /// Answered but not yet recorded, by key and id.
     promised: Vec<(String, String)>,
-    /// The newest event's time.
     newest: String,
-    /// Ids with their timestamps.
     stamped: BTreeSet<(String, String)>,
     /// Verified once, by a flaw's key.
     pub(crate) verified: BTreeSet<String>,
@@ -53,11 +50,9 @@ pub(crate) struct Request {
     pub(crate) body: Vec<u8>,
 }
 
-/// A status, and further text.
 pub(crate) type Answer = (u16, String);
 
 impl Server {
-    /// Listens on its own port until the test ends.
     pub(crate) fn start(flaw: Option<Flaw>, folder: PathBuf) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -266,7 +261,6 @@ impl Server {
         }
     }
 
-    /// Handles a verified delivery.
     fn accept(&self, request: &Request, id: &str, timestamp: &str) -> Answer {
         let body = &request.body;
         if let Some(status) = self.odd_body(body) {

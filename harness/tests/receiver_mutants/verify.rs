@@ -48,7 +48,6 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
     Ok((id, timestamp))
 }
 
-/// The only value of a header, as visible ASCII.
 fn one(server: &Server, request: &Request, name: &str) -> Result<String, Refused> {
     let values = if server.has(Flaw::CaseMatters) {
         let named = request.headers.iter().filter(|(known, _)| known == name);
@@ -167,7 +166,6 @@ fn seen_id(server: &Server, id: &str) -> String {
     }
 }
 
-/// The timestamp that the signature is checked against.
 fn seen_timestamp(server: &Server, timestamp: &str) -> String {
     if !server.has(Flaw::RewritesTimestamp) {
         return timestamp.to_owned();
@@ -184,7 +182,6 @@ fn narrow(c: char) -> char {
     }
 }
 
-/// Replaces each `%xx` by the character of that number.
 fn percent_decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut decoded = parts.next().unwrap_or_default().to_owned();
@@ -203,7 +200,6 @@ fn percent_decoded(text: &str) -> String {
     decoded
 }
 
-/// The bytes that the signature is checked against.
 fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
     match server.flaw {
         Some(Flaw::WritesJsonAgain) => serde_json::from_slice::<serde_json::Value>(body)

@@ -39,7 +39,6 @@ answers = "1ms..9ms"
 
 const SLACK: u64 = 1_000_000;
 
-/// Bounds and report of one delivery's wait, in nanoseconds.
 struct Wait {
     least: u64,
     /// From the sender's own rows.

@@ -10,7 +10,6 @@ use hookproof_judge::scenario::Scenario;
 
 use super::{served_by_two, start};
 
-/// The clock of one of two processes is behind for a while.
 fn skewed() -> String {
     let more = r#"
 retry = { base = "500ms", cap = "1s", attempts = 5, ttl = "60s" }

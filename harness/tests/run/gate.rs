@@ -9,13 +9,11 @@ fn trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name)
 }
 
-/// Returns the exit code and the output.
 fn hookproof(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_hookproof")).args(arguments).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// Judges a shipped trace.
 #[track_caller]
 fn check(name: &str, arguments: &[&str], code: i32, said: &str) {
     let path = trace(name);
@@ -26,7 +24,6 @@ fn check(name: &str, arguments: &[&str], code: i32, said: &str) {
     );
 }
 
-/// Judges the good trace by its own scenario and these expectations.
 #[track_caller]
 fn check_expecting(expect: &str, arguments: &[&str], code: i32, said: &str) {
     let scenario = Trace::open(&trace("good.jsonl")).unwrap().header.scenario_toml;
@@ -67,7 +64,6 @@ fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
     check("good.jsonl", &[], 0, said);
 }
 
-/// A shipped trace with another end, in a folder.
 fn ended(folder: &Path, name: &str, how: &str) -> String {
     let text = std::fs::read_to_string(trace(name)).unwrap();
     let other = text.replace("\"ended\":\"done\"", &format!("\"ended\":\"{how}\""));
@@ -207,7 +203,6 @@ fn what_was_never_asked_of_a_sender_is_the_askers() {
     std::fs::write(&trace, "of a run before").unwrap();
     let rows: [(&[&str], &str); 2] = [
         (&["--driver", &driver], "the environment variable HOOKPROOF_NO_SUCH_VARIABLE is not set"),
-        // An address for documentation (RFC 5737).
         (&["--bind", "192.0.2.1"], "nobody can listen at 192.0.2.1: "),
     ];
     for (more, why) in rows {
@@ -256,7 +251,6 @@ fn junit_says_what_the_exit_code_says() {
     }
 }
 
-/// Compares a run of a second with this baseline.
 #[test]
 fn a_baseline_gates_by_what_was_compared() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,6 @@ use hookproof_judge::trace::ProcessEvent::{Ready, Started};
 
 use super::{served_by_two, start};
 
-/// A node joins a sender with a backlog.
 const JOINS: &str = r#"
 [[fault]]
 at     = "1500ms"

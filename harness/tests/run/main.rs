@@ -54,7 +54,6 @@ limit = {{ rate = "200/s", burst = 100, in_flight = 20 }}
     )
 }
 
-/// A run of the program, and its folder.
 struct Run {
     folder: tempfile::TempDir,
     name: &'static str,
@@ -88,7 +87,6 @@ impl Run {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until the trace has arrivals.
     async fn in_its_midst(&self) {
         let clock = Clock::begun();
         let trace = self.out().join("trace.jsonl");
@@ -109,7 +107,6 @@ impl Run {
     }
 }
 
-/// Whether a process's command line names that folder.
 fn lives(folder: &Path) -> bool {
     let name = folder.display().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -251,7 +248,6 @@ fn what_got_worse_since_the_baseline_exits_with_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.json");
     let file = path.to_str().unwrap();
-    // The machine's load must not count as a regression.
     let (code, said, ..) = start("quiet", QUIET, &["--skip", "harness", "--json", file]).end();
     assert_eq!(code, Some(0), "{said}");
     let mut base: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -260,7 +256,6 @@ fn what_got_worse_since_the_baseline_exits_with_3() {
     let mut lost = verdicts.iter().find(|one| one["status"] == "pass").unwrap().clone();
     lost["id"] = "no.such-check".into();
     verdicts.push(lost);
-    // As a command with several runs writes them.
     std::fs::write(&path, serde_json::to_vec(&[base]).unwrap()).unwrap();
     let (code, said, ..) = start("quiet", QUIET, &["--skip", "harness", "--baseline", file]).end();
     assert!(code == Some(3) && said.contains("no.such-check"), "{code:?}: {said}");

@@ -34,12 +34,10 @@ limit = { rate = "200/s", burst = 100, in_flight = 20 }
 "#;
 const LOCKS: &str = "[[fault]]\nat = \"1s\"\ndo = \"lock-database\"\nlasts = \"300ms\"\n";
 const RESTARTS: &str = "[[fault]]\nat = \"2s\"\ndo = \"database-restart\"\nlasts = \"200ms\"\n";
-/// Keeps a run's private server.
 const SCRIPT: &str = include_str!("../../src/database/server.sh");
 /// A database that the run must leave unchanged.
 const FOREIGN: &str = "CREATE DATABASE foreign_one";
 
-/// `place` holds the run's private server, if it has one.
 fn start(scenario: &str, place: &Path, address: &str) -> Run {
     // If the harness is root, another user runs the server.
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -60,7 +58,6 @@ fn status(scenario: &str, trace: &Trace, check: &str) -> (Status, String) {
     (verdict.status, verdict.sentence)
 }
 
-/// `None` without PostgreSQL's programs.
 fn server(test: &str) -> Option<Private> {
     let server = Private::start(Fsync::Off);
     if server.is_none() {
@@ -178,13 +175,11 @@ async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_sto
     assert!(!said.contains("process.exits"), "without its store it need not end in order: {said}");
 }
 
-/// The folder of the running private server in `place`.
 fn folder(place: &Path) -> Option<PathBuf> {
     let folders = place.read_dir().unwrap().filter_map(Result::ok).map(|one| one.path());
     { folders }.find(|one| one.join("data/postmaster.pid").exists())
 }
 
-/// The process of the private server in `place`.
 fn postmaster(place: &Path) -> Option<Pid> {
     let file = std::fs::read_to_string(folder(place)?.join("data/postmaster.pid")).ok()?;
     file.lines().next()?.parse().ok().and_then(Pid::from_raw)
@@ -215,7 +210,6 @@ async fn a_run_whose_own_database_server_dies_is_none() {
     if server("a_run_whose_own_database_server_dies").is_none() {
         return;
     }
-    // A planned restart is not applied either.
     for (faults, expected) in [("", "broke off"), (RESTARTS, "database-restart was not applied")] {
         let kill = |place: &Path| kill_process(postmaster(place).unwrap(), Signal::KILL).unwrap();
         let said = bereft(faults, kill).await;

@@ -1,5 +1,3 @@
-//! An HTTP request for a delivery, on its own connection.
-
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,7 +31,6 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The pause that the endpoint asked for.
     pub(crate) fn pause(&self, luck: f64, bug: &Bug) -> Option<u64> {
         let Self::Answered { status, retry_after: Some(text), unix_ns, .. } = self else { return None };
         if !matches!(status, 429 | 503)
@@ -82,7 +79,6 @@ fn date(text: &str) -> Option<u64> {
 
 pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     let Some((url, request, timeout)) = request(sender, at, n) else { return Outcome::Cut };
-    // One deadline for the whole exchange.
     let by_read = sender.bug.is("begins-its-deadline-anew-with-every-byte");
     let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
     let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
@@ -97,7 +93,6 @@ pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     outcome
 }
 
-/// Repeats an attempt's request much later.
 pub(crate) async fn again(sender: Rc<Sender>, at: usize, n: u64) {
     const LATER_NS: u64 = 8 * SECOND;
     let Some((url, request, timeout)) = request(&sender, at, n) else { return };
@@ -106,7 +101,6 @@ pub(crate) async fn again(sender: Rc<Sender>, at: usize, n: u64) {
     let _ = exchange(&sender, &url, &request, timeout).await;
 }
 
-/// URL, request and timeout.
 fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Duration)> {
     let lanes = sender.lanes.borrow();
     let lane = &lanes[at];
@@ -154,7 +148,6 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     Some((host, framed(&head, &body, bug), Duration::from_nanos(lane.target.timeout * patience)))
 }
 
-/// A request's bytes on the wire.
 fn framed(head: &str, body: &str, bug: &Bug) -> String {
     if bug.is("sends-its-bodies-in-chunks") {
         let pieces = body.as_bytes().chunks(100).map(String::from_utf8_lossy);
@@ -183,7 +176,6 @@ async fn ask_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec
     Ok(answer.split_off(end))
 }
 
-/// Begins requests beside a delivery, and breaks them off.
 async fn begin_and_break_off(host: &str, request: &str) {
     for _ in 0..5 {
         if let Ok(mut stream) = TcpStream::connect(host).await {
@@ -219,7 +211,6 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
             if sender.bug.is("keeps-what-it-is-answered") {
                 sender.kept.borrow_mut().extend_from_slice(&answer[end..]);
             }
-            // The sender ignores the body.
             answer.truncate(end);
             if dropped >= head.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0) {
                 return head.outcome(sender.clock.unix_ns(sender.clock.now()));

@@ -14,11 +14,9 @@ pub(crate) struct Breaker {
     failures_max: u64,
     first: u64,
     longest: u64,
-    /// Failures in a row.
     failures: u64,
     cooldown: u64,
     until: u64,
-    /// The probing delivery.
     probe: Option<u64>,
 }
 

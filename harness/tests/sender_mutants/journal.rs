@@ -6,16 +6,12 @@ use std::io::Write;
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// A reason that prevents writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The disk is full.
     Full,
-    /// Another process holds the database.
     Locked,
 }
 
-/// A file of lines, and the unwritten ones.
 pub(crate) struct Journal {
     file: File,
     pending: String,
@@ -24,7 +20,6 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal, and reads its lines.
     pub(crate) fn open(dir: &str) -> (Self, Vec<Value>) {
         let path = format!("{dir}/journal.jsonl");
         let past = std::fs::read_to_string(&path).unwrap_or_default();
@@ -35,7 +30,6 @@ impl Journal {
         (Self { file, pending: String::new(), database }, past)
     }
 
-    /// Adds a line to the next commit.
     pub(crate) fn keep(&mut self, line: &Value) {
         self.pending.push_str(&line.to_string());
         self.pending.push('\n');

@@ -1,5 +1,3 @@
-//! A subscriber's queue, limiter and retries.
-
 use std::collections::BTreeMap;
 
 use hookproof_judge::scenario::Duration;
@@ -14,14 +12,12 @@ use crate::sender::Bug;
 /// The delays of a sender with its own schedule, each ±10 %.
 const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 
-/// An unsettled delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) n: u64,
     pub(crate) body: String,
     /// Its type, if a newer event may replace it until it is due.
     replaceable: Option<String>,
-    /// How many events the body carries.
     pub(crate) events: usize,
     pub(crate) attempts: u32,
     /// The event's key, if the lane keeps an order.
@@ -33,13 +29,9 @@ pub(crate) struct Delivery {
 
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Start an attempt.
     Start(u64),
-    /// Give the delivery up.
     Expired(u64),
-    /// Wait until then.
     Until(u64),
-    /// Wait for a change.
     Wait,
 }
 
@@ -48,7 +40,6 @@ pub(crate) struct Lane {
     pub(crate) target: Target,
     pub(crate) gone: bool,
     pub(crate) done: usize,
-    /// Times of the remembered deliveries.
     pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
@@ -71,18 +62,15 @@ pub(crate) struct Target {
 pub(crate) struct Coalescing {
     /// Types that are coalesced by key, with their windows.
     windows: Vec<(String, u64)>,
-    /// How many events were replaced.
     pub(crate) replaced: usize,
 }
 
 struct Keeps {
-    /// The most waiting deliveries.
     rows: usize,
     /// Whether first attempts of one key keep their order.
     order: bool,
 }
 
-/// A pause for the endpoint.
 struct Rest {
     until: u64,
     /// Whether a storm of attempts may follow the pause.
@@ -169,7 +157,6 @@ impl Lane {
         })
     }
 
-    /// How long an event of this type waits for newer ones, if it is coalesced.
     pub(crate) fn window(&self, kind: &str) -> Option<u64> {
         self.coalescing.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
     }
@@ -230,7 +217,6 @@ impl Lane {
         self.done += self.queue.remove(&n).map_or(0, |one| one.events);
     }
 
-    /// Forgets deliveries made before `before`.
     pub(crate) fn let_go(&mut self, before: u64) {
         self.made.retain(|t| *t >= before);
     }
@@ -255,7 +241,6 @@ impl Lane {
         self.keeps.order && older.into_iter().any(|older| older.key == one.key && older.attempts == 0)
     }
 
-    /// The delivery to try next.
     fn first(&self, bug: &Bug) -> Option<&Delivery> {
         let waits = self.queue.values().filter(|one| !one.open);
         let backwards = self.keeps.order && bug.is("sends-the-newest-first");

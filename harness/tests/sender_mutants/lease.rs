@@ -7,7 +7,6 @@ use hookproof::run::Clock;
 use rusqlite::{Connection, OptionalExtension, params};
 
 const LEASE_NS: u64 = 2_000_000_000;
-/// The interval between renewals.
 pub(crate) const SAID_EVERY_NS: u64 = 500_000_000;
 
 const TABLE: &str = "PRAGMA busy_timeout = 50; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
@@ -22,13 +21,11 @@ const HOLDER: &str = "SELECT holder FROM lease WHERE until >= ?1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Held,
-    /// Another process has it.
     Lost,
     /// No write is possible now: the lease keeps its earlier end.
     Unsaid,
 }
 
-/// The lease in one process's view.
 pub(crate) struct Lease {
     database: Connection,
     pub(crate) clock: Clock,
@@ -54,7 +51,6 @@ impl Lease {
         i64::try_from(self.clock.unix_ns(at)).unwrap()
     }
 
-    /// Takes the lease if no other process has it.
     pub(crate) fn take(&self) -> bool {
         let now = self.clock.now();
         let until = now + LEASE_NS;
@@ -79,7 +75,6 @@ impl Lease {
         }
     }
 
-    /// The port of the holder.
     pub(crate) fn holder(&self) -> Option<u16> {
         let now = self.wall(self.clock.now());
         self.database.query_row(HOLDER, [now], |row| row.get(0)).optional().ok()?

@@ -59,7 +59,6 @@ impl Limiter {
     fn drain(&mut self, now: u64, bug: &Bug) {
         let share = if bug.is("uses-half-of-its-rate") { 0.5 } else { 1.0 };
         let drained = self.level - (now - self.at) as f64 * self.per_ns * share;
-        // An empty bucket saves nothing up.
         self.level = if bug.is("does-not-clamp-its-bucket") { drained } else { drained.max(0.0) };
         self.at = now;
     }

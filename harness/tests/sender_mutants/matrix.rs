@@ -14,7 +14,6 @@ use tokio::sync::{Semaphore, watch};
 use crate::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
 use crate::strangers::excused;
 
-/// Parallel runs, which mostly wait.
 const AT_ONCE: usize = 5;
 
 /// A verdict's note where the harness may be the cause.
@@ -24,11 +23,9 @@ const SOFTENED: &str = "; but the harness's own endpoints stood still";
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
-    /// Checks that must hold, but see too little here.
     pub(crate) thin: &'static [&'static str],
 }
 
-/// A sender's result.
 struct Row {
     bug: &'static str,
     about: &'static str,
@@ -36,13 +33,11 @@ struct Row {
     expected: Option<&'static str>,
     /// In the catalogue's order.
     broken: Vec<String>,
-    /// Why a judgement is missing or unexpected.
     notes: String,
 }
 
 pub(crate) struct Matrix(Vec<Row>);
 
-/// Runs the correct sender in every scenario, and each bug in its own.
 pub(crate) async fn play_all() -> Matrix {
     let only = std::env::var("HOOKPROOF_BUG").ok();
     let permits = Arc::new(Semaphore::new(AT_ONCE));
@@ -167,7 +162,6 @@ attempts = "/attempts"
 }
 
 impl Matrix {
-    /// Bugs that broke only their own check.
     pub(crate) fn alone(&self) -> Vec<&'static str> {
         let own = |row: &&Row| row.expected.is_some_and(|check| row.broken == [check]);
         self.0.iter().filter(own).map(|row| row.bug).collect()

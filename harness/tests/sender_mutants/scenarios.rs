@@ -271,7 +271,6 @@ pub(crate) const BUGS: [Bug; 74] = [
     bug("leaves-a-tenth-behind", "never wakes for some of what waits", "recovery.drains", "busy"),
 ];
 
-/// Bugs that never break another check.
 pub(crate) const ALONE: [&str; 23] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",

@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 use crate::attempt::Outcome;
 use crate::sender::Sender;
 
-/// Open connections, by host.
 #[derive(Default)]
 pub(crate) struct Connections(RefCell<BTreeMap<String, SendRequest<Bytes>>>);
 
@@ -34,7 +33,6 @@ impl Connections {
     }
 }
 
-/// Sends a request, given as HTTP/1.1, on its own stream.
 pub(crate) async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     let mut lines = head.lines();

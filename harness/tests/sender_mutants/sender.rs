@@ -33,17 +33,13 @@ pub(crate) struct Sender {
     pub(crate) lanes: RefCell<Vec<Lane>>,
     journal: RefCell<Journal>,
     known: RefCell<BTreeSet<String>>,
-    /// The memory of a sender that frees nothing.
     pub(crate) kept: RefCell<Vec<u8>>,
-    /// The first subscriber's secret.
     first_secret: RefCell<Option<Value>>,
     chance: RefCell<Chance>,
     next_delivery: RefCell<u64>,
-    /// Notifies lanes of a change.
     changed: Notify,
     tenure: Tenure,
     committed: Cell<u64>,
-    /// Kept HTTP/2 connections.
     pub(crate) connections: Connections,
     at_once: AtOnce,
 }
@@ -52,11 +48,9 @@ struct Tenure {
     /// Set where another process may take over.
     lease: Option<Rc<Lease>>,
     stopping: Cell<bool>,
-    /// Another process has taken over.
     given_up: Cell<bool>,
 }
 
-/// Concurrency over all lanes.
 #[derive(Default)]
 struct AtOnce {
     /// Serialises a sender that does one thing at a time.
@@ -67,18 +61,14 @@ struct AtOnce {
 
 /// Continues although another process has taken over.
 pub(crate) const IGNORES_ITS_LEASE: &str = "ignores-its-lease";
-/// The delay of a sender that writes late.
 const LATE_NS: u64 = 800_000_000;
 /// The polling interval of a sender that ignores notifications.
 const POLL_NS: u64 = 1_500_000_000;
 /// The cost of each open attempt for a sender that scans all of them, and the most that it scans.
 const LOOK_NS: u64 = 40_000_000;
 const LOOKS_MAX: u64 = 18;
-/// How long a made delivery is remembered.
 const KEPT_NS: u64 = 1_000_000_000;
-/// The duration of each step of a sender that does one at a time.
 const TURN_NS: u64 = 100_000_000;
-/// The size of a pool shared by all lanes.
 const POOL: usize = 6;
 
 impl Sender {
@@ -148,7 +138,6 @@ impl Sender {
         self.bug.is(IGNORES_ITS_LEASE) || (!self.tenure.given_up.get() && is_held())
     }
 
-    /// Stops all work: another process has taken over.
     pub(crate) fn give_up(&self) {
         self.tenure.given_up.set(true);
         self.tenure.stopping.set(true);
@@ -167,7 +156,6 @@ impl Sender {
         self.journal.borrow_mut().keep(&line);
     }
 
-    /// Returns the secret.
     pub(crate) fn subscribe(self: &Rc<Self>, settings: &Value) -> Value {
         let mut settings = settings.clone();
         if let Some(first) =
@@ -234,7 +222,6 @@ impl Sender {
         }
     }
 
-    /// Accepts an event; returns its line.
     pub(crate) fn emit(&self, event: &Value) -> Value {
         let [id, kind] = ["id", "type"].map(|key| event[key].as_str().unwrap_or_default());
         let is_new = self.known.borrow_mut().insert(id.to_owned());
@@ -286,7 +273,6 @@ impl Sender {
         json!({ "deliveries": if self.bug.is("matches-nobody") { 0 } else { deliveries } })
     }
 
-    /// Accepts events that share one body; returns their lines.
     pub(crate) fn emit_together(&self, events: &[Value]) -> Vec<Value> {
         let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
         let is_new = |event: &&Value| self.known.borrow_mut().insert(text(event, "id"));

@@ -21,20 +21,16 @@ use crate::attempt::AHEAD_S;
 use crate::lease::{Lease, Renewal, SAID_EVERY_NS};
 use crate::sender::{Bug, IGNORES_ITS_LEASE, Sender};
 
-/// The delay before a failed write is repeated.
 const AGAIN_NS: u64 = 10_000_000;
-/// How long a slow API takes to accept events.
 const ACCEPTS_NS: u64 = 100_000_000;
 
 /// How long an idle process waits for the working one's answer.
 const FORWARD_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// A process that shares a folder with others.
 struct Node {
     bug: Bug,
     dir: String,
     lease: Rc<Lease>,
-    /// Set while this process works.
     sender: RefCell<Option<Rc<Sender>>>,
 }
 
@@ -66,7 +62,6 @@ impl Node {
         }
     }
 
-    /// Renews the lease, or notices that another process has it.
     fn look(&self) {
         let Some(sender) = self.sender() else {
             if self.lease.take() {
@@ -99,7 +94,6 @@ impl Node {
     }
 }
 
-/// Serves until it is asked to stop.
 pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     let node = Node::begin(bug, port, dir);
@@ -213,7 +207,6 @@ fn not_now() -> Response<Full<Bytes>> {
     response
 }
 
-/// The status of a bug that rejects events.
 fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
     let ends = |end: &str| event["id"].as_str().is_some_and(|id| id.ends_with(end));
     match sender.bug.0.as_str() {

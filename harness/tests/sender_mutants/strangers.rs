@@ -16,16 +16,13 @@ use crate::matrix::driver_file;
 /// Parallel runs, which mostly wait.
 const AT_ONCE: usize = 3;
 
-/// A correct sender, and its driver file.
 struct Stranger {
     /// The small sender's variant; empty for the plain one.
     way: &'static str,
-    /// Sections that its driver file lacks.
     without: &'static [&'static str],
     /// Declarations of its driver file.
     says: &'static str,
     scenario: &'static str,
-    /// Checks that cannot be judged.
     not_applicable: &'static [&'static str],
 }
 
@@ -119,7 +116,6 @@ const ORDERLY: &str = include_str!("played/orderly.toml");
 const CROWDED: &str = include_str!("played/crowded.toml");
 const FAST: &str = include_str!("played/fast.toml");
 
-/// Runs all; returns every accusation.
 pub(crate) async fn play_all() -> Vec<String> {
     let only = std::env::var("HOOKPROOF_STRANGER").ok();
     let permits = Arc::new(Semaphore::new(AT_ONCE));
@@ -193,7 +189,6 @@ impl Stranger {
         Trace::open(&played.trace).map_err(|error| error.to_string())
     }
 
-    /// The small sender's driver file without the missing sections.
     fn driver(&self) -> String {
         let whole = driver_file(self.way);
         let kept = |section: &&str| {
@@ -213,7 +208,6 @@ impl Stranger {
         if self.scenario == STREAMS { &["isolation.latency"] } else { &[] }
     }
 
-    /// Further requirements for some of them.
     fn particulars(&self, trace: &Trace, judgement: &Judgement) -> Option<String> {
         let schedule = judgement.verdicts.iter().find(|verdict| verdict.id == "harness.schedule")?;
         match self.way {

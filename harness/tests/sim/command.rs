@@ -14,7 +14,6 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The check named in the line with this beginning.
 fn check_named(text: &str, beginning: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(beginning))?;
     Some(line.split(": ").next()?.to_owned())
@@ -90,7 +89,6 @@ fn a_seed_that_fails_nothing_exits_with_0_and_says_how_it_went() {
     assert!(String::from_utf8_lossy(&nonsense.stderr).contains("nowhere.toml cannot be read"));
 }
 
-/// A scenario file in its own folder.
 fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("{name}.toml"));
@@ -99,7 +97,6 @@ fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// Returns the exit code and the output.
 fn told(arguments: &[&str]) -> (Option<i32>, String) {
     let output = hookproof(arguments);
     (output.status.code(), stdout(&output) + &String::from_utf8_lossy(&output.stderr))
@@ -166,7 +163,6 @@ fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
     assert!(text.contains(&format!("--seed {} ", trace.header.seed)), "{text}");
 }
 
-/// Longer than any test.
 #[cfg(target_os = "linux")]
 const LONG: &str = "[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\nlasts = \"100000h\"\n\
                     [[subscriber]]\nname = \"a\"\n";

@@ -20,7 +20,6 @@ limit   = { rate = "60/s", burst = 30, in_flight = 10 }
 timeout = "1s"
 "#;
 
-/// The times of an action in the trace, in a run without a failed check.
 fn done(name: &str, faults: &str, action: &str) -> Vec<u64> {
     let scenario = scenario(name, &format!("{STEADY}{faults}"));
     let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();

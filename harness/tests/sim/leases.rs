@@ -1,5 +1,3 @@
-//! Processes that lose their store or their lease: the effects, and the checks that show them.
-
 use hookproof::sim::swarm::trouble;
 use hookproof::sim::{Keep, Mutant, Options, judged, simulate};
 use hookproof_judge::check::{Status, Strictness, Verdict};
@@ -51,7 +49,6 @@ lasts = "6s"
 do    = "partition"
 "#;
 
-/// A partition needs a server.
 fn on_a_server(text: &str) -> String {
     text.replace("[sender]\n", "[sender]\nstore = \"postgres\"\n")
 }

@@ -12,16 +12,12 @@ use crate::{options, read, shipped};
 /// Real runs of each scenario: their spread is due to the clock alone.
 const RUNS: usize = 2;
 
-/// A run's totals, from its endpoints.
 #[derive(Debug)]
 struct Amount {
-    /// Deliveries taken by an endpoint.
     delivered: usize,
     /// Deliveries of events that the sender did not accept while it was down; the number depends on its restart.
     refused: usize,
-    /// Dead letters by reason.
     dead: BTreeMap<String, usize>,
-    /// Requests at each endpoint.
     attempts: BTreeMap<String, u64>,
     /// From the last event to the last successful answer, in milliseconds.
     drain_ms: u64,

@@ -1,5 +1,3 @@
-//! The sender's start as the scenario sets it, the simulated start, and the end.
-
 use hookproof::sim::{Keep, SimError, judged, simulate, unmodelled};
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::{CutKind, ProcessEvent, Trace};
@@ -27,7 +25,6 @@ fn traced(name: &str, text: &str) -> Trace {
     trace
 }
 
-/// The other process gets a frozen one's lanes after their leases end.
 #[test]
 fn the_lease_is_the_one_that_the_arguments_name() {
     let backlog = r#"

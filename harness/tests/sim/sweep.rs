@@ -116,7 +116,6 @@ fn seeds_that_blamed_the_right_sender_do_so_no_more() {
     }
 }
 
-/// The reduced spike with an expectation that no sender meets.
 fn impossible() -> Scenario {
     let text = std::fs::read_to_string(reduced()).unwrap();
     let text = format!("{text}\n[expect]\nlatency.dashboard = {{ max = \"1ns\" }}\n");

@@ -12,13 +12,11 @@ use syn::{Item, UseTree};
 
 use crate::source::{self, Source};
 
-/// The source folder of each crate.
 const CRATES: [&str; 5] =
     ["sender/src", "receiver/src", "receiver/verify/src", "harness/src", "harness/judge/src"];
 /// The longest chain of re-exports; a longer one is itself a circle.
 const PASSED_ON_MAX: usize = 16;
 
-/// A circle that is permitted for now.
 struct Known {
     folder: &'static str,
     members: &'static [&'static str],
@@ -47,7 +45,6 @@ fn no_modules_import_each_other_in_a_circle() {
     assert!(complaints.is_empty(), "imports go in circles:\n\n{}\n", complaints.join("\n"));
 }
 
-/// Siblings that import each other in a circle.
 #[derive(Debug, PartialEq, Eq)]
 struct Circle {
     folder: String,
@@ -68,7 +65,6 @@ struct Module {
     path: String,
     /// The names in the file's scope.
     scope: BTreeMap<String, Vec<String>>,
-    /// Every import in full.
     imports: Vec<Vec<String>>,
 }
 
@@ -120,7 +116,6 @@ impl Crate {
         self.modules.get(place).is_some_and(|module| module.scope.contains_key(name))
     }
 
-    /// For each folder, the imports between its modules.
     fn edges(&self) -> BTreeMap<Place, BTreeMap<(String, String), Vec<String>>> {
         let mut edges: BTreeMap<Place, BTreeMap<(String, String), Vec<String>>> = BTreeMap::new();
         for (from, module) in &self.modules {
@@ -167,7 +162,6 @@ impl Module {
 
     fn bring(&mut self, name: String, renamed: Option<String>, before: &[String]) {
         let mut full = before.to_vec();
-        // `use a::{self}` imports `a`.
         if name != "self" || before.is_empty() {
             full.push(name);
         }
@@ -181,7 +175,6 @@ impl Module {
 fn is_for_tests(attribute: &syn::Attribute) -> bool {
     let mut tests = false;
     if attribute.path().is_ident("cfg") {
-        // An attribute with another syntax is no `cfg(test)`.
         let _ = attribute.parse_nested_meta(|meta| {
             tests |= meta.path.is_ident("test");
             Ok(())
@@ -198,7 +191,6 @@ fn place(root: &str, path: &str) -> Option<Place> {
         Some("main") if parts.len() == 1 => return None,
         Some("lib") if parts.len() == 1 => parts.clear(),
         Some("mod") => drop(parts.pop()),
-        // A file of unit tests.
         Some("tests") => return None,
         _ => {}
     }
@@ -220,7 +212,6 @@ fn circles(root: &str, sources: &[Source]) -> Vec<Circle> {
     circles
 }
 
-/// The strongly connected components with at least two nodes.
 fn knots<'a>(edges: impl Iterator<Item = &'a (String, String)> + Clone) -> Vec<BTreeSet<String>> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to) in edges {

@@ -14,7 +14,6 @@ fn every_dependency_is_explained() {
     );
 }
 
-/// The names under `[workspace.dependencies]` without a comment above them, except the workspace's own crates.
 fn unexplained(manifest: &str) -> Vec<&str> {
     let lines = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]");
     let lines: Vec<&str> = lines.skip(1).take_while(|line| !line.starts_with('[')).collect();

@@ -2,7 +2,6 @@
 
 use crate::Violation;
 
-/// An item that exceeds a size, and the reason.
 pub(crate) struct Exception {
     pub(crate) path: &'static str,
     pub(crate) item: &'static str,
@@ -34,7 +33,6 @@ impl Exception {
         violation.figure.is_some() && self.path == violation.path && self.item == violation.item
     }
 
-    /// An exception's fault for a violation that it covers.
     fn objection(&self, violation: &Violation) -> Option<String> {
         let (listed, found) = (self.figure, violation.figure?);
         if self.reason.trim().is_empty() {

@@ -103,7 +103,6 @@ fn the_workspace_keeps_every_rule() {
     );
 }
 
-/// The violating items of a snippet at `path`, in order.
 #[track_caller]
 fn check(rule: Rule, path: &str, code: &str, expected: &[&str]) {
     let violations = rule(&Source::parse(path, code));

@@ -25,7 +25,6 @@ pub(crate) fn modules_say_what_they_hold(source: &Source) -> Vec<Violation> {
     violations.collect()
 }
 
-/// Declared modules, with their lines.
 struct Modules(Vec<(usize, String)>);
 
 impl Visit<'_> for Modules {

@@ -14,7 +14,6 @@ const SETTING: &str = "what the engine needs to know comes in as an Input";
 const SEED: &str = "the same seed must give the same run: use the generator that the engine holds";
 const HASHER: &str = "its hasher is random: use a BTreeMap or BTreeSet, or a hasher without a seed";
 
-/// Names that the engine must not use, and the alternative.
 const OUTSIDE: [(&str, &str); 20] = [
     ("tokio", DRIVER),
     ("rusqlite", DRIVER),
@@ -58,7 +57,6 @@ pub(crate) fn engine_knows_nothing_outside(source: &Source) -> Vec<Violation> {
     if is_engine(source) { named(source, &OUTSIDE) } else { Vec::new() }
 }
 
-/// The engine has no floating-point type or number.
 pub(crate) fn engine_computes_in_integers(source: &Source) -> Vec<Violation> {
     if !is_engine(source) {
         return Vec::new();
@@ -130,7 +128,6 @@ fn floats(tokens: &[TokenTree]) -> Vec<&Literal> {
         .collect()
 }
 
-/// Hash maps and sets with the default hasher.
 #[derive(Default)]
 struct DefaultMaps {
     found: Vec<(usize, String)>,

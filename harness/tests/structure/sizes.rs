@@ -46,7 +46,6 @@ pub(crate) fn structs_are_small(source: &Source) -> Vec<Violation> {
     too_large(source, structs.sizes, STRUCT_FIELDS, "fields", "group the fields that belong together")
 }
 
-/// Items have a line, a name and a size.
 fn too_large(
     source: &Source,
     sizes: impl IntoIterator<Item = (usize, String, usize)>,
@@ -135,7 +134,6 @@ mod tests {
         crate::check(rule, "sender/src/a.rs", code, expected);
     }
 
-    /// A function with this head, `lines` lines long.
     fn function(head: &str, lines: usize) -> String {
         format!("{head} {{{}}}", "\n".repeat(lines - 1))
     }

@@ -1,12 +1,9 @@
-//! The workspace's source files, as syntax, tokens and names.
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
-/// The workspace's members, which hold all source.
 const MEMBERS: [&str; 8] = [
     "sender",
     "receiver",
@@ -61,7 +58,6 @@ impl Source {
         lists
     }
 
-    /// Every name in the code, macros included.
     pub(crate) fn names(&self) -> Vec<Name> {
         let mut names = Vec::new();
         collect_names(self.tokens.clone(), &[], &mut names);
@@ -81,7 +77,6 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// In the order of their paths.
 pub(crate) fn workspace() -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();

@@ -6,9 +6,7 @@ use proc_macro2::TokenTree;
 use crate::Violation;
 use crate::source::{Name, Source, line};
 
-/// All code that knows SQLite.
 const SQLITE: &str = "sender/src/store/sqlite/";
-/// All code that knows of both kinds of store.
 const STORES: &str = "sender/src/store/";
 
 /// Files outside that folder that may name its module, and why.
@@ -39,7 +37,6 @@ const FILE_LOCKS: [&str; 8] = [
 /// Beside these names, `lock` may be a file's too.
 const FILES: [&str; 2] = ["File", "OpenOptions"];
 
-/// Texts of SQLite's alone.
 const WORDS: [&str; 4] = ["PRAGMA", "-wal", "-owner-", "sqlite_"];
 
 /// Outside its folder the sender names neither SQLite nor its files and their locks, and does not ask for its kind of

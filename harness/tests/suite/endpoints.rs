@@ -13,7 +13,6 @@ use hookproof_judge::signature::{Profile, Secret};
 use crate::check;
 use crate::reference::{SECRET, free_port};
 
-/// Runs `answer` on every connection.
 pub(crate) fn endpoint(answer: fn(&mut TcpStream)) -> String {
     format!("http://{}/", serve_at(0, answer))
 }
@@ -25,7 +24,6 @@ pub(crate) fn serve_at(port: u16, answer: fn(&mut TcpStream)) -> SocketAddr {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                // The beginning of the request is enough.
                 let mut buffer = [0; 64 * 1024];
                 if matches!(stream.read(&mut buffer), Ok(1..)) {
                     answer(&mut stream);

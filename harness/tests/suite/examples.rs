@@ -11,7 +11,6 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../receiver/examples").join(name)
 }
 
-/// Certifies a receiver that `command` starts in its own folder, with every probe.
 fn certify(folder: tempfile::TempDir, port: u16, command: &str) {
     let daemon = Daemon::start(folder, port, command);
     let url = format!("http://127.0.0.1:{port}/hook");

@@ -86,7 +86,6 @@ fn a_load_that_sends_nothing_is_a_failure_of_the_generator() {
         count: 5,
         per: Duration::from_secs(1),
         lasts: Duration::from_secs(1),
-        // More than any memory holds.
         body_bytes: usize::MAX,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -27,7 +27,6 @@ fn check(arguments: &[&str], code: i32, said: &str) {
 
 #[test]
 fn nobody_there_is_exit_4() {
-    // The port was free a moment ago, and no other process knows it.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
     let folder = tempfile::tempdir().unwrap();
@@ -59,7 +58,6 @@ fn a_secret_that_is_no_text_is_said_to_be_none() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("HOOK_SECRET is not UTF-8"));
 }
 
-/// Like a cancelled job.
 #[test]
 fn a_run_that_is_terminated_hands_over_what_it_saw() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -21,7 +21,6 @@ pub(crate) fn free_port() -> u16 {
 }
 
 impl Daemon {
-    /// Waits until the receiver listens.
     pub(crate) fn start(folder: tempfile::TempDir, port: u16, command: &str) -> Self {
         let daemon = Self { folder, port };
         // Kills and starts it in one step, like scripts.
@@ -66,7 +65,6 @@ impl Drop for Daemon {
     }
 }
 
-/// The reference receiver, and the URL of its effects.
 fn reference(profile: &str) -> (Daemon, String) {
     let (port, effects_port) = (free_port(), free_port());
     let command = format!(

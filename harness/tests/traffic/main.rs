@@ -116,7 +116,6 @@ fn recorded_traffic_is_played_faster_and_more_often() {
     assert_eq!(tokens.len(), 9, "each of them is an event of its own");
 }
 
-/// A clock with a scripted length for each wait.
 struct Scripted {
     now: Cell<u64>,
     oversleeps: u64,

@@ -79,7 +79,6 @@ fn what_waited_for_tls_to_be_agreed_was_sent_before() {
         (10 * MS, 800 * MS, 2, Status::Pass),
         (10 * MS, 100 * MS, 2, Status::Fail),
         (300 * MS, 800 * MS, 2, Status::Fail),
-        // That request had been answered.
         (10 * MS, 800 * MS, 1, Status::Fail),
     ] {
         let over_tls = move |trace: &mut Trace| {

@@ -1,5 +1,3 @@
-//! Delays before retries, judged one by one and as a distribution.
-
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;

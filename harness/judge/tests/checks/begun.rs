@@ -1,5 +1,3 @@
-//! Requests that count for a contract, paths, secrets, lateness and memory.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::trace::{Cut, CutKind, Public, SharedSecret, Stray, StrayKind, Trace};
 

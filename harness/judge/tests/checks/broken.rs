@@ -11,7 +11,6 @@ use crate::excuses::{fault, process};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A trace that a check must hold against the sender, or the harness.
 struct Broken {
     check: &'static str,
     /// Extends the scenario with one subscriber.
@@ -98,7 +97,6 @@ fn acknowledges_what_it_cannot_write(trace: &mut Trace) {
     build::end(trace, 600 * SECOND);
 }
 
-/// The process ends by itself during a fault.
 fn dies_of(trace: &mut Trace, kind: FaultKind) {
     trace.faults.push(fault(3 * SECOND / 2, kind, Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
@@ -150,7 +148,6 @@ fn stands_still(trace: &mut Trace) {
     build::end(trace, 5 * SECOND);
 }
 
-/// The check's finding, with or without the break.
 fn said(broken: &Broken, breaks: bool) -> (Status, String) {
     let scenario: Scenario = build::scenario_with(broken.more);
     let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);

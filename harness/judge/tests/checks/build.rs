@@ -21,7 +21,6 @@ pub(crate) fn header(scenario_toml: &str) -> Header {
     }
 }
 
-/// One subscriber `a` with this limit.
 pub(crate) fn scenario(limit: &str) -> Scenario {
     let text = format!(
         "name = \"built\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"a\"\n\
@@ -53,14 +52,12 @@ pub(crate) fn named(text: &str) -> Scenario {
     Scenario::from_text(text, "built.toml").expect("valid")
 }
 
-/// An event is offered and accepted at once.
 pub(crate) fn offer(trace: &mut Trace, token: u64, t: u64, owed: &[&str]) {
     let owed = owed.iter().map(|name| Text::from(*name)).collect();
     trace.offers.push(Offer { t, intended: t, owed, ..an_offer(token) });
     trace.accepted.push(Accepted { t, token, status: 202, matched: None });
 }
 
-/// A request is answered at once.
 pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, status: u16) {
     let n = trace.arrivals.len() as u64;
     let (token, id) = (Some(token), Some(format!("msg_{token}").into()));
@@ -78,7 +75,6 @@ pub(crate) fn without(trace: &mut Trace, at: usize) {
     }
 }
 
-/// The sender reports its backlog.
 pub(crate) fn depth(t: u64, subscriber: Option<&str>, waiting: u64) -> Depth {
     let subscriber = subscriber.map(str::to_owned);
     Depth { t, subscriber, waiting: Some(waiting), ..Depth::default() }
@@ -98,7 +94,6 @@ pub(crate) fn verdict(id: &str, scenario: &Scenario, trace: &Trace, expected: St
     assert_eq!(verdict.status, expected, "{id}: {}", verdict.sentence);
 }
 
-/// One subscriber `a` with a limit; `more` extends the scenario.
 pub(crate) fn scenario_with(more: &str) -> Scenario {
     let text = format!("{}{more}\n", scenario("rate = \"10/s\", burst = 5").text);
     Scenario::from_text(&text, "built.toml").expect("valid")
@@ -120,7 +115,6 @@ fn an_offer(token: u64) -> Offer {
     Offer { t: 0, intended: 0, held: 0, token, kind, key, owed: vec!["a".into()].into() }
 }
 
-/// A valid request's head.
 pub(crate) fn head(path: &str) -> Shared<Head> {
     let (method, content_type) = ("POST".into(), Some("application/json".into()));
     Head { method, path: path.into(), content_type }.into()

@@ -4,7 +4,6 @@ use hookproof_judge::trace::Trace;
 use crate::build;
 
 const MILLI: u64 = 1_000_000;
-/// Events of one key are coalesced for a second.
 const RULE: &str = "coalesce = [{ type = \"video.rank\", window = \"1s\" }]";
 
 /// An event: its key, when it was offered and acknowledged, and whether it arrived.
@@ -85,7 +84,6 @@ fn of_events_that_were_offered_at_the_same_time_either_may_have_been_taken_last(
         trace.accepted.retain(|one| one.t != 5_900 * MILLI);
     };
     build::check("loss.none", RULE, unanswered, Status::Fail);
-    // Offered after the window of the other event ended.
     none_is_lost(&[second(), Event("v", 5_900, 7_000, true)], Status::Pass);
     none_is_lost(&[second(), Event("v", 6_900, 7_000, true)], Status::Fail);
 }

@@ -7,7 +7,6 @@ use crate::build::check;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The first request is answered after `length`.
 fn answered_after(length: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         let t = SECOND + length;

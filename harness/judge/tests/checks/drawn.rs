@@ -14,7 +14,6 @@ fn report(scenario: &Scenario, trace: &Trace) -> Report {
     Report::new(scenario, trace, judgement, "again".to_owned())
 }
 
-/// One check failed, with this witness at `a`.
 fn accused(scenario: &Scenario, trace: &Trace, check: &str, witness: (u64, u64, &str, &[u64])) -> Report {
     let mut judgement = judge(scenario, trace, Strictness::Usual);
     let (from, until, what, arrivals) = witness;
@@ -39,7 +38,6 @@ fn silent() -> Trace {
     trace
 }
 
-/// The reported silences, in seconds.
 fn silences(more: &str, change: fn(&mut Trace)) -> Vec<(u64, u64, u64)> {
     let (scenario, mut trace) = (scenario_with(more), silent());
     change(&mut trace);
@@ -200,7 +198,6 @@ fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
     assert_eq!(silences(&broken, later), [(6, 8, 1)], "a breaker holds back what came later too");
 }
 
-/// The backlog and the deliveries follow the account of the checks.
 #[test]
 fn what_is_settled_waits_no_more() {
     let long = "[[subscriber.behaviour]]\nat = \"0s\"\nanswer = \"huge-answer\"";

@@ -17,7 +17,6 @@ fn config() -> Config {
     Config { cases: CASES, failure_persistence: None, ..Config::default() }
 }
 
-/// Ascending times, with crowds and pauses.
 fn times() -> impl Strategy<Value = Vec<u64>> {
     let gap = prop_oneof![3 => Just(0_u64), 5 => 1..20_u64, 2 => 20..200_u64];
     prop::collection::vec(gap, 0..40).prop_map(|gaps| {
@@ -62,7 +61,6 @@ proptest! {
             let holds = |times: &[u64], burst: u32| conforms(times, Bucket { burst, ..bucket }, |_, _| true);
             let (enough, too_little) = (holds(&times, least), least > 1 && holds(&times, least - 1));
             prop_assert!(enough && !too_little);
-            // The witness alone needs this burst.
             let witness = least > 1 && holds(&times[peak.from..=peak.to], least - 1);
             prop_assert!(!witness);
         }

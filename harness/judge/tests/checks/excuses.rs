@@ -22,7 +22,6 @@ pub(crate) fn empty(scenario: &Scenario) -> Trace {
     build::trace(scenario, &[])
 }
 
-/// A request that is answered at `answered`, perhaps with a `Retry-After`.
 pub(crate) fn exchange(
     trace: &mut Trace,
     (token, t): (u64, u64),
@@ -35,7 +34,6 @@ pub(crate) fn exchange(
     (answer.t, answer.end, answer.retry_after) = (answered, answered, told.map(Text::from));
 }
 
-/// Stalls the thread that stamps arrivals.
 fn stall(trace: &mut Trace, from: u64, until: u64) {
     trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from, until });
 }
@@ -285,7 +283,6 @@ fn a_request_is_open_until_the_last_byte_of_its_answer() {
     }
 }
 
-/// The first delivery is answered at 1 s, and comes again at `again`.
 fn told_and_again(status: u16, told: &'static str, again: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers[0].status = status;
@@ -470,7 +467,6 @@ fn what_comes_just_after_a_stop_was_sent_before_it() {
     for (id, broken) in [("retry.status", Status::Fail), ("duplicate.bounded", Status::Fail)] {
         check(id, "", stopped(40_000, None), Status::Pass);
         check(id, "", stopped(SECOND / 2, None), broken);
-        // The process had continued by then.
         check(id, "", stopped(40_000, Some(SECOND - 20_000)), broken);
     }
 }

@@ -13,7 +13,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces")
 }
 
-/// The overall verdict, and every failed check.
 fn judged(file: &str) -> (String, Vec<String>) {
     let Ok(trace) = Trace::open(&folder().join(file)) else { return ("refused".to_owned(), Vec::new()) };
     let scenario = Scenario::from_text(&trace.header.scenario_toml, file).expect("valid");

@@ -67,7 +67,6 @@ fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_to
 }
 
 enum End {
-    /// The sender aborts them.
     Cut,
     Answered,
     /// They are answered, and their connections carry two more.
@@ -81,7 +80,6 @@ fn left_open(workers: u32, begin: u64, stop: (u64, u64), ended: u64, expected: S
     left_open_until(workers, begin, stop, (ended, End::Cut), expected);
 }
 
-/// With another end.
 #[track_caller]
 fn left_open_until(
     workers: u32,

@@ -62,7 +62,6 @@ fn only_what_comes_inside_the_window_stands_for_an_event() {
             "coalesce = [{{ type = \"video.trending\", window = \"{window}\" }}]"
         ));
         let mut trace = build::trace(&scenario, &[SECOND, 3 * SECOND]);
-        // The missing event was offered first, and the other a second later.
         trace.arrivals.remove(0);
         trace.answers.remove(0);
         (trace.arrivals[0].n, trace.answers[0].n) = (0, 0);
@@ -85,7 +84,6 @@ fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
     check_by(&huge, &broken_off(&huge), Status::Pass);
 }
 
-/// The sender reports a backlog of one, in all or for a subscriber.
 fn waits(subscriber: Option<&str>) -> Depth {
     Depth { t: 3 * SECOND, subscriber: subscriber.map(str::to_owned), waiting: Some(1), ..Depth::default() }
 }

@@ -16,7 +16,6 @@ fn at(t: u64, worker: u32, event: ProcessEvent, status: Option<&str>) -> Process
 /// Events of a process: second, kind and status.
 type Life = &'static [(u64, ProcessEvent, Option<&'static str>)];
 
-/// A worker's life, after the run's last arrival.
 fn lives(events: Life) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.processes.push(at(0, 0, ProcessEvent::Started, None));

@@ -1,5 +1,3 @@
-//! `recovery.gap`: behaviour after a restart, in small traces.
-
 use hookproof_judge::check::{Status, Strictness, Verdict, judge};
 use hookproof_judge::scenario::{FaultKind, Scenario};
 use hookproof_judge::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Trace};
@@ -133,7 +131,6 @@ fn a_burst_or_a_window_that_may_be_in_doubt_as_a_whole_is_not_judged_and_named()
 
 #[test]
 fn a_pause_a_failure_and_a_silence_before_the_kill_excuse_the_lane() {
-    // A pause counts until its end.
     let paused = |trace: &mut Trace| {
         (trace.answers[0].status, trace.answers[0].retry_after) = (429, Some("4".into()));
         // Its last answer was a success.

@@ -39,7 +39,6 @@ fn what_is_older_than_declared_is_kept_too_long() {
 #[test]
 fn an_age_that_nothing_can_have_was_not_seen() {
     check(ID, AGE, |_| {}, Status::Inconclusive);
-    // The first was delivered a second before.
     check(ID, AGE, |trace| lists(trace, 2 * SECOND, Some(SECOND)), Status::Inconclusive);
     check(ID, AGE, |trace| holds(trace, 6 * SECOND, 1), Status::Inconclusive);
     let mute = |trace: &mut Trace| trace.declared.lacks = vec![Lack::Kept];

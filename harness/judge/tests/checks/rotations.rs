@@ -38,7 +38,6 @@ fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
         check(id, &rotated(0), |_| {}, Status::Pass);
         // Before the request there is nothing to explain.
         check(id, &rotated(0), |trace| signed(trace, 0, &wrong), Status::Fail);
-        // Nor a second after the rotation.
         let for_good = |trace: &mut Trace| {
             trace.faults.push(done(1_600_000_000, 0));
             signed(trace, 2, &wrong);
@@ -72,7 +71,6 @@ fn a_rotation_of_one_subscriber_of_a_group_concerns_that_one() {
     let scenario = named(text);
     for (endpoint, expected) in [("a-1", Status::Fail), ("a-2", Status::Pass)] {
         let mut trace = trace(&scenario, &[]);
-        // One secret signs at 3 s, although two are valid.
         deliver(&mut trace, endpoint, 1, 3 * S, 204);
         let until = Some(6_500_000_000);
         let detail = Some("a-1".to_owned());

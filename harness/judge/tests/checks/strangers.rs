@@ -71,7 +71,6 @@ fn slack_is_forgiven_to_others_and_not_to_ours_and_is_said() {
     check("rate.window", &windowed, &trace(&windowed, &[3 * SECOND; 6]), Status::Fail);
 }
 
-/// Three deliveries, stamped `seconds` ahead of their arrivals.
 fn ahead(scenario: &Scenario, seconds: u64) -> Trace {
     let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
     for arrival in &mut trace.arrivals {
@@ -182,7 +181,6 @@ fn a_sender_that_keeps_no_dead_letters_may_give_up_without_a_word_once_it_tried_
     tried.declared =
         Declared { lacks: vec![Lack::Depth, Lack::DeadLetters, Lack::Breaker], ..Declared::default() };
     check("loss.none", &limited, &tried, Status::Fail);
-    // A schedule without a retry means one attempt.
     tried.declared.schedule = Some(Vec::new());
     check("loss.none", &limited, &tried, Status::Pass);
 }
@@ -251,7 +249,6 @@ fn events_that_were_not_offered_are_counted_and_make_a_run_inconclusive() {
     assert_eq!(report.generator.not_offered, 1);
 }
 
-/// The second of two events of one key comes first.
 fn overtaken(more: &str) -> (Scenario, Trace) {
     let scenario = crate::build::scenario_with(more);
     let mut trace = trace(&scenario, &[3 * SECOND, 2 * SECOND]);
@@ -270,7 +267,6 @@ fn an_order_that_a_sender_has_no_notion_of_is_not_judged_and_only_that() {
     check("order.per-key", &ordered, &trace, Status::NotApplicable);
     let told = verdict("order.per-key", &ordered, &trace).sentence;
     assert_eq!(told, "the driver file declares that no order is kept");
-    // The scenario itself requests no order.
     let (unordered, mut trace) = overtaken("");
     trace.declared.lacks = vec![Lack::Order];
     assert_eq!(verdict("order.per-key", &unordered, &trace).sentence, "no subscriber is ordered");

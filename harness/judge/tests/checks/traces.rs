@@ -96,14 +96,12 @@ fn a_trace_that_says_which_lines_it_lacks_is_judged_and_neither_passes_nor_fails
 
 #[test]
 fn what_refers_to_a_line_that_could_not_be_kept_is_left_out() {
-    // The first event's offer, and the second event's request.
     let trace = lacking(&[1, 7], 2).expect("what is there is read");
     assert_eq!(trace.accepted.iter().map(|one| one.token).collect::<Vec<_>>(), [1, 2]);
     let arrivals: Vec<_> = trace.arrivals.iter().map(|one| (one.n, one.token)).collect();
     assert_eq!(arrivals, [(0, Some(0)), (1, Some(2))]);
     let answers: Vec<_> = trace.answers.iter().map(|one| (one.n, one.t)).collect();
     assert_eq!(answers, [(0, 1_000_000_000), (1, 9_000_000_000)]);
-    // An offer, its outcome and a request, of the first event and of the last.
     for missing in [1, 2, 3, 9, 10, 11] {
         assert!(lacking(&[missing], 0).is_err(), "nothing is said to lack, and line {missing} does");
     }
@@ -182,7 +180,6 @@ fn only_a_run_that_was_done_has_an_outcome_for_every_event() {
     trace.settle().expect("the events on their way have none");
 }
 
-/// The harness could not offer an event that was intended for that moment.
 fn unoffered(token: u64, intended: u64) -> Unoffered {
     Unoffered { t: 4, intended, token, why: "no file is left".to_owned() }
 }

@@ -33,7 +33,6 @@ fn what_excused_the_second_time_excuses_no_third() {
 
 #[test]
 fn of_a_short_deadline_only_its_last_quarter_is_near() {
-    // Both are answered at once, the second attempt a second later.
     let again = |trace: &mut Trace| {
         build::deliver(trace, "a", 2, 4 * SECOND, 204);
         build::end(trace, 30 * SECOND);
@@ -63,7 +62,6 @@ fn requests_after_a_change_that_the_sender_did_not_confirm_are_held_to_no_contra
     };
     check("rate.envelope", CHANGED, flood(SECOND), Status::Fail);
     check("rate.envelope", CHANGED, flood(9 * SECOND), Status::Inconclusive);
-    // If the sender cannot change limits, the first one stays.
     let fixed = |trace: &mut Trace| {
         trace.declared.lacks = vec![Lack::Change];
         flood(9 * SECOND)(trace);

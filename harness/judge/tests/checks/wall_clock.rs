@@ -9,7 +9,6 @@ use crate::excuses::{empty, exchange};
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// The wall clock is set ahead by ten seconds.
 fn set(trace: &mut Trace, from: u64) {
     let (until, ns) = (from + 4 * MS, 10_000_000_000);
     trace.host.clock_sets.push(ClockSet { from, until, ns });

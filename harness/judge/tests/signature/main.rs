@@ -191,7 +191,6 @@ proptest! {
         prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &changed), Err(Wrong::NoKey));
     }
 
-    /// Any bytes in the headers get an answer.
     #[test]
     fn nothing_panics(
         profile in proptest::sample::select(&Profile::ALL[..]),

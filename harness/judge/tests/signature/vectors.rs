@@ -6,7 +6,6 @@ use hookproof_judge::signature::digest::unbase64;
 use hookproof_judge::signature::{Profile, Secret, verify};
 use serde::Deserialize;
 
-/// How far a timestamp may be from the time of verification.
 const TOLERANCE_SECONDS: i64 = 300;
 
 #[derive(Deserialize)]

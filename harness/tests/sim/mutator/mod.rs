@@ -75,7 +75,6 @@ impl Good {
     }
 }
 
-/// Makes one random change, and returns its name.
 fn mutate(trace: &mut Trace, chance: &mut Chance) -> &'static str {
     let at = below(chance, trace.arrivals.len());
     let other = below(chance, trace.arrivals.len());
@@ -123,7 +122,6 @@ fn mutate(trace: &mut Trace, chance: &mut Chance) -> &'static str {
     what
 }
 
-/// Changes the head of a request, which others may share.
 fn with_head(arrival: &mut Arrival, change: impl FnOnce(&mut Head)) {
     let mut head = (*arrival.head).clone();
     change(&mut head);
@@ -185,7 +183,6 @@ fn shift(trace: &mut Trace, at: usize, chance: &mut Chance) {
     let (arrival, answer) = (&mut trace.arrivals[at], &mut trace.answers[at]);
     (arrival.t, arrival.read) = (moved(arrival.t), moved(arrival.read));
     (answer.t, answer.end) = (moved(answer.t), moved(answer.end));
-    // Half of them are signed at their new time.
     if below(chance, 2) == 0 {
         arrival.signed.timestamp =
             Some(((trace.header.began_unix_ns + arrival.t) / SECOND).to_string().into());
@@ -207,7 +204,6 @@ fn below(chance: &mut Chance, end: usize) -> usize {
     usize::try_from(chance.below(end as u64)).expect("small")
 }
 
-/// Sorts answers like their arrivals.
 fn in_order(mut trace: Trace) -> Trace {
     trace.answers.sort_by_key(|answer| answer.n);
     assert!(

@@ -102,7 +102,6 @@ fn skewed() -> Run {
     run
 }
 
-/// A process stops, and another takes its place.
 fn stopped() -> Run {
     use ProcessEvent::{Asked, Exited, Ready, Started};
     let more = "[sender]\nstop_within = \"2s\"\n[[fault]]\nat = \"4s\"\ndo = \"restart\"";

@@ -50,7 +50,6 @@ pub(super) const ROWS: [Row; 5] = [
     },
 ];
 
-/// A calm run with endpoints at a public URL, on their usual paths.
 fn called_by_the_world() -> Run {
     let mut run = calm("");
     let (url, path) = ("https://h.example/hooks/{endpoint}".to_owned(), "/hooks/{endpoint}".to_owned());

@@ -8,7 +8,6 @@ use super::run::{Run, calm, crowded};
 
 pub(super) struct Implied {
     pub(super) row: Row,
-    /// The check that breaks as well.
     pub(super) other: &'static str,
     pub(super) because: &'static str,
 }
@@ -145,7 +144,6 @@ fn recovered() -> Run {
     run
 }
 
-/// A delivery must come back at 5 s, and does.
 fn dated() -> Run {
     let mut run =
         Run::new("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_date = \"4s\"");

@@ -28,14 +28,11 @@ use run::Run;
 
 pub(super) struct Row {
     check: &'static str,
-    /// The break in a few words.
     broken: &'static str,
-    /// A run that breaks no check.
     good: fn() -> Run,
     breaks: fn(&mut Run),
 }
 
-/// In the catalogue's families.
 fn alone() -> impl Iterator<Item = &'static Row> {
     let families: [&[Row]; 9] = [
         &requests::ROWS,
@@ -51,7 +48,6 @@ fn alone() -> impl Iterator<Item = &'static Row> {
     families.into_iter().flatten()
 }
 
-/// The broken checks with their findings, in the catalogue's order.
 fn broken(judgement: &Judgement) -> Vec<(&str, &str)> {
     let is_broken = |id: &str, status: Status| match status {
         Status::Fail | Status::Warn => true,

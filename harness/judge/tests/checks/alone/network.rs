@@ -85,7 +85,6 @@ pub(super) const ROWS: [Row; 8] = [
 const SLOW: &str = "[[subscriber]]\nname = \"b\"\nevents = [\"audio.*\"]\n\
                     [[subscriber.behaviour]]\nat = \"25s\"\nanswer = \"blackhole\"";
 
-/// The first attempt is never answered, and ends at its deadline.
 fn silent() -> Run {
     let mut run =
         Run::new("timeout = \"2s\"\n[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"blackhole\"");
@@ -93,7 +92,6 @@ fn silent() -> Run {
     run
 }
 
-/// The first attempt is answered after its deadline, and retried.
 fn slow() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 204\nlatency = \"2500ms\"";
     let mut run = Run::new(&format!("timeout = \"2s\"\n{behaviour}"));
@@ -101,7 +99,6 @@ fn slow() -> Run {
     run
 }
 
-/// The first attempt is cut short, and the second taken.
 fn cut(answer: &str, how: CutKind) -> Run {
     let behaviour = format!("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"{answer}\"");
     let mut run = Run::new(&format!("retry = {{ ttl = \"10min\" }}\n{behaviour}"));

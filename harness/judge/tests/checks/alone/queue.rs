@@ -68,7 +68,6 @@ pub(super) const ROWS: [Row; 7] = [
     },
 ];
 
-/// An event waits for a second, and the sender reports it.
 fn waited() -> Run {
     let mut run = Run::new("queue = { bytes = \"1KB\" }");
     run.event(0, 1_000).request(0, 2_000, 204).waiting(1_500, 1).waiting(10_000, 0);
@@ -91,7 +90,6 @@ fn turned_away() -> Run {
     run
 }
 
-/// A delivery fails, and expires as a dead letter.
 fn expired() -> Run {
     let retry = "retry = { base = \"20s\", ttl = \"5s\" }";
     let mut run = Run::new(&format!("{retry}\n[[subscriber.behaviour]]\nanswer = 500"));

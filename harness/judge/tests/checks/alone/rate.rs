@@ -74,7 +74,6 @@ fn windowed() -> Run {
     run
 }
 
-/// Three requests, each answered after 150 ms.
 fn overlapping() -> Run {
     let mut run = Run::limited("rate = \"10/s\", burst = 5, in_flight = 2", "");
     for (token, t) in [(0, 1_000), (1, 1_100), (2, 1_200)] {

@@ -109,7 +109,6 @@ const SAMPLES: u64 = 210;
 /// The longest first delay, in milliseconds.
 const BASE: u64 = 10_000;
 
-/// The endpoint asks for a delay of two seconds, and gets it.
 fn told(status: u16) -> Run {
     let more = format!("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = {status}\nretry_after = \"2s\"");
     let mut run = Run::new(&more);
@@ -155,14 +154,12 @@ fn jittered() -> Run {
     run
 }
 
-/// A delivery uses up its attempts, and becomes a dead letter.
 fn exhausted() -> Run {
     let mut run = Run::new("retry = { attempts = 2 }\n[[subscriber.behaviour]]\nanswer = 500");
     run.event(0, 1_000).request(0, 1_010, 500).request(0, 1_510, 500).dead(0, 1_600, "exhausted");
     run
 }
 
-/// The first answer is 400, and the second attempt is taken.
 fn refused() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 400";
     let mut run = Run::new(&format!("retry = {{ ttl = \"10min\" }}\n{behaviour}"));
@@ -170,7 +167,6 @@ fn refused() -> Run {
     run
 }
 
-/// The endpoint answers 410; later events are not sent.
 fn gone() -> Run {
     let mut run = Run::new("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 410");
     run.event(0, 1_000).request(0, 1_010, 410).dead(0, 1_100, "gone").event(1, 3_000);

@@ -9,7 +9,6 @@ use hookproof_judge::trace::{
 use crate::build;
 
 const MS: u64 = 1_000_000;
-/// The default end of a run.
 const END: u64 = 60_000;
 
 pub(super) struct Run {
@@ -48,7 +47,6 @@ impl Run {
         self.event(token, t).request(token, t + 10, 204)
     }
 
-    /// Sets the last answer's `Retry-After`.
     pub(super) fn told(&mut self, text: &str) -> &mut Self {
         self.trace.answers.last_mut().expect("a request").retry_after = Some(text.into());
         self
@@ -59,14 +57,12 @@ impl Run {
         self
     }
 
-    /// Replaces the last answer by this end.
     pub(super) fn cut(&mut self, t: u64, how: CutKind) -> &mut Self {
         let n = self.trace.answers.pop().map(|answer| answer.n);
         self.trace.cuts.push(Cut { t: t * MS, endpoint: "a".into(), n, how, began: None, token: None });
         self
     }
 
-    /// Moves a request, which is answered at once.
     pub(super) fn moved(&mut self, n: usize, t: u64) -> &mut Self {
         let arrival = &mut self.trace.arrivals[n];
         (arrival.t, arrival.read) = (t * MS, t * MS);
@@ -81,7 +77,6 @@ impl Run {
         self
     }
 
-    /// Removes the last request.
     pub(super) fn unsent(&mut self) -> &mut Self {
         self.trace.arrivals.pop();
         self.trace.answers.pop();
@@ -94,7 +89,6 @@ impl Run {
         self
     }
 
-    /// The sender lists a delivery as a dead letter.
     pub(super) fn dead(&mut self, token: u64, t: u64, reason: &str) -> &mut Self {
         let (subscriber, reason) = ("a".to_owned(), reason.to_owned());
         self.trace.dead.push(Dead {
@@ -108,7 +102,6 @@ impl Run {
         self
     }
 
-    /// The sender reports its backlog.
     pub(super) fn waiting(&mut self, t: u64, waiting: u64) -> &mut Self {
         self.trace.depths.push(build::depth(t * MS, None, waiting));
         self
@@ -127,7 +120,6 @@ impl Run {
         self
     }
 
-    /// The scenario's first fault is injected.
     pub(super) fn fault(&mut self, t: u64, kind: FaultKind, until: u64) -> &mut Self {
         let until = (until > t).then_some(until * MS);
         self.trace.faults.push(Fault { t: t * MS, kind, until, detail: None, delay: None, plan: Some(0) });
@@ -140,7 +132,6 @@ impl Run {
         self
     }
 
-    /// The only process is killed, and ready again at `ready`.
     pub(super) fn killed(&mut self, t: u64, ready: u64) -> &mut Self {
         use ProcessEvent::{Exited, Killed, Ready, Started};
         for (t, event) in
@@ -171,7 +162,6 @@ impl Run {
     }
 }
 
-/// Three deliveries, a second apart.
 pub(super) fn calm(more: &str) -> Run {
     let mut run = Run::new(more);
     run.delivery(0, 1_000).delivery(1, 2_000).delivery(2, 3_000);

@@ -1,6 +1,5 @@
 use super::*;
 
-/// A sender that assigns ids to its subscribers.
 const NAMED: &str = r#"
 name = "x"
 [subscribe]
@@ -28,7 +27,6 @@ async fn a_subscription_whose_id_is_not_known_is_told_as_left() {
 
 #[tokio::test]
 async fn what_is_not_taken_back_in_time_is_told() {
-    // Accepts the connection, and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let file = DriverFile::parse(NAMED, "x.toml").unwrap();

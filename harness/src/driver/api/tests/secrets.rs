@@ -3,7 +3,6 @@ use super::*;
 /// A secret in the sender's answers, which the driver file saves.
 const KEY: &str = "secret-of-the-sender";
 
-/// Saves a key and an id from each answer, and asks every kind of question.
 const CURIOUS: &str = r#"
 name = "x"
 [subscribe]
