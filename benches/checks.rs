@@ -34,7 +34,6 @@ fn scenario() -> Scenario {
     Scenario::from_text(&text, "million.toml").expect("valid")
 }
 
-/// Writes a run's trace in which every event goes to every subscriber.
 fn write(scenario: &Scenario, path: &Path) -> io::Result<()> {
     let mut writer = Writer::new(TraceFile::create(path)?, header(scenario))?;
     let names: Vec<Text> = scenario.subscribers.iter().map(|one| one.name.as_str().into()).collect();

@@ -6,7 +6,6 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Requests a second over all connections, one at a time on each.
 pub(crate) async fn rate(server: SocketAddr, requests: Vec<Vec<Vec<u8>>>) -> f64 {
     let count: usize = requests.iter().map(Vec::len).sum();
     let mut streams = Vec::new();

@@ -41,7 +41,6 @@ const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 const TOKENS: Tokens = Tokens::new(7);
 const CONNECTIONS: usize = 64;
 const BODY_BYTES: usize = 300;
-/// Requests of one turn at each server.
 const REQUESTS: usize = 24_000;
 const TURNS: usize = 11;
 
@@ -80,7 +79,6 @@ fn main() {
     ];
     let client = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let client = client.expect("a runtime");
-    // Warms up.
     for server in &servers {
         client.block_on(clients::rate(server.address, signed(0)));
     }
@@ -94,7 +92,6 @@ fn main() {
     end(&stage, writer);
 }
 
-/// Sends a turn's requests; returns the rate, and the threads' microseconds for each request.
 fn measure(server: &Server, turn: usize, client: &tokio::runtime::Runtime) -> (f64, f64) {
     let (requests, before) = (signed(turn), nanos(server.threads));
     let rate = client.block_on(clients::rate(server.address, requests));
@@ -120,7 +117,6 @@ fn nanos(names: &[&str]) -> u64 {
     tasks.filter_map(of).sum()
 }
 
-/// Runs a server on its own thread; returns its address.
 fn start<F: Future<Output = ()>>(
     name: &str,
     serve: impl FnOnce(Sender<SocketAddr>) -> F + Send + 'static,
@@ -148,7 +144,6 @@ async fn bare(listener: TcpListener) {
     }
 }
 
-/// An endpoint that answers at once.
 fn spec(name: &str) -> Spec {
     Spec {
         name: name.to_owned(),

@@ -15,7 +15,6 @@ use hookproof_sender::engine::{
     OutOfRange, Outcome, Output, Settings, StoreTime, Takeover, Term,
 };
 
-/// Every endpoint's latency.
 const LATENCY: Nanos = Nanos::from_millis(5);
 
 /// An engine with endless work, a store that answers at once, and endpoints with equal latency.

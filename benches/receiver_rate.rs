@@ -42,7 +42,6 @@ const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 const NOW_MS: u64 = 1_700_000_000_000;
 const CONNECTIONS: usize = 64;
 const BODY_BYTES: usize = 300;
-/// Requests of one turn at each server.
 const REQUESTS: usize = 16_000;
 const TURNS: usize = 9;
 
@@ -95,10 +94,8 @@ fn main() {
     inbox.close();
 }
 
-/// A server on its own thread.
 struct Server {
     address: SocketAddr,
-    /// The file that reports the thread's processor time.
     schedule: PathBuf,
 }
 
@@ -140,7 +137,6 @@ async fn bare(listener: TcpListener) {
     }
 }
 
-/// Answers every request that passes verification.
 #[derive(Clone)]
 struct Content;
 

@@ -163,7 +163,6 @@ fn through_the_thread(name: &str, durability: Durability, in_flight: u64, total:
     print(name, total, took, handle.health().written.rows - before);
 }
 
-/// Emits, then claims and settles everything, lane by lane in turn, as the engine does.
 fn deliveries(name: &str, durability: Durability, lane_count: u64, total: u64, batch: usize) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mut store, lanes) = open(folder.path(), durability, lane_count);

@@ -89,7 +89,6 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts")
 }
 
-/// Reads whole requests and answers 204, on its own thread.
 fn sink() -> SocketAddr {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
@@ -145,12 +144,10 @@ where
     }
 }
 
-/// Requests by a client with its own pool.
 async fn pooled<F>(exchange: impl Fn() -> F + Clone + Send + 'static) -> Figures
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Opens the connections before the measurement.
     (0..CONNECTIONS).map(|_| exchange()).collect::<JoinSet<_>>().join_all().await;
     let worker = |_| {
         let exchange = exchange.clone();

@@ -17,7 +17,6 @@ const TOLD_MICROS: f64 = 0.05;
 /// Nanoseconds that the threads of each name have run.
 pub(crate) struct Spent(BTreeMap<String, u64>);
 
-/// Floods one subscriber with `events` events, then ten and a thousand with as many deliveries.
 pub(crate) fn measure(sink: &Sink, events: u64) -> Result<(), Failure> {
     let place = Place::File("power-loss");
     let sender = serving(sink, &place)?;
@@ -34,7 +33,6 @@ pub(crate) fn measure(sink: &Sink, events: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Settings that limit only connections, after a comma.
 pub(crate) fn unlimited(connections: u32) -> String {
     format!(r#", "limit": {{"rate": "1000000/s", "burst": 100000, "in_flight": {connections}}}"#)
 }

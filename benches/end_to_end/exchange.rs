@@ -20,7 +20,6 @@ impl Connection {
         self.exchange(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes(), b"")
     }
 
-    /// Returns the answer's body.
     pub(crate) fn post(&mut self, path: &str, kind: &str, body: &[u8]) -> Result<String, Failure> {
         let length = body.len();
         let head = format!(
@@ -59,7 +58,6 @@ impl Connection {
         Err(Failure::Says(format!("the sender answered {}: {answer}", status.trim_end())))
     }
 
-    /// Returns false after the last chunk.
     fn chunk(&mut self, answer: &mut Vec<u8>) -> Result<bool, Failure> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;

@@ -12,7 +12,6 @@ impl Rate {
         Self(float(count) / within.as_secs_f64())
     }
 
-    /// The mean of two measurements.
     pub(crate) fn between(before: Self, after: Self) -> Self {
         Self(f64::midpoint(before.0, after.0))
     }

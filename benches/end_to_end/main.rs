@@ -63,7 +63,6 @@ const HALF_EACH: u32 = 20;
 /// The kinds of durability of the sender's files.
 const FILES: [&str; 2] = ["power-loss", "process"];
 
-/// The ratio to the ceiling that is expected.
 const RATIO_WANTED: f64 = 0.5;
 
 fn main() -> ExitCode {
@@ -100,7 +99,6 @@ fn events() -> u64 {
     number("HOOKPROOF_EVENTS", EVENTS)
 }
 
-/// A variable's value, or the default.
 fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -198,7 +196,6 @@ fn end_to_end(sink: &Sink, place: &Place, events: u64) -> Result<(Rate, Written)
     Ok((rate, written))
 }
 
-/// Emits at full speed for a paused subscriber.
 fn emits(sink: &Sink, place: &Place, events: u64) -> Result<Rate, Failure> {
     let database = place.database()?;
     add(&database, sink)?;

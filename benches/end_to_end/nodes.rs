@@ -10,7 +10,6 @@ use crate::server::Server;
 use crate::sink::Sink;
 use crate::{PACE_PER_SECOND, WAITING, now, number, offer};
 
-/// Idle lanes, and how long their cost is measured.
 const IDLE_LANES: u64 = 10_000;
 const IDLE_LASTS: Duration = Duration::from_secs(60);
 const IDLE_PERCENT_WANTED: f64 = 2.0;
@@ -27,7 +26,6 @@ const QUIET: Duration = Duration::from_secs(65);
 const LOOK: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_mins(10);
 
-/// An endpoint's latency, the lanes, and a node's connections.
 const TAKES: Duration = Duration::from_millis(100);
 const SLOW_LANES: u64 = 32;
 const SLOW_SETTINGS: [&str; 3] = ["limit.rate=1000/s", "limit.burst=1000", "limit.in_flight=8"];
@@ -73,7 +71,6 @@ fn nodes(database: &Database, count: usize, options: &[&str]) -> Result<Vec<Send
         .collect()
 }
 
-/// Waits until each node has lanes, and all nodes together `lanes`.
 fn wait_until_shared(database: &Database, nodes: usize, lanes: u64) -> Result<(), Failure> {
     loop {
         let shares = database.lanes_by_node()?;
@@ -85,7 +82,6 @@ fn wait_until_shared(database: &Database, nodes: usize, lanes: u64) -> Result<()
     }
 }
 
-/// Emits at one node for lanes of the other.
 fn elsewhere(server: &Server) -> Result<(), Failure> {
     let (sink, database) = (Sink::start()?, Place::Server(server.clone()).database()?);
     crate::add(&database, &sink)?;
@@ -109,7 +105,6 @@ fn elsewhere(server: &Server) -> Result<(), Failure> {
     nodes.into_iter().try_for_each(Sender::end)
 }
 
-/// The gain of more nodes with limited connections and slow endpoints.
 fn rates(server: &Server) -> Result<(), Failure> {
     figures::title(&format!(
         "endpoints that take {TAKES:?}, {SLOW_LANES} lanes, {CONNECTIONS} connections for each node"
@@ -149,7 +144,6 @@ fn backlog(server: &Server) -> Result<(), Failure> {
     sender.end()
 }
 
-/// Waits until the new rows are vacuumed, and the server is at rest.
 fn rest(server: &Server) -> Result<(), Failure> {
     let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'";
     let (mut quiet_since, give_up) = (now(), now() + REST_MAX);
@@ -183,7 +177,6 @@ fn median_of_three(
     Ok(rates[1])
 }
 
-/// The cost of two nodes and the server with idle lanes.
 fn idle(server: &Server) -> Result<(), Failure> {
     figures::title(&format!("{IDLE_LANES} idle lanes on two nodes, {IDLE_LASTS:?}"));
     let place = Place::Server(server.clone());
@@ -193,7 +186,6 @@ fn idle(server: &Server) -> Result<(), Failure> {
     offer::flood(nodes[0].address(), offer::KIND, 1)?;
     sink.wait_for(IDLE_LANES)?;
     wait_until_shared(&database, 2, IDLE_LANES)?;
-    // Waits until the server is at rest.
     offer::wait_until(now() + IDLE_LASTS / 4);
     let (began, before) = (now(), server.used()?);
     offer::wait_until(began + IDLE_LASTS);

@@ -1,5 +1,3 @@
-//! Events for the sender: at full speed, or by the clock.
-
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -10,7 +8,6 @@ use crate::exchange::{Connection, Failure};
 use crate::figures::Latencies;
 use crate::now;
 
-/// The length of each body at the sink.
 pub(crate) const BODY_BYTES: usize = 300;
 /// The sender's envelope around the data, without the type: id, timestamp, names.
 const AROUND_BYTES: usize = 97;
@@ -20,7 +17,6 @@ const FLOODING: usize = 4;
 /// Concurrent requests by the clock: a slow one must not delay the next.
 const PACING: u64 = 32;
 const FAST: &[u8] = b"\"fast.";
-/// The default type of events.
 pub(crate) const KIND: &str = "video.trending";
 const EMITTED: &str = "\"emitted_ns\": ";
 
@@ -35,7 +31,6 @@ pub(crate) fn plain_body() -> Vec<u8> {
     vec![b'x'; BODY_BYTES]
 }
 
-/// An event, optionally with the time in it.
 fn event(kind: &str, n: u64, emitted: Option<Duration>) -> String {
     let mut data = format!("\"n\": {n}, ");
     if let Some(emitted) = emitted {
@@ -47,7 +42,6 @@ fn event(kind: &str, n: u64, emitted: Option<Duration>) -> String {
     format!("{{\"type\": \"{kind}\", \"key\": \"v1\", \"data\": {{{data}}}}}")
 }
 
-/// `None` if the body has no time.
 pub(crate) fn emitted_at(body: &[u8]) -> Option<Duration> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, after) = text.split_once(EMITTED)?;
@@ -55,12 +49,10 @@ pub(crate) fn emitted_at(body: &[u8]) -> Option<Duration> {
     digits.parse().ok().map(Duration::from_nanos)
 }
 
-/// Whether the event's type begins with `fast`.
 pub(crate) fn is_fast(body: &[u8]) -> bool {
     body.windows(FAST.len()).take(AROUND_BYTES).any(|window| window == FAST)
 }
 
-/// Emits as fast as the sender accepts.
 pub(crate) fn flood(address: SocketAddr, kind: &str, events: u64) -> Result<(), Failure> {
     let next = AtomicU64::new(0);
     on_threads(FLOODING, || {

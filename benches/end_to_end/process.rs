@@ -36,7 +36,6 @@ pub(crate) enum Place {
 pub(crate) struct Database {
     address: OsString,
     durability: Option<&'static str>,
-    /// The folder of its file, if it is one.
     folder: Option<TempDir>,
 }
 
@@ -49,7 +48,6 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Another sender on the same database, with these options.
     pub(crate) fn beside(database: &Database, options: &[&str]) -> Result<Self, Failure> {
         let mut child = database
             .program()?
@@ -93,7 +91,6 @@ impl Sender {
         kib.map(|kib| kib / 1024.0).ok_or_else(|| Failure::Says(format!("the system does not tell {what}")))
     }
 
-    /// An error unless the sender owns a file.
     pub(crate) fn file(&self) -> Result<&Path, Failure> {
         let file = self.database.as_ref().filter(|database| database.folder.is_some());
         let file = file.map(|database| Path::new(&database.address));
@@ -104,12 +101,10 @@ impl Sender {
         self.address
     }
 
-    /// The folder of its threads in `/proc`.
     pub(crate) fn threads(&self) -> String {
         format!("/proc/{}/task", self.child.id())
     }
 
-    /// Sums a metric over its labels.
     pub(crate) fn metric(&self, name: &str) -> Result<f64, Failure> {
         let text = Connection::open(self.address)?.get("/metrics")?;
         let of_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
@@ -133,7 +128,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Stops the sender in order; returns its database.
     pub(crate) fn stop(mut self) -> Result<Database, Failure> {
         let database = self.database.take();
         self.end()?;
@@ -188,7 +182,6 @@ impl Database {
         done(add.args(settings))
     }
 
-    /// The number of lanes of each node, by name.
     pub(crate) fn lanes_by_node(&self) -> Result<BTreeMap<String, u64>, Failure> {
         let output = self.program()?.args(["nodes", "--json"]).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -202,7 +195,6 @@ impl Database {
         all.ok_or_else(|| Failure::Says(format!("the nodes are told of as '{}'", text.trim())))
     }
 
-    /// Prints the sizes of a server's tables.
     pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
         Server::at(&self.address.to_string_lossy()).tell_tables()
     }

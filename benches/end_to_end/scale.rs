@@ -1,4 +1,4 @@
-//! A million waiting deliveries beside an idle lane, a start with them, and ten thousand subscribers.
+//! A million waiting deliveries beside a fast lane, a start with them, and ten thousand subscribers.
 
 use std::time::Duration;
 
@@ -26,7 +26,6 @@ const ROOM: [&str; 2] = ["queue.rows=20000000", "queue.bytes=64GiB"];
 const SLOW: [&str; 2] = ["limit.rate=1/s", "limit.burst=1"];
 const SLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Measures with `waiting` waiting deliveries, and `sent` sent beside them.
 pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failure> {
     figures::title(&format!("{waiting} deliveries waiting for a slow subscriber"));
     let before = fast_rate(&serving(sink)?, sink, sent)?;
@@ -74,7 +73,6 @@ fn serving(sink: &Sink) -> Result<Sender, Failure> {
     Sender::start(database)
 }
 
-/// A fast subscriber, and one that takes one event a second.
 pub(crate) fn add_fast_and_slow(database: &Database, sink: &Sink) -> Result<(), Failure> {
     database.add("fast", &sink.url(), "fast.*", UNLIMITED.iter().chain(&ROOM))?;
     database.add("slow", &sink.url(), "slow.*", SLOW.iter().chain(&ROOM))

@@ -26,30 +26,24 @@ pub(crate) struct Server(String);
 
 #[derive(Clone, Copy)]
 pub(crate) struct Used {
-    /// Bytes of its log.
     log_bytes: u64,
-    /// Processor time of all its processes.
     ticks: u64,
 }
 
 impl Used {
-    /// Percent of one processor used until `later`.
     pub(crate) fn percent_until(&self, later: &Self, took: Duration) -> f64 {
         float(later.ticks - self.ticks) * TICK_MICROS / 10_000.0 / took.as_secs_f64()
     }
 
-    /// Microseconds of processor time until `later`, for each event.
     pub(crate) fn micros_until(&self, later: &Self, events: u64) -> f64 {
         micros(later.ticks - self.ticks, events)
     }
 
-    /// Bytes of log until `later`, for each event.
     pub(crate) fn log_bytes_until(&self, later: &Self, events: u64) -> f64 {
         float(later.log_bytes - self.log_bytes) / float(events)
     }
 }
 
-/// A transaction that stays open until dropped.
 pub(crate) struct Held {
     _runtime: tokio::runtime::Runtime,
     _client: tokio_postgres::Client,
@@ -60,12 +54,10 @@ impl Server {
         std::env::var("HOOKPROOF_POSTGRES").ok().map(Self)
     }
 
-    /// A server by its address, which includes a schema.
     pub(crate) fn at(address: &str) -> Self {
         Self(address.to_owned())
     }
 
-    /// The address of a new schema.
     pub(crate) fn schema(&self) -> Result<String, Failure> {
         static SCHEMAS: AtomicU32 = AtomicU32::new(0);
         let name = format!("bench_{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed));
@@ -79,7 +71,6 @@ impl Server {
         let log_bytes = told.and_then(|text| text.parse().ok());
         let log_bytes = log_bytes
             .ok_or_else(|| Failure::Says("the server does not tell the place of its log".to_owned()))?;
-        // A long-lived process of the server.
         let one = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         let one = self
             .ask(one)?
@@ -99,7 +90,6 @@ impl Server {
         Ok(Held { _runtime: runtime, _client: client })
     }
 
-    /// Prints the dead tuples and the size of its schema's tables.
     pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
         let (mut dead_in_all, mut bytes_in_all) = (0, 0);
         for row in self.rows(TABLES)? {
@@ -117,7 +107,6 @@ impl Server {
         Ok(())
     }
 
-    /// The first column of the first row.
     pub(crate) fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {
         Ok(self.rows(statement)?.first().and_then(|row| row.get(0)).map(ToOwned::to_owned))
     }
@@ -174,7 +163,6 @@ pub(crate) fn figures_of(process: &str) -> Option<Vec<u64>> {
     Some(rest.split_whitespace().map(|figure| figure.parse().unwrap_or(0)).collect())
 }
 
-/// User and system time of the process itself.
 pub(crate) fn spent(figures: &[u64]) -> u64 {
     figures.iter().skip(SPENT).take(2).sum()
 }

@@ -38,7 +38,6 @@ struct Seen {
     latencies: Mutex<Latencies>,
 }
 
-/// The awaited number of all arrivals, or of fast ones.
 #[derive(Clone, Copy)]
 enum Wanted {
     All(u64),
@@ -50,7 +49,6 @@ impl Sink {
         Self::start_slow(Duration::ZERO)
     }
 
-    /// Answers after `takes`.
     pub(crate) fn start_slow(takes: Duration) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
@@ -75,7 +73,6 @@ impl Sink {
         format!("http://{}/", self.address)
     }
 
-    /// The origin of the times in events.
     pub(crate) fn clock(&self) -> Instant {
         self.seen.clock
     }
@@ -88,7 +85,6 @@ impl Sink {
         self.seen.fast.load(Ordering::SeqCst)
     }
 
-    /// Waits for `count` arrivals since the start.
     pub(crate) fn wait_for(&self, count: u64) -> Result<(), Failure> {
         self.wait(Wanted::All(count))
     }
@@ -118,7 +114,6 @@ impl Sink {
         Ok(())
     }
 
-    /// Fails unless exactly `count` requests have arrived since the start.
     pub(crate) fn expect(&self, count: u64) -> Result<(), Failure> {
         let arrivals = self.arrivals();
         if arrivals == count {

@@ -8,7 +8,6 @@ use rusqlite::Connection;
 use crate::exchange::Failure;
 use crate::{figures, now, offer};
 
-/// Expected bytes of the file for a waiting delivery.
 const BYTES_WANTED: f64 = 500.0;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -31,7 +30,6 @@ pub(crate) fn wait_until_noted(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the space of each of `deliveries` deliveries, while the sender has the file open.
 pub(crate) fn print(file: &Path, deliveries: u64) -> Result<(), Failure> {
     let each = |bytes: u64| figures::float(bytes) / figures::float(deliveries);
     let mut log = file.as_os_str().to_owned();

@@ -13,7 +13,6 @@ use crate::{now, number, offer, serving};
 /// The length of each half, which `HOOKPROOF_SECONDS` overrides, and of each reported part.
 const SECONDS: u64 = 180;
 const PART: Duration = Duration::from_secs(20);
-/// Events between two checks of the clock.
 const EVENTS: u64 = 20_000;
 
 /// First alone on the server, then beside a transaction that has read and stays open; or only the latter.

@@ -25,7 +25,6 @@ const QUICK: usize = 200;
 const LONG: usize = 20_000;
 const OF_ONE_RECORDING: usize = 500;
 
-/// Accepts deliveries, and prints each acknowledged one.
 #[test]
 #[ignore = "is the process of the other tests"]
 fn the_inbox() {
@@ -45,7 +44,6 @@ fn the_inbox() {
     inbox.close();
 }
 
-/// The answers to concurrent deliveries.
 fn offer(inbox: &Inbox, numbers: &[usize], bytes: usize) -> Vec<Option<Accepted>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -65,7 +63,6 @@ fn offer(inbox: &Inbox, numbers: &[usize], bytes: usize) -> Vec<Option<Accepted>
     })
 }
 
-/// A disk, and the time of each acknowledgement.
 struct Shelf {
     disk: Disk,
     told: Vec<(usize, u64)>,
@@ -133,7 +130,6 @@ impl Shelf {
     }
 }
 
-/// Counts these deliveries that the inbox does not know, if it is consistent.
 fn lacks(path: &Path, told: &[usize]) -> Result<usize, String> {
     let inbox = Inbox::open(Options::new(path), Clock::wall(), Arc::new(Counting));
     let inbox = inbox.map_err(|error| error.to_string())?;

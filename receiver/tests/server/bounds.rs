@@ -1,5 +1,3 @@
-//! Limits on requests.
-
 use std::io::Write as _;
 use std::net::SocketAddr;
 
@@ -93,7 +91,6 @@ fn slow_heads_and_slow_bodies_are_cut_off_while_others_are_served() {
     let slow: Vec<_> = (0..25).flat_map(|_| [slow(b"POST / HTTP/1.1\r\nhost:"), slow(&body)]).collect();
     check_serving(receiver.address);
     for stream in slow {
-        // Until the receiver ends the connection.
         if let Some(answer) = answer(stream) {
             assert_eq!(answer.status, 408);
         }

@@ -46,7 +46,6 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
     }
     let receiver = world.serve(&[]);
     let acknowledged = acknowledged.into_inner().unwrap();
-    // Each acknowledged delivery is known, even right before a kill.
     for id in &acknowledged {
         assert_eq!(receiver.post(id, b"{}").status, 204);
     }
@@ -62,7 +61,6 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
 }
 
-/// Far more than the limit can hold.
 const FULL_AFTER_MAX: usize = 1_000;
 
 #[test]

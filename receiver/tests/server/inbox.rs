@@ -12,7 +12,6 @@ use hookproof_receiver::inbox::{
 };
 use tempfile::TempDir;
 
-/// An inbox with a manual clock.
 struct Shelf {
     folder: TempDir,
     time: Arc<AtomicU64>,
@@ -53,7 +52,6 @@ fn accept(inbox: &Inbox, id: &str) -> Result<Accepted, Refused> {
     runtime.block_on(inbox.accept(Arrival::new(id, id.to_owned())))
 }
 
-/// Fails a given number of times, in different ways, and reports each attempt.
 struct Unwilling {
     failures: AtomicUsize,
     panics: bool,
@@ -130,7 +128,6 @@ fn work_that_always_fails_is_given_up_and_holds_nobody_up() {
     assert_eq!(shelf.effects().processed(10).unwrap(), ["good"]);
 }
 
-/// Writes to its own table, and fails at first.
 struct Recording {
     failures: AtomicUsize,
     told: Mutex<Sender<()>>,
@@ -169,7 +166,6 @@ fn what_is_recorded_is_recorded_once_however_often_recording_fails() {
     }
 }
 
-/// Works until released.
 struct HeldUp(Mutex<Receiver<()>>);
 
 impl Work for HeldUp {
@@ -233,7 +229,6 @@ fn slow_work_is_noted_as_it_goes_on() {
     inbox.close();
 }
 
-/// Changes the waiting rows while no worker has them.
 fn change(shelf: &Shelf, sql: &str) {
     rusqlite::Connection::open(shelf.options().path).unwrap().execute_batch(sql).unwrap();
 }
@@ -346,7 +341,6 @@ fn a_closed_inbox_says_so() {
     inbox.close();
     assert!(!inbox.is_open());
     assert_eq!(accept(&inbox, "a"), Err(Refused::Closed));
-    // The file is free again.
     shelf.open(Counting).close();
 }
 

@@ -63,7 +63,6 @@ fn route(subscriber: &str, to: SocketAddr, secret: &str) -> String {
     )
 }
 
-/// The headers of a `vvv-frozen` delivery.
 fn frozen(subscriber: &str, id: &str, secret: &str) -> Headers {
     let mut headers = sign(Profile::VvvFrozen, secret, id, now(), BODY);
     set(&mut headers, "x-vvv-subscriber", subscriber);
@@ -313,7 +312,6 @@ fn a_file_that_cannot_be_used_is_told_with_its_mistake_and_without_its_secrets()
     assert!(told.contains("not a regular file"), "{told}");
 }
 
-/// The relay's output if it refuses to start with this file.
 fn refused(file: &Path) -> String {
     let output = command(&["relay", "--routes", file.to_str().unwrap()]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
@@ -374,7 +372,6 @@ fn no_request_is_lost_while_routes_change_under_load() {
             file.write(&route("a", next.0, SECRET));
             relay.hang_up();
             relay.says("the new routes are in use");
-            // The load uses the new route.
             came.push(next.1.recv_timeout(HANGS).unwrap().header("x-vvv-delivery-id").unwrap().to_owned());
         }
         drop(ending);

@@ -1,5 +1,3 @@
-//! HTTP as bytes, exactly as a test writes them.
-
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -63,7 +61,6 @@ pub(crate) fn request(
     try_request(address, method, path, headers, body).expect("an answer")
 }
 
-/// As `request`; `None` without an answer.
 pub(crate) fn try_request(
     address: SocketAddr,
     method: &str,

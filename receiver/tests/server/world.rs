@@ -1,5 +1,3 @@
-//! A receiver as a process.
-
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,14 +12,12 @@ use tempfile::TempDir;
 use crate::signing::{Headers, SECRET, sign};
 use crate::wire::{Answer, request};
 
-/// The folder of a receiver's file.
 pub(crate) struct World {
     folder: Arc<TempDir>,
 }
 
 pub(crate) struct Receiver {
     process: Process,
-    /// Kept while it runs.
     #[expect(dead_code, reason = "held, not used")]
     folder: Option<Arc<TempDir>>,
     pub(crate) address: SocketAddr,
@@ -38,7 +34,6 @@ impl World {
         self.folder.path().join("inbox.db")
     }
 
-    /// Starts `serve` with more arguments, and waits until it listens.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Receiver {
         let database = self.database();
         let fixed = ["serve", "--db", database.to_str().unwrap()];
@@ -58,7 +53,6 @@ impl World {
 }
 
 impl Receiver {
-    /// Starts a command, and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Starting::at("127.0.0.1:0", arguments).listening()
     }
@@ -78,7 +72,6 @@ impl Receiver {
         self.signal("-TERM");
     }
 
-    /// Makes it read its files again.
     pub(crate) fn hang_up(&self) {
         self.signal("-HUP");
     }
@@ -88,7 +81,6 @@ impl Receiver {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Waits for a log line with `text`; returns the line.
     pub(crate) fn says(&self, text: &str) -> String {
         self.log.lock().unwrap().iter().find(|line| line.contains(text)).expect(text)
     }
@@ -98,7 +90,6 @@ impl Receiver {
     }
 }
 
-/// A started command that may listen soon.
 pub(crate) struct Starting {
     process: Process,
     log: Lines<BufReader<ChildStderr>>,
@@ -109,7 +100,6 @@ impl Starting {
         Self::with_routes(listen, &[arguments, &["--secret-env", "HOOK_SECRET"]].concat())
     }
 
-    /// For a command with secrets of its own.
     pub(crate) fn with_routes(listen: &str, arguments: &[&str]) -> Self {
         let mut command = command(arguments);
         command.args(["--listen", listen]);
@@ -131,7 +121,6 @@ impl Starting {
         Self { process: Process(child), log }
     }
 
-    /// Waits for a line with `text`; returns the line.
     pub(crate) fn says(&mut self, text: &str) -> String {
         self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
     }
@@ -158,19 +147,16 @@ impl Drop for Process {
     }
 }
 
-/// With the secret in the environment.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-receiver"));
     command.args(arguments).env("HOOK_SECRET", SECRET).env_remove("HOOKPROOF_LOG");
     command
 }
 
-/// The headers of a delivery that is signed now.
 pub(crate) fn signed(id: &str, body: &[u8]) -> Headers {
     sign(Profile::StandardWebhooks, SECRET, id, now(), body)
 }
 
-/// For a process with a real clock.
 #[expect(clippy::disallowed_methods, reason = "the receiver under test is a process with a real clock")]
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

@@ -27,12 +27,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Standard base64 with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The headers of a valid request.
 pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8]) -> Headers {
     let at = at.to_string();
     let dated = || tag(profile, secret, &[at.as_bytes(), b".", body]);

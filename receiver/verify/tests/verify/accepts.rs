@@ -1,5 +1,3 @@
-//! Valid requests.
-
 use ed25519_dalek::{Signer as _, SigningKey};
 use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
 

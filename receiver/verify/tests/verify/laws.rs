@@ -47,7 +47,6 @@ fn guarded(profile: Profile) -> &'static [&'static str] {
     }
 }
 
-/// The first accepted request with one bit changed.
 fn accepted_change(judge: Judge, profile: Profile, id: &str, body: &[u8], flip: Flip) -> Option<String> {
     let headers = sign(profile, SECRET, id, NOW, body);
     assert!(judge(profile, &headers, body), "{profile}: the request itself is refused");
@@ -95,7 +94,6 @@ proptest! {
     }
 }
 
-/// Every bit of one request of each profile.
 #[test]
 fn no_bit_anywhere_in_a_request_can_be_changed() {
     let body = br#"{"id":"evt_1","data":{}}"#;

@@ -14,9 +14,7 @@ mod vectors;
 use hookproof_verify::{Keys, Profile, Secret, UnixSeconds};
 use signing::{Headers, SECRET};
 
-/// The time of all tests.
 const NOW: i64 = 1_700_000_000;
-/// The default delivery.
 const ID: &str = "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W";
 /// Its body, which holds the id for profiles without a header for it.
 const BODY: &[u8] =
@@ -39,7 +37,6 @@ fn check(headers: &Headers, body: &[u8], keys: &Keys, expected: Result<&str, &st
     assert_eq!(found, expected, "{}", keys.profile());
 }
 
-/// Replaces one header.
 fn with(mut headers: Headers, name: &str, value: impl Into<Vec<u8>>) -> Headers {
     let (_, place) = headers.iter_mut().find(|(known, _)| *known == name).unwrap();
     *place = value.into();

@@ -37,7 +37,6 @@ impl Vector {
         }
     }
 
-    /// The fault in the verifier's answer, if any.
     fn disagreement(&self) -> Option<String> {
         let profile: Profile = self.profile.parse().unwrap();
         let secrets: Vec<_> = self.secrets.iter().map(String::as_str).collect();
