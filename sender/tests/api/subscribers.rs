@@ -210,7 +210,7 @@ async fn as_many_secrets_as_are_ever_live_sign_together() {
     let event = json!({ "type": "x", "data": 1 });
     assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
     assert_eq!(live, Keys::COUNT_MAX);
-    // The store recorded the earlier changes; they may retire at once, regardless of their number.
+    // As after a leak: all old secrets may retire at once, regardless of their number.
     rotate(r#"{"overlap":"0s"}"#).await.expect(200);
     world.stop().await;
 }

@@ -114,7 +114,7 @@ const RECORDED_LATE: &str =
 
 type Span = (u64, u64);
 
-/// What the nodes' logs report of lanes.
+/// Reports on lanes in the nodes' logs.
 #[derive(Default)]
 struct Told {
     taken: Vec<(u64, usize)>,

@@ -89,7 +89,7 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
     ];
     runner(250)
         .run(&(paths, json()), |(path, json)| {
-            // It must not change these settings.
+            // These settings must stay unchanged.
             prop_assume!(
                 !path.starts_with("PATCH") || !json.contains("\"limit\"") && !json.contains("\"url\"")
             );

@@ -449,7 +449,7 @@ fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     let last = world.emit_one(dead);
     world.one(Command::Shed(Shed { lane: dead, max: 1 }));
     world.pass(Nanos::SECOND);
-    // The store writes the event before it knows whose letter is old.
+    // The store writes the event before it knows which lane has the old letter.
     let emit = Command::Emit(world.event(&[lane]));
     let never = StoreTime(0);
     let purge = Purge { settled_before: never, attempts_before: never, dead_before: world.now, max: 100 };

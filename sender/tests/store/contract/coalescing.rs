@@ -58,7 +58,7 @@ pub(super) fn once_the_window_is_over_the_next_one_opens_its_own<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let (first, ..) = emit_alike(&mut world, lane, "clip");
-    // Due from now on. It is never replaced, although this process has not claimed it.
+    // Due from now on: another process may have claimed it, so it is not replaced.
     world.pass(WINDOW);
     let (second, due, replaced) = emit_alike(&mut world, lane, "clip");
     assert_eq!((due, replaced), (later(world.now, WINDOW), None));
