@@ -1,4 +1,4 @@
-//! Answers to senders: short, and without internal details.
+//! Answers to senders, without internal details.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub fn received<R: From<Bytes>>() -> Response<R> {
     response
 }
 
-/// Names the broken rule. The status is mostly [`Rejection::status`].
+/// Names the broken rule. `status` is mostly [`Rejection::status`].
 pub fn rejected<R: From<Bytes>>(rejection: &Rejection, status: StatusCode) -> Response<R> {
     let mut response = text(status, rejection.to_string());
     if status == StatusCode::UNAUTHORIZED {
@@ -49,7 +49,7 @@ pub fn method_not_allowed<R: From<Bytes>>(allowed: &'static str) -> Response<R> 
     response
 }
 
-/// Also closes the connection, because the rest of the request is not read.
+/// The rest of the request is not read, so the connection closes.
 pub(crate) fn closing<R>(mut response: Response<R>) -> Response<R> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

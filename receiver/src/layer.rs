@@ -1,8 +1,7 @@
 //! A tower layer that passes only verified requests.
 //!
-//! It reads the raw body within bounds of size, time and memory, verifies it, and passes on the signed bytes.
-//! Nothing is parsed or decompressed before. The inner service finds an [`Authentic`] in the request's
-//! extensions.
+//! It reads the raw body within bounds of size, time and memory, verifies it, and passes on the signed bytes,
+//! unparsed and still compressed. The inner service finds an [`Authentic`] in the request's extensions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,15 +22,14 @@ use crate::answer::{closing, overloaded, rejected, text};
 use crate::clock::Clock;
 use crate::verify::{Keys, Rejection, UnixSeconds, verify};
 
-/// Bodies hold their memory no longer than their time limit.
+/// Bodies hold memory no longer.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Bytes of each body that do not count against the shared memory; the bound on connections limits them. So
-/// clients that hold all of that memory do not keep out deliveries of usual size.
+/// Not counted for each body, since connections are bounded. So clients that hold all memory do not keep out
+/// usual deliveries.
 const BODY_BYTES_FREE: u32 = 16 << 10;
 
-/// How much of a refused body to read, and for how long, since a client that still writes does not read the
-/// answer. Afterwards it is cut off.
+/// Of a refused body, since a client that still writes does not read the answer. Afterwards it is cut off.
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -40,9 +38,9 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 pub struct Bounds {
     /// The longest body in bytes.
     pub body_bytes: u32,
-    /// The time limit for a body to arrive.
+    /// For a body to arrive.
     pub body_time: Duration,
-    /// The memory in bytes for all bodies, not counting the first 16 KiB of each.
+    /// In bytes for all bodies, without the first 16 KiB of each.
     pub bodies_bytes: u32,
 }
 
@@ -61,11 +59,11 @@ pub struct Authentic {
     pub signed_at: Option<UnixSeconds>,
     /// The index of the matching key.
     pub key: usize,
-    /// The body's memory, released with the last clone.
+    /// Released with the last clone.
     pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 
-/// Shared by several layers: the clock, the limits, and the memory for bodies.
+/// The clock, the limits, and the memory for bodies, shared by layers.
 #[derive(Clone, Debug)]
 pub struct Admission {
     clock: Clock,
@@ -87,7 +85,6 @@ impl Admission {
         self.layer_with(keys, Rejection::status)
     }
 
-    /// With other statuses for refusals.
     pub(crate) fn layer_with(&self, keys: Keys, status_of: fn(&Rejection) -> StatusCode) -> VerifyLayer {
         VerifyLayer(Arc::new(Gate { keys, status_of, admission: self.clone() }))
     }
@@ -191,7 +188,6 @@ impl Gate {
         Ok(Request::from_parts(parts, Full::new(body)))
     }
 
-    /// The whole body, and its reserved memory.
     async fn read<B>(
         &self,
         headers: &HeaderMap,
@@ -210,7 +206,7 @@ impl Gate {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            // Trailers are not signed, so they are ignored.
+            // Not signed.
             let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             total = total.saturating_add(length);
@@ -219,7 +215,7 @@ impl Gate {
             }
             let set_aside = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
             room.merge(self.set_aside(total.saturating_sub(BODY_BYTES_FREE).saturating_sub(set_aside))?);
-            // Most bodies arrive in one piece, which is not copied.
+            // Usually one piece, which is not copied.
             if first.is_empty() && rest.is_empty() {
                 first = data;
             } else {
@@ -235,8 +231,7 @@ impl Gate {
     }
 }
 
-/// Reads and drops the rest of a body within bounds, since a client that still writes does not read the
-/// answer.
+/// A client that still writes does not read the answer.
 pub(crate) async fn linger<B: Body<Data = Bytes>>(headers: &HeaderMap, mut body: Pin<&mut B>) {
     // With `Expect`, the client has not begun to write.
     if headers.contains_key(EXPECT) {

@@ -3,7 +3,7 @@
 //! Read the modules in this order:
 //!
 //! - [`verify`]: checks that the sender signed a request. Pure: no clock, no disk, no network.
-//! - [`layer`]: verification as a tower layer, over the raw body, within bounds.
+//! - [`layer`]: verification as a tower layer.
 //! - [`inbox`]: commits a delivery, acknowledges it, then processes it.
 //! - [`server`]: both behind a listener; [`relay`]: forwards instead of storing.
 //! - [`answer`]: the answers to senders; [`clock`]: the only module that reads clocks.

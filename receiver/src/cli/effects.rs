@@ -1,5 +1,3 @@
-//! `effects`: lists the ids that an inbox has processed.
-
 use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;

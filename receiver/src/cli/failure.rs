@@ -1,5 +1,3 @@
-//! Errors of commands, and their exit codes.
-
 use std::process::ExitCode;
 
 use crate::inbox::OpenError;
@@ -10,12 +8,11 @@ const EXIT_USAGE: u8 = 64;
 /// The disk, the network or a defect.
 const EXIT_OURS: u8 = 70;
 
-/// One line: the subject, expected, found, a hint.
+/// One line: subject, expected, found, hint.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{0}")]
     Usage(String),
-    /// The receiver's own fault.
     #[error("{0}")]
     Ours(String),
 }

@@ -1,5 +1,5 @@
-//! The command line: `hookproof-receiver …`, also available as `hookproof receiver-server …`. Data goes to
-//! stdout; logs and errors go to stderr.
+//! The command line: `hookproof-receiver …`, also `hookproof receiver-server …`. Data goes to stdout; logs
+//! and errors go to stderr.
 
 mod effects;
 mod failure;
@@ -60,7 +60,7 @@ pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command line. The first argument is the program's name.
+/// The first argument is the program's name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) => run(arguments).unwrap_or_else(|failure| {

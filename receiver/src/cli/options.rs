@@ -1,5 +1,3 @@
-//! Options shared by `serve` and `relay`.
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -57,7 +55,6 @@ impl ListenArgs {
         Ok(Admission::new(clock, bounds))
     }
 
-    /// The keys from environment variables.
     pub(super) fn keys_from(&self, variables: &[String]) -> Result<Keys, Failure> {
         let secrets = variables.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
         self.keys(self.profile, &secrets).map_err(|error| {
@@ -76,7 +73,7 @@ impl ListenArgs {
     }
 }
 
-/// Reads a secret from an environment variable: a command line would show it to other users.
+/// From the environment: a command line would show it to others.
 pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let unusable = |problem: String| {
         Failure::Usage(format!("the environment variable {variable} {problem}; expected a secret in it"))

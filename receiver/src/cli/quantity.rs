@@ -1,8 +1,6 @@
-//! Durations and sizes in text form.
-
 use std::time::Duration;
 
-/// Such as `250ms`, `30s`, `5m` (or `5min`, as in scenarios), `24h` or `7d`.
+/// `250ms`, `30s`, `5m` (or `5min`, as in scenarios), `24h` or `7d`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let units =
         [("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -11,7 +9,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(millis))
 }
 
-/// Such as `65536`, `64KiB` or `2MiB`; below 1 GiB.
+/// `65536`, `64KiB` or `2MiB`; below 1 GiB.
 pub(super) fn size(text: &str) -> Result<u32, String> {
     let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("", 1)];
     let bytes = number(text, &units).filter(|bytes| (1..1 << 30).contains(bytes));

@@ -1,5 +1,3 @@
-//! `relay`: verifies deliveries and forwards them, until told to stop.
-
 use std::convert::Infallible;
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -22,7 +20,7 @@ use crate::clock::Clock;
 use crate::relay::{self, Options, RouteSettings, Routes, Target};
 use crate::server::{bind, serve};
 
-/// The exit code if requests were cut off.
+/// Requests were cut off.
 const EXIT_CUT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]
@@ -75,7 +73,7 @@ impl Relay {
         Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
     }
 
-    /// Runs until told to stop; false if requests were cut off.
+    /// False if requests were cut off.
     async fn answer(self: Arc<Self>) -> Result<bool, Failure> {
         let mut signals = Signals::new()?;
         let watch = self.routes.as_deref().map(Watch::new).transpose()?;
@@ -101,7 +99,6 @@ impl Relay {
         })
     }
 
-    /// The initial routes.
     fn first_routes(&self) -> Result<Routes, Failure> {
         if let Some(file) = &self.routes {
             return Ok(self.read(file)?);
@@ -118,7 +115,6 @@ impl Relay {
         Ok(routes)
     }
 
-    /// Reads the file of routes after each change.
     async fn follow(self: &Arc<Self>, watch: Option<Watch>, relay: &relay::Relay) -> Infallible {
         let (Some(mut watch), Some(file)) = (watch, &self.routes) else { return pending().await };
         loop {

@@ -1,4 +1,4 @@
-//! The relay's file of routes: TOML within bounds, treated as untrusted.
+//! The relay's file of routes, treated as untrusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,12 +19,11 @@ use super::quantity::time;
 use crate::relay::{RouteSettings, Routes};
 use crate::verify::{Keys, Secret};
 
-/// The longest file: a thousand routes of about a thousand bytes.
+/// A thousand routes of about a thousand bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The permission bits of other users.
 const MODE_OTHERS: u32 = 0o007;
 const ROUTES_MAX: usize = 1_024;
-/// The longest name of a subscriber in bytes.
 const SUBSCRIBER_BYTES_MAX: usize = 256;
 const SECRETS: &str = "expected secrets = [\"whsec_…\"] or secret_env = [\"NAME\"]";
 
@@ -47,7 +46,7 @@ struct RouteText {
     secret_env: Option<Value>,
 }
 
-/// The error, in one line without secrets.
+/// One line without secrets.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RoutesError {
     #[error("can't read the routes in {}: {error}", file.display())]
@@ -62,7 +61,7 @@ impl From<RoutesError> for Failure {
     }
 }
 
-/// Reads the routes, with defaults from the command line. Also returns their number.
+/// The command line gives the defaults. Also returns the number of routes.
 pub(super) fn read(
     file: &Path,
     listen: &ListenArgs,
@@ -79,7 +78,6 @@ pub(super) fn read(
     Ok((Routes::BySubscriber(routes), count))
 }
 
-/// The file's text and mode.
 fn text(file: &Path) -> io::Result<(Zeroizing<String>, u32)> {
     let mut text = Zeroizing::new(String::new());
     // Opening a pipe would block.
@@ -127,7 +125,7 @@ fn parse(
     Ok(routes)
 }
 
-/// The parser's error with its line. Omits the value, which may be a misplaced secret.
+/// Omits the value, which may be a misplaced secret.
 fn told(error: &toml::de::Error, text: &str) -> String {
     let message = match error.message().split_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid ") => format!("expected {expected}"),
@@ -175,7 +173,6 @@ fn keys(
     listen.keys(profile, &secrets).map_err(|error| format!("{error}; {SECRETS}"))
 }
 
-/// The elements of a list of strings.
 fn texts(value: Value) -> Option<Vec<String>> {
     let Value::Array(values) = value else { return None };
     values.into_iter().map(|value| if let Value::String(text) = value { Some(text) } else { None }).collect()

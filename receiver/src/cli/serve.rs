@@ -1,5 +1,3 @@
-//! `serve`: accepts deliveries into a durable inbox, until told to stop.
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +16,7 @@ use crate::clock::Clock;
 use crate::inbox::{Counting, Durability, Inbox, Options};
 use crate::server::{EffectsService, Receive, bind, serve};
 
-/// The exit code if requests were cut off.
+/// Requests were cut off.
 const EXIT_CUT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]
@@ -89,7 +87,7 @@ impl Serve {
         Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
     }
 
-    /// Runs until told to stop; false if requests were cut off.
+    /// False if requests were cut off.
     async fn answer(&self, service: Receive, inbox: &Inbox) -> Result<bool, Failure> {
         let mut signals = Signals::new()?;
         let (stop, stopped) = watch::channel(());

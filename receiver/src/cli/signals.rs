@@ -1,15 +1,12 @@
-//! SIGTERM and SIGINT, which stop a process, and SIGXFSZ, which must not.
-
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGXFSZ, which `SignalKind` lacks: a file would exceed its size limit.
+/// SIGXFSZ: a file would exceed its size limit.
 const FILE_TOO_LARGE: i32 = 25;
 
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// Handled, so that the signal does not end the process: the write fails as on a full disk, and senders
-    /// are told to retry.
+    /// Handled, so that only the write fails, as on a full disk, and senders retry.
     _file_too_large: Signal,
 }
 

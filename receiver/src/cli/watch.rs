@@ -1,4 +1,4 @@
-//! Detects changes of a file: at once on SIGHUP, or once it was the same in two polls.
+//! Detects changes of a file: at once on SIGHUP, or when two polls agree.
 
 use std::fs::Metadata;
 use std::io;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// The poll interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Watch {
@@ -20,7 +19,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Starts watching. The caller reads the file afterwards, so that no change is missed.
+    /// The caller reads the file afterwards, so that no change is missed.
     pub(super) fn new(file: &Path) -> io::Result<Self> {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -29,14 +28,13 @@ impl Watch {
         Ok(Self { file: file.to_owned(), hangups: signal(SignalKind::hangup())?, ticks, looks })
     }
 
-    /// Waits until the file must be read again.
     pub(super) async fn changed(&mut self) {
         loop {
             let asked = tokio::select! {
                 _ = self.hangups.recv() => true,
                 _ = self.ticks.tick() => false,
             };
-            // Reading it later reports the error.
+            // Reading it later reports errors.
             let now = tokio::fs::metadata(&self.file).await.ok().map(|metadata| look(&metadata));
             if self.looks.report(now, asked) {
                 return;
@@ -45,21 +43,20 @@ impl Watch {
     }
 }
 
-/// Identifies a version of the file: inode, length, time of modification. `None` without a file.
+/// Inode, length, time of modification. `None` without a file.
 type Look = Option<(u64, u64, i64, i64)>;
 
 fn look(metadata: &Metadata) -> (u64, u64, i64, i64) {
     (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// The version last reported, and the version at the last poll.
 struct Looks {
     reported: Look,
     last: Look,
 }
 
 impl Looks {
-    /// Whether to report the present version. Waits while the file is being written, unless asked.
+    /// Waits while the file is being written, unless asked.
     fn report(&mut self, now: Look, asked: bool) -> bool {
         let settled = now == self.last;
         self.last = now;

@@ -1,15 +1,12 @@
-//! Wakes the worker.
-
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Clones wake the same worker.
 #[derive(Clone, Debug)]
 pub(super) struct Bell(SyncSender<()>);
 
 impl Bell {
-    /// Wakes the worker, now or before its next wait.
+    /// Now, or before its next wait.
     pub(super) fn ring(&self) {
-        // A full channel means that a wakeup is pending already.
+        // Full means that a wakeup is pending.
         let _ = self.0.try_send(());
     }
 }

@@ -10,14 +10,12 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 use tracing::info;
 
-/// "HKPI": marks a file as an inbox.
+/// "HKPI".
 const APPLICATION_ID: i64 = 0x484B_5049;
-/// The version of the schema.
 const VERSION: i64 = 1;
-/// How long a connection waits for another one's lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The log's length before a checkpoint, 32 MiB, so that pages that many commits change are moved once.
+/// 32 MiB, so that a page that many commits change is moved once.
 const CHECKPOINT_PAGES: i32 = 8_192;
 
 /// The failures that an acknowledged delivery survives.
@@ -76,22 +74,22 @@ impl OpenError {
     }
 }
 
-/// Keeps other processes from using the same file. The system releases it when the process ends.
+/// Keeps other processes from the file. The system releases it when the process ends.
 #[derive(Debug)]
 pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing would be enough, unless a child process that is just being started still holds a copy. On
+        // Closing would be enough, unless a child process that is just being started holds a copy. On
         // failure, closing still releases it.
         let _ = self.0.unlock();
     }
 }
 
 impl Lock {
-    /// Takes the lock. Waits up to `within` for another process to release it.
+    /// Waits up to `within` for another process.
     pub(super) fn take(path: &Path, within: Duration) -> Result<Self, OpenError> {
-        // Resolves links first, because all names of a file must share one lock.
+        // All names of a file must share one lock.
         drop(private().open(path).map_err(OpenError::io(path))?);
         let mut name = path.canonicalize().map_err(OpenError::io(path))?.into_os_string();
         name.push("-lock");
@@ -114,7 +112,7 @@ impl Lock {
     }
 }
 
-/// Waits for the lock on a thread, since locking has no timeout. A late lock is released at once.
+/// A thread waits, since locking has no timeout. A late lock is released at once.
 fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
     let (give, taken) = sync_channel(0);
     let waiting = std::thread::Builder::new().name("inbox-lock".to_owned()).spawn(move || {
@@ -126,7 +124,7 @@ fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
     }
 }
 
-/// Detects that the file was deleted or replaced under its name. Deliveries written to it would be lost.
+/// Detects a file that was deleted or replaced under its name, which would lose deliveries.
 #[derive(Debug)]
 pub(super) struct Watched {
     path: PathBuf,
@@ -143,7 +141,6 @@ impl Watched {
         Ok(Self { path: path.to_owned(), identity: identity(path)? })
     }
 
-    /// Whether the name still refers to the same file.
     pub(super) fn is_there(&self) -> Result<(), String> {
         match identity(&self.path) {
             Ok(found) if found == self.identity => Ok(()),
@@ -194,12 +191,11 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     Ok(sql)
 }
 
-/// Rewrites the present version, to test whether writing works.
+/// To test whether writing works.
 pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(&format!("PRAGMA user_version = {VERSION};"))
 }
 
-/// A read-only connection beside the writer.
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     let sql = connect(path)?;
@@ -216,7 +212,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(sql)
 }
 
-/// Refuses a file that is not an inbox, or has another version.
+/// Refuses other files and versions.
 fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     let number = |pragma: &str| sql.query_row(pragma, [], |row| row.get(0)).map_err(OpenError::sql(path));
     if number("PRAGMA application_id")? != APPLICATION_ID {
@@ -228,7 +224,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Opens files that only their owner can read, because bodies may be personal.
+/// Only their owner can read them, because bodies may be personal.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -1,23 +1,22 @@
-//! The known ids. Most ids fall on an index page of their own, so the latest stay in memory (and in their
-//! rows) until many are added to the index at once.
+//! The known ids. Most fall on an index page of their own, so the latest stay in memory (and in their rows)
+//! until many go into the index at once.
 
 use std::collections::HashSet;
 
 use rusqlite::{CachedStatement, Connection, Transaction};
 
-/// The most ids and bytes outside of the index. Commits of arrivals, which callers wait for, may double both.
+/// Outside of the index. Commits of arrivals, which callers wait for, may double both.
 const RECENT_MAX: usize = 8_192;
 const RECENT_BYTES_MAX: usize = 1 << 20;
 
-/// The ids that the index lacks, as of the last commit.
+/// Not in the index, as of the last commit.
 #[derive(Debug)]
 pub(super) struct Ids {
     recent: HashSet<String>,
     bytes: usize,
     recent_max: usize,
-    /// The version of the file that they match, if known.
+    /// Of the file that they match, if known.
     pub(super) version: Option<i64>,
-    /// The highest number of a delivery.
     last: u64,
 }
 
@@ -32,15 +31,15 @@ impl Ids {
         Self { recent: HashSet::new(), bytes: 0, recent_max, version: None, last: 0 }
     }
 
-    /// Takes the ids for a transaction. If they are not put back, they are read from the file again.
+    /// For a transaction. If they are not put back, they are read from the file again.
     pub(super) fn take(&mut self) -> Self {
         let unsure = Self { last: self.last, ..Self::of(self.recent_max) };
         std::mem::replace(self, unsure)
     }
 
-    /// Call it in each transaction with arrivals, before the first one.
+    /// Call it before a transaction's first arrival.
     pub(super) fn look(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        // Another writer that ignored the lock may have used ids and numbers.
+        // Another writer may have ignored the lock.
         let version = Some(version(transaction)?);
         if self.version != version || self.is_over(2) {
             self.index(transaction)?;
@@ -50,12 +49,11 @@ impl Ids {
         Ok(())
     }
 
-    /// Whether an id is known.
     pub(super) fn know(&self, id: &str, index: &mut CachedStatement<'_>) -> rusqlite::Result<bool> {
         Ok(self.recent.contains(id) || index.exists([id])?)
     }
 
-    /// Adds an id, and returns its delivery's number.
+    /// Returns the delivery's number.
     pub(super) fn add(&mut self, id: &str) -> u64 {
         self.bytes = self.bytes.saturating_add(id.len());
         self.recent.insert(id.to_owned());
@@ -63,15 +61,14 @@ impl Ids {
         self.last
     }
 
-    /// Adds the ids to the index once there are many.
     pub(super) fn index_many(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         if self.is_over(1) { self.index(transaction) } else { Ok(()) }
     }
 
-    /// Adds the missing ids to the index, in index order, so that each page changes only once.
+    /// In index order, so that each page changes only once.
     pub(super) fn index(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         if self.version == Some(version(transaction)?) {
-            // Reads no rows, so that an unreadable row does not block others.
+            // An unreadable row does not block others.
             let mut recent: Vec<_> = self.recent.iter().collect();
             recent.sort_unstable();
             let mut insert = transaction.prepare_cached("INSERT OR IGNORE INTO inbox_ids VALUES (?1)")?;
@@ -97,7 +94,6 @@ fn version(sql: &Connection) -> rusqlite::Result<i64> {
     sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
-/// Adds the ids of all rows that the index lacks.
 fn index_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let missing = "INSERT OR IGNORE INTO inbox_ids
          SELECT id FROM received WHERE seq > (SELECT delivery FROM inbox_indexed)
@@ -111,14 +107,13 @@ pub(super) fn index<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<Ca
     transaction.prepare_cached("SELECT 1 FROM inbox_ids WHERE id = ?1")
 }
 
-/// Records that the index is complete.
+/// The index is complete now.
 pub(super) fn mark(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let mark = "UPDATE inbox_indexed SET effect = (SELECT ifnull(max(seq), 0) FROM effects),
          delivery = max((SELECT ifnull(max(seq), 0) FROM received), (SELECT ifnull(max(seq), 0) FROM inbox_failed))";
     transaction.prepare_cached(mark)?.execute([]).map(drop)
 }
 
-/// The highest number of a delivery in the file.
 fn last(sql: &Connection) -> rusqlite::Result<u64> {
     sql.query_row("SELECT delivery FROM inbox_indexed", [], |row| row.get(0))
 }

@@ -1,4 +1,4 @@
-//! The transactions of the writer. Independent of threads and queues.
+//! The writer's transactions, independent of threads and queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::work::{RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
 
-/// The interval of sweeps, and the most rows that one deletes from a table.
+/// The interval, and rows of one table.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_ROWS_MAX: u32 = 2_000;
 
@@ -24,11 +24,11 @@ pub(super) struct Ledger {
     retry: RetryPolicy,
     keep: Duration,
     waiting_max: Amount,
-    /// Whether commits of arrivals wait for the disk, and whether the next commit does.
+    /// Whether commits of arrivals wait for the disk, and the next commit does.
     durability: Durability,
     syncs: bool,
     ids: Ids,
-    /// The backlog as of the last commit.
+    /// As of the last commit.
     waiting: Amount,
     swept: Option<Millis>,
 }
@@ -71,7 +71,7 @@ impl Ledger {
         Ok(Self { sql, watched, work, retry, keep, waiting_max, durability, syncs, ids, waiting, swept })
     }
 
-    /// As [`Self::accept`], if the file is still there.
+    /// [`Self::accept`], if the file is still there.
     pub(super) fn accept_if_there(
         &mut self,
         now: Millis,
@@ -81,13 +81,13 @@ impl Ledger {
         self.accept(now, arrivals).map_err(|error| error.to_string())
     }
 
-    /// As [`Self::settle`], if the file is still there.
+    /// [`Self::settle`], if the file is still there.
     pub(super) fn settle_if_there(&mut self, now: Millis, settlements: &[Settlement]) -> Result<(), String> {
         self.watched.is_there()?;
         self.settle(now, settlements).map_err(|error| error.to_string())
     }
 
-    /// Stores arrivals in one transaction. Its answers are durable.
+    /// Its answers are durable.
     fn accept(
         &mut self,
         now: Millis,
@@ -109,12 +109,11 @@ impl Ledger {
         Ok(answers)
     }
 
-    /// Records the results of work in one transaction. Without any, it writes a page anyway, to test whether
-    /// writing works.
+    /// Without results, it writes a page anyway, to test whether writing works.
     fn settle(&mut self, now: Millis, settlements: &[Settlement]) -> Result<(), CommitError> {
-        // A power cut may lose results; the work is then repeated.
+        // If a power cut loses results, the work is repeated.
         self.sync(settlements.is_empty())?;
-        // A savepoint for each record costs more than the record, and few fail.
+        // Savepoints cost more than records, and few records fail.
         match self.try_settle(now, settlements, Guard::Transaction) {
             Err(CommitError::Spoilt) => self.try_settle(now, settlements, Guard::Savepoint),
             done => done,
@@ -137,7 +136,6 @@ impl Ledger {
         if settlements.is_empty() {
             write_nothing_new(&transaction)?;
         }
-        // No caller waits for this.
         let mut ids = self.ids.take();
         ids.index_many(&transaction)?;
         let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
@@ -150,7 +148,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Sets whether the next commit waits for the disk.
     fn sync(&mut self, syncs: bool) -> rusqlite::Result<()> {
         let syncs = syncs && self.durability == Durability::PowerLoss;
         if self.syncs != syncs {
@@ -169,7 +166,7 @@ impl Ledger {
     }
 }
 
-/// Stores the new arrivals that have room, and returns the result of each.
+/// Stores new arrivals that have room.
 fn take(
     transaction: &Transaction<'_>,
     now: Millis,
@@ -197,9 +194,9 @@ fn take(
     Ok(answers)
 }
 
-/// Deletes deliveries finished before `before`; returns whether all are deleted.
+/// Returns whether all that finished before `before` are deleted.
 fn sweep(transaction: &Transaction<'_>, ids: &mut Ids, before: Millis) -> rusqlite::Result<bool> {
-    // First adds all ids to the index, so that deleting them there is enough.
+    // First, so that deleting ids from the index is enough.
     ids.index(transaction)?;
     let mut all = true;
     for (table, finished) in [("effects", "done_ms"), ("inbox_failed", "finished_ms")] {
@@ -231,16 +228,16 @@ mod tests {
     use crate::inbox::{Effects, file};
 
     const KEEP: Duration = Duration::from_secs(3_600);
-    /// Small, so that histories include additions to the index.
+    /// Small, so that histories reach the index.
     const RECENT_MAX: usize = 3;
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Arrivals in one commit, which fails if true.
+        /// In one commit, which fails if true.
         Arrive(Vec<u8>, bool),
-        /// Work on the first due deliveries: done, failed, or given up.
+        /// On the first due deliveries.
         Work(Vec<Outcome>),
-        /// Another receiver ignores the lock and stores these.
+        /// Another receiver stores these despite the lock.
         Intrude(Vec<u8>),
         /// Seconds pass.
         Pass(u16),
@@ -267,7 +264,6 @@ mod tests {
         ]
     }
 
-    /// A defect that the test must detect.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Bug {
         None,
@@ -279,14 +275,14 @@ mod tests {
         KeepsWhatFailed,
     }
 
-    /// The inbox with its expected content.
+    /// With its expected content.
     struct World {
         folders: Vec<TempDir>,
         ledger: Ledger,
         now: Millis,
         bug: Bug,
         waiting: BTreeSet<String>,
-        /// When each delivery that may be remembered was finished.
+        /// When remembered deliveries were finished.
         finished: BTreeMap<String, Millis>,
     }
 
@@ -342,7 +338,7 @@ mod tests {
             self.check_what_is_due()
         }
 
-        /// A commit of these arrivals that fails at its end.
+        /// Fails at its end.
         fn fail(&mut self, arrivals: &[Arrival]) {
             self.ledger.sql.commit_hook(Some(|| true)).unwrap();
             self.ledger.accept_if_there(self.now, arrivals).unwrap_err();
@@ -355,7 +351,7 @@ mod tests {
             }
         }
 
-        /// An id is new unless it is in the backlog or was finished recently.
+        /// New unless in the backlog or finished recently.
         fn check(
             &mut self,
             arrivals: &[Arrival],
@@ -416,7 +412,7 @@ mod tests {
             self.ledger = open(&self.path());
         }
 
-        /// The worker finds each delivery of the backlog once, and each effect exists once.
+        /// The worker finds each once, and each effect exists once.
         fn check_what_is_due(&self) -> TestCaseResult {
             let due: Vec<_> = self.due().into_iter().map(|delivery| delivery.id).collect();
             prop_assert_eq!(due.len(), self.waiting.len());
@@ -438,7 +434,6 @@ mod tests {
         sql.execute(all, []).unwrap();
     }
 
-    /// Tries random histories.
     fn histories(bug: Bug, cases: u32) -> Result<(), TestError<Vec<Step>>> {
         let config =
             ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 200, ..Default::default() };
@@ -453,7 +448,7 @@ mod tests {
         histories(Bug::None, 100).unwrap();
     }
 
-    /// A page of rows is unreadable before their ids are in the index.
+    /// Their ids are not in the index yet.
     #[test]
     fn rows_that_cannot_be_read_any_more_do_not_stop_what_comes() {
         let folder = tempfile::tempdir().unwrap();

@@ -7,12 +7,11 @@
 //! ```
 //!
 //! - An accepted delivery is on disk before [`Inbox::accept`] answers, so a crash loses none.
-//! - An id is accepted once: repeats are detected in the transaction that stores deliveries. The latest ids
-//!   are in memory and in their rows, all others in an index.
-//! - [`Work::run`] happens at least once, since a process may die between the work and its record.
-//!   [`Work::record`] happens exactly once, because it is part of the transaction that records the end.
-//! - Everything is bounded: the queue, the backlog, and how long finished deliveries are remembered.
-//! - One process uses a file at a time; a second one is refused.
+//! - An id is accepted once: the transaction that stores deliveries detects repeats.
+//! - [`Work::run`] happens at least once, since a process may die before its record. [`Work::record`] happens
+//!   exactly once, as part of the transaction that records the end.
+//! - The queue, the backlog and the memory of finished deliveries are bounded.
+//! - One process uses a file at a time.
 //!
 //! Untried deliveries are in one table, failed ones in another, and finished ones leave only an effect. Rows
 //! are appended, and mostly removed from the front, so that a commit changes few pages.
@@ -48,7 +47,7 @@ use queue::Queue;
 pub struct Options {
     /// The file. Created if it does not exist.
     pub path: PathBuf,
-    /// How long to wait for another process to release the file.
+    /// To wait for another process to release the file.
     pub open_within: Duration,
     /// The failures that an acknowledged delivery survives.
     pub durability: Durability,
@@ -56,7 +55,7 @@ pub struct Options {
     pub waiting_max: u64,
     /// The most bytes of their bodies.
     pub waiting_bytes_max: u64,
-    /// How long finished deliveries are remembered, to recognise repeats. Longer than any sender retries.
+    /// For finished deliveries, to recognise repeats. Longer than any sender retries.
     pub keep: Duration,
     /// The retries of failed work.
     pub retry: RetryPolicy,
@@ -89,7 +88,7 @@ pub struct Arrival {
     pub content_type: Option<String>,
     /// The signed body.
     pub body: Bytes,
-    /// The memory of the body, reserved while this exists.
+    /// Reserves the body's memory.
     #[expect(dead_code, reason = "held, not used")]
     pub(crate) room: Option<Arc<tokio::sync::OwnedSemaphorePermit>>,
 }
@@ -108,7 +107,7 @@ impl Arrival {
     }
 }
 
-/// The result of an arrival. In both cases it is safe, and the sender gets a success.
+/// In both cases it is safe, and the sender gets a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// New: it will be processed.
@@ -140,7 +139,6 @@ pub struct Inbox {
     queue: Arc<Queue>,
     path: Arc<Path>,
     threads: Arc<Mutex<Option<Threads>>>,
-    /// Whether the latest commit succeeded.
     writes: Arc<AtomicBool>,
 }
 
@@ -148,7 +146,6 @@ pub struct Inbox {
 struct Threads {
     worker: worker::Handle,
     writer: std::thread::JoinHandle<()>,
-    /// Held while this process uses the file.
     _lock: file::Lock,
 }
 
@@ -175,7 +172,7 @@ impl Inbox {
         Ok(Self { queue, path, threads, writes })
     }
 
-    /// Stores an arrival, and answers once it is on disk.
+    /// Answers once the arrival is on disk.
     ///
     /// # Errors
     /// When it cannot be stored now. Then nothing of it is on disk, unless the disk failed at the end of a
@@ -184,7 +181,7 @@ impl Inbox {
         self.queue.accept(arrival)?.await.map_or(Err(Refused::Closed), |(_, answer)| answer)
     }
 
-    /// Reads results and counts, concurrently with the writer.
+    /// Reads concurrently with the writer.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -193,32 +190,32 @@ impl Inbox {
     }
 
     /// Whether it accepts arrivals: it is open, and the latest commit succeeded. After a failure, this starts
-    /// another commit, so that a later call learns of a recovery.
+    /// another commit, to detect a recovery.
     #[must_use]
     pub fn is_open(&self) -> bool {
         if self.queue.is_closed() {
             return false;
         }
         let writes = self.writes.load(Ordering::Relaxed);
-        // Queued orders are a test already, and repeated calls must not fill the queue.
+        // Queued orders are a test already, and calls must not fill the queue.
         if !writes && self.queue.is_empty() {
             let _nobody_waits = self.queue.settle(Vec::new());
         }
         writes
     }
 
-    /// Whether it can process its backlog: the worker's latest read succeeded.
+    /// Whether the worker's latest read succeeded.
     #[must_use]
     pub fn works(&self) -> bool {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.as_ref().is_some_and(|threads| threads.worker.works())
     }
 
-    /// Finishes the work under way, commits, and closes the file. Blocks until then.
+    /// Finishes running work, commits, and closes the file. Blocks until then.
     pub fn close(&self) {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Threads { worker, writer, _lock }) = threads else { return };
-        // The worker ends first, because it needs the writer to record its results.
+        // First, because the worker needs the writer.
         worker.stop();
         self.queue.close();
         let _ = writer.join();

@@ -1,4 +1,4 @@
-//! The writer's queue. Orders that arrive before the writer wakes up cause only one wakeup.
+//! The writer's queue.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -7,16 +7,14 @@ use tokio::sync::oneshot;
 use super::settle::Settlement;
 use super::{Accepted, Arrival, Refused};
 
-/// The most orders in the queue; beyond it, senders must retry.
+/// Beyond it, senders must retry.
 const QUEUE_MAX: usize = 1_024;
-/// The most arrivals in one commit.
 const COMMIT_MAX: usize = 512;
 
-/// Returns the arrival to its creator, because allocators free memory faster on the thread that allocated it.
+/// Includes the arrival, because allocators free memory faster on the thread that allocated it.
 type Answer = (Arrival, Result<Accepted, Refused>);
 pub(super) type Reply = oneshot::Sender<Answer>;
 
-/// The writer's orders, in order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     orders: Mutex<Orders>,
@@ -26,15 +24,14 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Orders {
     arrivals: Vec<(Arrival, Reply)>,
-    /// Results of work, and a channel that reports whether they are on disk.
+    /// The channel reports whether the results are on disk.
     settlements: Vec<(Vec<Settlement>, oneshot::Sender<bool>)>,
-    /// Whether the writer waits, and no order has arrived yet.
+    /// The writer waits, and no order has arrived yet.
     is_awaited: bool,
-    /// No more orders are accepted; the writer ends after the present ones.
+    /// The writer ends after the present orders.
     is_closed: bool,
 }
 
-/// The orders of one commit.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) arrivals: Vec<Arrival>,
@@ -44,7 +41,6 @@ pub(super) struct Round {
 }
 
 impl Queue {
-    /// Queues an arrival. The answer comes once it is stored.
     pub(super) fn accept(&self, arrival: Arrival) -> Result<oneshot::Receiver<Answer>, Refused> {
         let mut orders = self.lock();
         if orders.is_closed {
@@ -59,8 +55,7 @@ impl Queue {
         Ok(replied)
     }
 
-    /// Queues results of work. The answer says whether they are on disk; it never comes if the writer has
-    /// ended.
+    /// Answers whether the results are on disk; never if the writer has ended.
     pub(super) fn settle(&self, settlements: Vec<Settlement>) -> oneshot::Receiver<bool> {
         let (settled, is_settled) = oneshot::channel();
         let mut orders = self.lock();
@@ -71,7 +66,6 @@ impl Queue {
         is_settled
     }
 
-    /// Ends the writer after the present orders.
     pub(super) fn close(&self) {
         let mut orders = self.lock();
         orders.is_closed = true;
@@ -86,13 +80,13 @@ impl Queue {
         self.lock().len() == 0
     }
 
-    /// Drops all orders, so that their callers stop waiting.
+    /// Callers then stop waiting.
     pub(super) fn abandon(&self) {
         let mut orders = self.lock();
         *orders = Orders { is_closed: true, ..Orders::default() };
     }
 
-    /// Waits for orders, and takes as many as one commit allows. `None` once it is closed and empty.
+    /// At most one commit's worth. `None` once it is closed and empty.
     pub(super) fn next(&self) -> Option<Round> {
         let mut orders = self.lock();
         while orders.len() == 0 && !orders.is_closed {
@@ -103,7 +97,7 @@ impl Queue {
         orders.take()
     }
 
-    /// Wakes a waiting writer after releasing the lock, which it needs next.
+    /// After releasing the lock, which the writer needs next.
     fn wake(&self, mut orders: MutexGuard<'_, Orders>) {
         if std::mem::take(&mut orders.is_awaited) {
             drop(orders);
@@ -112,7 +106,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Orders> {
-        // No holder of the lock can leave the state inconsistent.
+        // Holders leave the state consistent.
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,7 +156,7 @@ mod tests {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| std::iter::from_fn(|| queue.next()).count());
             for _ in 0..100 {
-                // Each waits until the writer has taken it, which needs a wakeup.
+                // The writer takes it only after a wakeup.
                 let reply = accept(&queue);
                 while !queue.is_empty() {
                     std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Reads due deliveries and results, concurrently with the writer.
+//! Reads concurrently with the writer.
 
 use std::path::Path;
 
@@ -35,8 +35,7 @@ impl Effects {
         Ok(Self { sql: file::reader(path)? })
     }
 
-    /// The ids of the last `max` processed deliveries, in order. An id that was processed twice appears
-    /// twice.
+    /// The last `max` ids, in order. An id that was processed twice appears twice.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -60,13 +59,12 @@ impl Effects {
     }
 }
 
-/// A due delivery.
 pub(super) enum Due {
     Readable(Delivery),
     Unreadable(Unreadable),
 }
 
-/// A delivery with an unreadable or invalid row. Unreadable parts have their smallest value.
+/// Unreadable parts have their smallest value.
 pub(super) struct Unreadable {
     pub(super) seq: u64,
     pub(super) table: Table,
@@ -78,7 +76,7 @@ pub(super) struct Unreadable {
     pub(super) for_good: bool,
 }
 
-/// Due deliveries, the longest due first, until their bodies exceed `bytes`.
+/// The longest due first, until their bodies exceed `bytes`.
 pub(super) fn due(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     if next_due(sql)?.is_none_or(|next| next > now)
         && let Ok(due) = first_received(sql, max, bytes)
@@ -88,7 +86,6 @@ pub(super) fn due(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusq
     one_by_one(sql, now, max, bytes)
 }
 
-/// Untried deliveries, if all of them are readable.
 fn first_received(sql: &Connection, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     let first =
         "SELECT seq, id, event, content_type, body, received_ms, 0 FROM received ORDER BY seq LIMIT ?1";
@@ -105,7 +102,7 @@ fn first_received(sql: &Connection, max: u32, bytes: usize) -> rusqlite::Result<
     Ok(due)
 }
 
-/// Due deliveries, each read separately, so that an unreadable one does not block the others.
+/// Each read separately, so that an unreadable one does not block the others.
 fn one_by_one(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     // An untried delivery has been due since it arrived.
     let due = "SELECT seq, is_failed FROM (
@@ -163,7 +160,7 @@ fn unreadable(sql: &Connection, (seq, table): (u64, Table), error: &rusqlite::Er
     }
 }
 
-/// One column of a row, if readable.
+/// If readable.
 fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) -> Option<T> {
     let table = match table {
         Table::Received => "received",
@@ -173,7 +170,6 @@ fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) ->
     sql.query_row(&query, [seq], |row| row.get(0)).ok()
 }
 
-/// When the next failed delivery is due.
 pub(super) fn next_due(sql: &Connection) -> rusqlite::Result<Option<Millis>> {
     let next = "SELECT due_ms FROM inbox_failed WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
     sql.prepare_cached(next)?.query_row([], |row| row.get(0).map(Millis)).optional()

@@ -1,5 +1,3 @@
-//! Records the results of work, in a transaction of the ledger.
-
 use bytes::Bytes;
 use rusqlite::{Transaction, params};
 use tracing::warn;
@@ -8,14 +6,12 @@ use super::reader::Unreadable;
 use super::work::{Delivery, Failure, RetryPolicy, Table, Work};
 use crate::clock::Millis;
 
-/// A delivery with the result of its work.
 #[derive(Debug)]
 pub(super) struct Settlement {
     delivery: Delivery,
     outcome: Result<(), Failure>,
-    /// The size of its body.
     pub(super) body_bytes: u64,
-    /// A failure gives it up, whatever its attempts.
+    /// A failure gives it up.
     pub(super) is_final: bool,
 }
 
@@ -25,7 +21,7 @@ impl Settlement {
         Self { delivery, outcome, body_bytes, is_final: false }
     }
 
-    /// Whether both succeeded at their first attempt and have consecutive numbers.
+    /// Both succeeded at their first attempt and have consecutive numbers.
     fn is_followed_by(&self, other: &Self) -> bool {
         let is_done_at_once = |one: &Self| one.outcome.is_ok() && one.delivery.table == Table::Received;
         is_done_at_once(self)
@@ -33,7 +29,7 @@ impl Settlement {
             && self.delivery.seq.checked_add(1) == Some(other.delivery.seq)
     }
 
-    /// An unreadable delivery, which was not worked on.
+    /// It was not worked on.
     pub(super) fn unread(unread: Unreadable) -> Self {
         let Unreadable { seq, table, id, attempts, body_bytes, why, for_good } = unread;
         let (body, received) = (Bytes::new(), Millis(0));
@@ -43,7 +39,7 @@ impl Settlement {
     }
 }
 
-/// How a failed record of work is undone.
+/// Undoes a failed record of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
     /// By rolling back the whole transaction.
@@ -55,15 +51,13 @@ pub(super) enum Guard {
 /// The transaction was not committed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
-    /// The file failed.
     #[error(transparent)]
     Sql(#[from] rusqlite::Error),
-    /// A record of work failed, so the whole transaction must be rolled back.
+    /// A record of work failed, so the transaction must be rolled back.
     #[error("the work could not record something")]
     Spoilt,
 }
 
-/// Writes results.
 pub(super) struct Notes<'a> {
     pub(super) transaction: &'a Transaction<'a>,
     pub(super) now: Millis,
@@ -73,7 +67,7 @@ pub(super) struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// Records results, and returns the deliveries that are finished.
+    /// Returns the finished deliveries.
     pub(super) fn settle_all<'s>(
         &self,
         settlements: &'s [Settlement],
@@ -94,7 +88,7 @@ impl Notes<'_> {
         Ok(ended)
     }
 
-    /// [`Self::record`] for consecutive deliveries, the usual case, with one statement for all.
+    /// [`Self::record`] for consecutive deliveries, with one statement for all.
     fn record_run(&self, run: &[Settlement]) -> Result<(), CommitError> {
         let [first, .., last] = run else { return Ok(()) };
         let place = params![first.delivery.seq, last.delivery.seq, self.now.0];
@@ -111,7 +105,7 @@ impl Notes<'_> {
         Ok(())
     }
 
-    /// Records one result; returns whether the delivery is finished.
+    /// Returns whether the delivery is finished.
     fn settle(&self, settlement: &Settlement) -> Result<bool, CommitError> {
         let Settlement { delivery, outcome, is_final, .. } = settlement;
         let outcome = match outcome {
@@ -130,7 +124,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Schedules a retry of failed work, or gives the delivery up; returns whether it is given up.
+    /// Returns whether the delivery is given up.
     fn put_off(&self, delivery: &Delivery, error: &str, is_final: bool) -> rusqlite::Result<bool> {
         let attempts = delivery.attempts.saturating_add(1);
         let delay = self.retry.delay(attempts).filter(|_| !is_final);
@@ -154,8 +148,8 @@ impl Notes<'_> {
         Ok(due.is_none())
     }
 
-    /// Removes a delivery from the backlog, records its effect, and lets the work write, atomically. Does
-    /// nothing if it is done already: even if another process ignored the lock, the work is recorded once.
+    /// Atomic. Does nothing if it is done already: even if another process ignored the lock, the work is
+    /// recorded once.
     fn record(&self, delivery: &Delivery) -> rusqlite::Result<Result<(), Failure>> {
         self.savepoint("SAVEPOINT record")?;
         if !self.remove(delivery)? {
@@ -193,7 +187,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Removes a delivery from the backlog; false if it is not there.
+    /// False if it is not there.
     fn remove(&self, delivery: &Delivery) -> rusqlite::Result<bool> {
         let remove = match delivery.table {
             Table::Received => "DELETE FROM received WHERE seq = ?1",

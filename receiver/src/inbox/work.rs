@@ -1,5 +1,3 @@
-//! The application's work on a delivery, outside of its request.
-
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,12 +24,9 @@ pub struct Delivery {
     pub attempts: u32,
 }
 
-/// The table of a delivery in the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// Untried.
     Received,
-    /// Failed before.
     Failed,
 }
 
@@ -40,11 +35,10 @@ pub(super) enum Table {
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// The application's work. The inbox calls it on threads of its own, never during a request.
+/// The application's work, which the inbox calls on threads of its own.
 pub trait Work: Send + Sync + 'static {
-    /// Does the work, however long it takes. It is called again after a failure, and if the process died
-    /// before the result was recorded. Work that must not happen twice belongs in [`Self::record`], or must
-    /// recognise the id.
+    /// May take any time. Called again after a failure, and if the process died before the result was
+    /// recorded. Work that must not happen twice belongs in [`Self::record`], or must recognise the id.
     ///
     /// # Errors
     /// When it must be retried.
@@ -54,9 +48,9 @@ pub trait Work: Send + Sync + 'static {
     }
 
     /// Writes to the inbox's own file, in the transaction that finishes the delivery, so exactly once. Keep
-    /// it short, since all arrivals wait meanwhile. It may use tables of its own, but not `received`,
-    /// `effects` or names that begin with `inbox_`. It must have no other effects: if the commit or another
-    /// record in it fails, it is called again.
+    /// it short, since all arrivals wait. It may use tables of its own, but not `received`, `effects` or
+    /// names with `inbox_`. It must have no other effects: if the commit or another record in it fails, it is
+    /// called again.
     ///
     /// # Errors
     /// When it must be retried; its writes are then undone.
@@ -72,14 +66,14 @@ pub struct Counting;
 
 impl Work for Counting {}
 
-/// Retries of failed work: a delay that doubles up to a maximum.
+/// A delay that doubles up to a maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// The first delay.
     pub first: Duration,
     /// The longest delay.
     pub longest: Duration,
-    /// The most attempts. A delivery that is given up stays in the file with its body and last error.
+    /// A delivery that is given up stays in the file with its last error.
     pub attempts_max: u32,
 }
 
@@ -90,7 +84,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The delay after that many failed attempts; `None` to give up.
+    /// After that many failed attempts; `None` to give up.
     #[must_use]
     pub fn delay(&self, attempts: u32) -> Option<Duration> {
         let doubled =

@@ -1,4 +1,4 @@
-//! The worker's thread: takes due deliveries, runs the work, and has the writer record the results.
+//! The thread that runs the work on due deliveries.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,18 +19,17 @@ use super::settle::Settlement;
 use super::work::{Delivery, Failure, Work};
 use crate::clock::{Clock, Millis};
 
-/// The most deliveries in one batch and commit, and the size of bodies that ends a batch.
+/// Of one batch and commit: deliveries, and bytes of bodies that end it.
 const TAKEN_MAX: u32 = 512;
 const TAKEN_BYTES: usize = 8 << 20;
-/// Results are recorded after this much work at the latest, because the work is repeated if the process dies
-/// before.
+/// If the process dies earlier, the work is repeated.
 const NOTED_AFTER: Duration = Duration::from_millis(100);
-/// The longest wait without a read, because clocks may be set.
+/// Clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How long a delivery is skipped that can neither be read nor given up, and the most such deliveries.
+/// For deliveries that can neither be read nor given up, and their number.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(60);
 const LEFT_ALONE_MAX: usize = 1_024;
-/// The pause after a failed read or write.
+/// After a failed read or write.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -38,7 +37,6 @@ pub(super) struct Handle {
     stop: Arc<AtomicBool>,
     bell: Bell,
     thread: JoinHandle<()>,
-    /// Whether the latest read succeeded.
     works: Arc<AtomicBool>,
 }
 
@@ -47,7 +45,7 @@ impl Handle {
         self.works.load(Ordering::Relaxed) && !self.thread.is_finished()
     }
 
-    /// Waits until it has finished its present delivery.
+    /// Waits for its present delivery.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
@@ -88,11 +86,10 @@ struct Worker {
     queue: Arc<Queue>,
     clock: Clock,
     work: Arc<dyn Work>,
-    /// The longest retry delay.
     put_off_max: Duration,
     stop: Arc<AtomicBool>,
     works: Arc<AtomicBool>,
-    /// Skipped deliveries, each with the end of its pause.
+    /// With the end of their pauses.
     left_alone: BTreeMap<u64, Millis>,
 }
 
@@ -114,24 +111,24 @@ impl Worker {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Processes due deliveries; returns how long to wait.
+    /// Returns how long to wait.
     fn turn(&mut self) -> rusqlite::Result<Duration> {
         let now = self.clock.now();
         self.left_alone.retain(|_, until| now < *until);
         let mut due = self.due(now)?;
-        // Set before the work, which may take any time.
+        // Before the work, which may take any time.
         self.works.store(true, Ordering::Relaxed);
         if due.is_empty() {
             let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
             if next <= now {
-                // All due deliveries are skipped.
+                // All are skipped.
                 return Ok(AGAIN_AFTER);
             }
             let wait = next.since(now);
             if wait <= self.put_off_max {
                 return Ok(wait.clamp(Duration::from_millis(1), LOOK_EVERY));
             }
-            // No delay is that long: the clock was ahead at the failure and has been set back.
+            // The clock was ahead at the failure and has been set back.
             due = self.due(next)?;
         }
         let mut unreadable = Vec::new();
@@ -147,7 +144,7 @@ impl Worker {
         Ok(if noted { Duration::ZERO } else { AGAIN_AFTER })
     }
 
-    /// Processes deliveries and records the results. If recording fails, the rest stays due.
+    /// If recording fails, the rest stays due.
     fn work_on(&self, deliveries: impl Iterator<Item = Delivery>) -> bool {
         let mut settlements = Vec::new();
         let mut since = self.clock.now();
@@ -167,7 +164,6 @@ impl Worker {
         self.note(settlements)
     }
 
-    /// The due deliveries without the skipped ones.
     fn due(&self, now: Millis) -> rusqlite::Result<Vec<Due>> {
         let left_alone = u32::try_from(self.left_alone.len()).unwrap_or(u32::MAX);
         let mut due = reader::due(&self.sql, now, TAKEN_MAX.saturating_add(left_alone), TAKEN_BYTES)?;
@@ -178,8 +174,7 @@ impl Worker {
         Ok(due)
     }
 
-    /// Gives an unreadable delivery up, or skips it. In a commit of its own, because its row may not be
-    /// writable either.
+    /// In a commit of its own, because the row may not be writable either.
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
         error!(seq, id = row.id, why = row.why, "a delivery can't be read");
@@ -191,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// Has results recorded. On failure, the same deliveries stay due.
+    /// On failure, the deliveries stay due.
     fn note(&self, settlements: Vec<Settlement>) -> bool {
         self.queue.settle(settlements).blocking_recv().unwrap_or(false)
     }

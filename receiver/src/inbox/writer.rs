@@ -1,8 +1,8 @@
 //! The writer's thread. Arrivals during a commit go into the next one, so that many share one wait for the
 //! disk.
 //!
-//! Results of work are committed in between, without waiting for the disk. The next commit of arrivals syncs
-//! them too, and work is repeated if a power cut loses its result.
+//! Results of work do not wait for the disk. The next commit of arrivals syncs them too, and work is repeated
+//! if a power cut loses its result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ fn run(mut ledger: Ledger, queue: &Queue, (clock, wake, writes): (&Clock, &Bell,
     }
 }
 
-/// Ends all waits of callers, however the writer ends.
+/// However the writer ends.
 struct Ended<'a>(&'a Queue);
 
 impl Drop for Ended<'_> {

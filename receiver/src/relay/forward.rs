@@ -1,5 +1,5 @@
-//! One request to a target, on a connection of its own: without a pool, no request can meet a stale
-//! connection, which would leave it in doubt.
+//! One request to a target, on a connection of its own, since a stale one from a pool would leave the request
+//! in doubt.
 
 use std::fmt;
 use std::io;
@@ -25,11 +25,9 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 use url::Url;
 
-/// The longest body passed back; a longer one is omitted.
+/// A longer body is omitted.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// The time limit for the body after the head.
 const ANSWER_BODY_TIME_MAX: Duration = Duration::from_secs(1);
-/// The longest head of an answer.
 const ANSWER_HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// Headers of one connection, not of the message.
@@ -43,7 +41,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-/// Headers that the relay writes itself.
+/// The relay writes these itself.
 const OUR_OWN: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::EXPECT];
 /// Headers of an answer that the sender receives.
 const PASSED_BACK: [HeaderName; 3] = [header::RETRY_AFTER, header::CONTENT_TYPE, header::DATE];
@@ -94,13 +92,12 @@ impl FromStr for Target {
         let path = path.parse::<PathAndQuery>().map_err(|error| wrong(error.to_string()))?;
         let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let authority = HeaderValue::try_from(authority).map_err(|error| wrong(error.to_string()))?;
-        // The resolver does not accept the brackets of an IPv6 address.
+        // The resolver does not accept brackets.
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         Ok(Self { host, port, path, authority, tls })
     }
 }
 
-/// Trusted roots and session cache, shared by all targets.
 static TLS: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -117,7 +114,6 @@ fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
 }
 
 impl Target {
-    /// Sends a request, and waits for the head of the answer.
     pub(super) async fn forward(&self, headers: &HeaderMap, body: Bytes) -> Result<Head, ForwardError> {
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(ForwardError::Connect)?;
@@ -147,7 +143,7 @@ impl Target {
     }
 }
 
-/// Headers of the connection that its `Connection` header names.
+/// Named by the `Connection` header.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
@@ -170,10 +166,10 @@ where
     Ok(Head { answer, _driving: driving })
 }
 
-/// The head of an answer. Its status decides.
+/// The status decides.
 pub(super) struct Head {
     answer: Response<Incoming>,
-    /// Aborted on drop, so that the connection ends with its user.
+    /// The connection ends with its user.
     _driving: JoinSet<()>,
 }
 
@@ -182,7 +178,7 @@ impl Head {
         self.answer.status()
     }
 
-    /// The answer for the sender, without a body if that is too long or too slow.
+    /// Without a body if that is too long or too slow.
     pub(super) async fn whole(self) -> Response<Full<Bytes>> {
         let (parts, body) = self.answer.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect();
@@ -201,10 +197,8 @@ impl Head {
     }
 }
 
-/// The target did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    /// No connection.
     #[error("can't connect: {0}")]
     Connect(io::Error),
     /// The connection broke, or the answer is not HTTP.

@@ -3,10 +3,9 @@
 //!
 //! Each subscriber has a route with keys, a target and a timeout; or one route serves all.
 //!
-//! The relay stores nothing: if the target fails, the sender retries. For a window, each route remembers
-//! forwarded ids in memory; a repeat gets the same status and is not forwarded. A repeat during the first
-//! request waits for its result. After a restart, or when the memory is full, a repeat gets through, so the
-//! target should recognise ids as well.
+//! Nothing is stored: if the target fails, the sender retries. Each route remembers recent ids in memory; a
+//! repeat gets the same status, or waits for the first request. After a restart, or when the memory is full,
+//! a repeat gets through, so the target should recognise ids as well.
 
 mod forward;
 mod route;
@@ -48,8 +47,7 @@ impl Relay {
         Self { table: Arc::new(Table::new(admission, options, routes)) }
     }
 
-    /// Replaces the routes. Deliveries under way end on their old route, and ids of each subscriber stay
-    /// known.
+    /// Deliveries under way end on their old route, and ids stay known.
     pub fn replace(&self, routes: Routes) {
         self.table.replace(routes);
     }
@@ -81,7 +79,7 @@ where
     }
 }
 
-/// Refuses a delivery without a route, once the client has finished writing.
+/// Waits for the client to finish writing.
 async fn refuse<B: Body<Data = Bytes>>(unrouted: Unrouted, request: Request<B>) -> Answer {
     let (parts, body) = request.into_parts();
     linger(&parts.headers, pin!(body)).await;

@@ -1,4 +1,4 @@
-//! One route: its recent ids, its requests under way, and the path of a delivery.
+//! One route of the relay.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,10 +19,9 @@ use crate::answer::{overloaded, text};
 use crate::clock::Clock;
 use crate::layer::Authentic;
 
-/// The places become free as requests end.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The state that a route keeps when its settings change.
+/// Kept when the route's settings change.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) window: Window,
@@ -32,7 +31,6 @@ pub(super) struct Memory {
 
 #[derive(Debug)]
 pub(super) struct Route {
-    /// For the log.
     pub(super) subscriber: String,
     pub(super) target: Target,
     pub(super) timeout: Duration,
@@ -83,8 +81,7 @@ impl Route {
         }
     }
 
-    /// The head of the target's answer, or an answer of the relay. Sets `forwarding` when the target is
-    /// asked.
+    /// Sets `forwarding` when the target is asked.
     async fn forwarded(
         &self,
         id: &str,
@@ -99,7 +96,7 @@ impl Route {
                     debug!(id, subscriber, "a repeat, not forwarded");
                     return Forwarded::Ours(empty(status));
                 }
-                // If the first request fails, one of the waiting repeats is next.
+                // If the first request fails, a waiting repeat is next.
                 Entry::UnderWay(mut over) => drop(over.changed().await),
                 Entry::Full => return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER)),
                 Entry::First(claim) => {
@@ -124,7 +121,7 @@ impl Route {
         }
     }
 
-    /// A place on this route and among all; `None` if either is full.
+    /// `None` if this route or all are full.
     fn places(&self) -> Option<[OwnedSemaphorePermit; 2]> {
         let own = Arc::clone(&self.memory.under_way).try_acquire_owned().ok()?;
         let in_all = Arc::clone(&self.under_way_in_all).try_acquire_owned().ok()?;
@@ -133,13 +130,11 @@ impl Route {
 }
 
 enum Forwarded {
-    /// The target's answer, with its places.
     Theirs(Head, [OwnedSemaphorePermit; 2]),
-    /// An answer of the relay.
     Ours(Answer),
 }
 
-/// The answer to a repeat: the first one's status without its body.
+/// For repeats.
 fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;

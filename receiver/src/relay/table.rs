@@ -1,4 +1,4 @@
-//! All routes, and the choice of one for a delivery. They can be replaced while deliveries are under way.
+//! All routes, which can be replaced while deliveries are under way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,7 +17,6 @@ use crate::clock::Clock;
 use crate::layer::{Admission, Verify};
 use crate::verify::{Keys, Rejection, verify};
 
-/// The header that names the subscriber.
 const SUBSCRIBER: &str = "x-vvv-subscriber";
 
 /// The settings of a route.
@@ -27,10 +26,10 @@ pub struct RouteSettings {
     pub keys: Keys,
     /// The target.
     pub target: Target,
-    /// The time limit until the target's status, including the wait for an earlier request with the same id.
+    /// Until the target's status, the wait for an earlier request with the same id included.
     pub timeout: Duration,
-    /// The path of deliveries. With one route for all, `None` allows any path. With a route for each
-    /// subscriber, deliveries at this path need no `X-VVV-Subscriber`.
+    /// With one route for all, `None` allows any path. With a route for each subscriber, deliveries here need
+    /// no `X-VVV-Subscriber`.
     pub path: Option<String>,
 }
 
@@ -48,13 +47,13 @@ pub enum Routes {
 pub struct Options {
     /// How long a forwarded id is remembered.
     pub window: Duration,
-    /// The most ids that one route remembers; the oldest make room.
+    /// Of one route; the oldest make room.
     pub route_ids_max: usize,
-    /// The most ids of all routes, divided evenly.
+    /// Of all routes, divided evenly.
     pub ids_max: usize,
-    /// The most requests under way on one of several routes.
+    /// Requests under way on one of several routes.
     pub route_under_way_max: usize,
-    /// The most requests under way on all routes.
+    /// Requests under way on all routes.
     pub under_way_max: usize,
 }
 
@@ -70,7 +69,6 @@ impl Default for Options {
     }
 }
 
-/// One route's share of the limits.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     ids_max: usize,
@@ -96,10 +94,9 @@ pub(super) struct Table {
     now: RwLock<Arc<Moment>>,
 }
 
-/// The routes at one time.
 #[derive(Debug, Default)]
 struct Moment {
-    /// By subscriber. A route for all has no name.
+    /// A route for all has no name.
     services: BTreeMap<String, RouteService>,
     by_path: BTreeMap<String, RouteService>,
     for_all: Option<(RouteService, Option<String>)>,
@@ -107,7 +104,6 @@ struct Moment {
     profiles: Vec<Keys>,
 }
 
-/// A route behind its verifying layer.
 #[derive(Clone, Debug)]
 pub(super) struct RouteService {
     pub(super) service: Verify<Forward>,
@@ -122,7 +118,7 @@ impl Table {
         table
     }
 
-    /// Replaces the routes. Requests under way end on their old route; ids stay known.
+    /// Requests under way end on their old route; ids stay known.
     pub(super) fn replace(&self, routes: Routes) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         let next = match routes {
@@ -195,14 +191,13 @@ impl Table {
 }
 
 impl Moment {
-    /// Why a delivery has no route. A header that all profiles miss is reported first.
+    /// A header that all profiles miss is reported first.
     fn unknown(&self, headers: &HeaderMap, clock: &Clock) -> Unrouted {
         let lacks = |keys| verify(clock.seconds(), headers, b"", keys).is_err_and(|it| is_incomplete(&it));
         if self.profiles.iter().all(lacks) { Unrouted::Incomplete } else { Unrouted::Unknown }
     }
 }
 
-/// The subscriber named in the headers.
 fn subscriber(headers: &HeaderMap) -> Result<Option<&str>, Unrouted> {
     let mut values = headers.get_all(SUBSCRIBER).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -214,7 +209,7 @@ fn subscriber(headers: &HeaderMap) -> Result<Option<&str>, Unrouted> {
     text.map(Some).ok_or(Unrouted::Malformed)
 }
 
-/// The relay's status for a rejection: 400 for a missing header, where [`Rejection::status`] is 401.
+/// 400 for a missing header, where [`Rejection::status`] is 401.
 fn status(rejection: &Rejection) -> StatusCode {
     if is_incomplete(rejection) { StatusCode::BAD_REQUEST } else { rejection.status() }
 }
@@ -227,9 +222,8 @@ const fn is_incomplete(rejection: &Rejection) -> bool {
 pub(super) enum Unrouted {
     /// The subscriber's header is repeated, empty or invalid.
     Malformed,
-    /// The headers lack a field of every profile.
+    /// They lack a field of every profile.
     Incomplete,
-    /// No route for this subscriber or path.
     Unknown,
     /// The one route has another path.
     Elsewhere,

@@ -1,5 +1,3 @@
-//! Recently forwarded ids, and those under way.
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::clock::Millis;
 
-/// Remembers ids for a while; failed ones are forgotten at once.
+/// Recently forwarded ids, and those under way; failed ones are forgotten at once.
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -20,7 +18,7 @@ pub(super) struct Window {
 struct Seen {
     remembered_max: usize,
     ids: BTreeMap<String, State>,
-    /// Forwarded ids, the oldest first, with their expiry.
+    /// The oldest first, with their expiry.
     done: VecDeque<(Millis, String)>,
 }
 
@@ -31,13 +29,13 @@ enum State {
 }
 
 pub(super) enum Entry<'w> {
-    /// Unknown: the caller forwards it.
+    /// The caller forwards it.
     First(Claim<'w>),
-    /// Another request forwards it; the channel closes when that ends.
+    /// The channel closes when that request ends.
     UnderWay(watch::Receiver<()>),
-    /// It was forwarded with this status.
+    /// Forwarded with this status.
     Known(StatusCode),
-    /// No room, because all ids are under way.
+    /// All ids are under way.
     Full,
 }
 
@@ -47,14 +45,14 @@ impl Window {
         Self { length, seen: Mutex::new(seen) }
     }
 
-    /// Changes the bound; beyond it, the oldest ids are forgotten.
+    /// Beyond it, the oldest ids are forgotten.
     pub(super) fn resize(&self, remembered_max: usize) {
         let mut seen = self.lock();
         seen.remembered_max = remembered_max;
         while seen.ids.len() > remembered_max && seen.forget_oldest() {}
     }
 
-    /// Looks an id up, and claims an unknown one.
+    /// Claims an unknown id.
     pub(super) fn enter(&self, id: &str, now: Millis) -> Entry<'_> {
         let mut seen = self.lock();
         while seen.done.front().is_some_and(|(until, _)| *until <= now) {
@@ -78,21 +76,19 @@ impl Window {
 }
 
 impl Seen {
-    /// Returns whether there was one.
     fn forget_oldest(&mut self) -> bool {
         let oldest = self.done.pop_front();
         oldest.is_some_and(|(_, id)| self.ids.remove(&id).is_some())
     }
 }
 
-/// The right to forward an id. Dropping it before `done` frees the id.
+/// Dropping it before `done` frees the id.
 pub(super) struct Claim<'w> {
     window: &'w Window,
     id: String,
 }
 
 impl Claim<'_> {
-    /// Records a success.
     pub(super) fn done(self, status: StatusCode, now: Millis) {
         let mut seen = self.window.lock();
         let until = now.after(self.window.length);

@@ -29,22 +29,20 @@ use crate::answer::{closing, method_not_allowed, text};
 use open::{Answer, Open};
 use stall::Stall;
 
-/// The pause after a failed accept, most likely for lack of file descriptors.
+/// After a failure, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// The retry interval while the address is in use.
+/// While the address is in use.
 const BIND_AGAIN: Duration = Duration::from_millis(20);
-/// The most headers in a request.
 const HEADERS_MAX: usize = 100;
 
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most connections. Beyond it, the oldest without a request under way is closed; if all have one,
-    /// the new one waits.
+    /// Beyond it, the oldest without a request under way is closed; if all have one, the new one waits.
     pub connections: usize,
-    /// The longest head in bytes; at least 8,192. Beyond it, the answer is 431.
+    /// In bytes, at least 8,192. Beyond it, the answer is 431.
     pub head_bytes: usize,
-    /// The time limit for a head, for rest between two requests, and for an unread answer.
+    /// For a head, for rest between two requests, and for an unread answer.
     pub head_time: Duration,
 }
 
@@ -55,7 +53,7 @@ impl Default for Limits {
     }
 }
 
-/// Listens. Waits up to `within` for an address in use.
+/// Waits up to `within` for an address in use.
 ///
 /// # Errors
 /// When the address is not available.
@@ -84,8 +82,7 @@ pub struct BindError {
     error: std::io::Error,
 }
 
-/// Serves until `stop` completes, then finishes open requests for `within` at most. Returns false if that was
-/// too short.
+/// Finishes open requests after `stop`, for `within` at most; false if that was too short.
 pub async fn serve<S>(
     listener: TcpListener,
     service: S,
@@ -147,7 +144,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) => {
                 warn!(%error, "can't accept a connection");
                 let mut ticks = interval(ACCEPT_AGAIN);
-                // The first tick fires at once.
+                // Skips the immediate first tick.
                 ticks.tick().await;
                 ticks.tick().await;
             }
@@ -155,8 +152,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// The service's answer, or 431 for a long head. The connection's buffer limit is not enough, because a long
-/// head that arrives in one piece passes it.
+/// The connection's buffer limit is not enough: a long head that arrives in one piece passes it.
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
@@ -165,7 +161,7 @@ async fn answer<S>(
 where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
 {
-    // Four bytes of punctuation for each header.
+    // Punctuation.
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     if headers.sum::<usize>() > head_bytes_max {
         let line = format!("the head is too long; expected at most {head_bytes_max} bytes");

@@ -1,5 +1,5 @@
-//! The open connections. At the bound, the oldest one without a request makes room, so that endless heads do
-//! not lock out other clients.
+//! At the bound on connections, the oldest one without a request makes room, so that endless heads do not
+//! lock out others.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often to check for a connection at rest while a new one waits.
+/// While a new connection waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// All connections, in order of arrival.
+/// In order of arrival.
 pub(super) struct Open {
     places: Arc<Semaphore>,
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
@@ -23,7 +23,7 @@ pub(super) struct Open {
 
 #[derive(Default)]
 struct State {
-    /// Requests from their head to the last byte of their answer.
+    /// From their head to the last byte of their answer.
     under_way: AtomicU32,
     is_told: AtomicBool,
     close: Notify,
@@ -34,8 +34,7 @@ impl Open {
         Arc::new(Self { places: Arc::new(Semaphore::new(connections_max)), connections: Mutex::default() })
     }
 
-    /// A place for one more connection. At the bound, closes the oldest at rest, or waits if all have a
-    /// request under way.
+    /// Closes the oldest at rest, or waits if all have a request under way.
     pub(super) async fn enter(self: &Arc<Self>) -> Entry {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -43,7 +42,7 @@ impl Open {
         let place = loop {
             tokio::select! {
                 biased;
-                // The semaphore is never closed.
+                // Never closed.
                 place = &mut place => break place.ok(),
                 _ = looks.tick() => self.close_the_oldest_at_rest(),
             }
@@ -55,7 +54,7 @@ impl Open {
         Entry { open: Arc::clone(self), number, state, _place: place }
     }
 
-    /// One at a time: while one is closing, the others stay.
+    /// One at a time.
     fn close_the_oldest_at_rest(&self) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open = connections.1.values();
@@ -73,7 +72,7 @@ pub(super) struct Entry {
     open: Arc<Open>,
     number: u64,
     state: Arc<State>,
-    /// Declared last, so that the connection is removed before its place is free.
+    /// Declared last, so that the connection is removed first.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -98,14 +97,12 @@ impl Drop for Entry {
 pub(super) struct Requests(Arc<State>);
 
 impl Requests {
-    /// Counts a request whose head has arrived.
     pub(super) fn begin(&self) -> UnderWay {
         self.0.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(&self.0))
     }
 }
 
-/// A request, until the end of its answer.
 pub(super) struct UnderWay(Arc<State>);
 
 impl Drop for UnderWay {
@@ -114,7 +111,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// An answer's body, which keeps its request under way until it is written.
+/// Keeps its request under way until it is written.
 pub(super) struct Answer<B> {
     pub(super) body: B,
     pub(super) _under_way: UnderWay,

@@ -1,4 +1,4 @@
-//! The receiver's services: one stores deliveries in the inbox, the other lists processed ids.
+//! The receiver's services.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -20,11 +20,10 @@ use crate::answer::{method_not_allowed, overloaded, received, text};
 use crate::inbox::{Arrival, Effects, Inbox, Refused};
 use crate::layer::{Authentic, Verify, VerifyLayer};
 
-/// A full queue empties with the next commits.
+/// The queue empties with the next commits.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// A full inbox or disk needs processing or an operator.
+/// Processing or an operator must make room.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(30);
-/// The most ids in a listing: the newest.
 const LISTED_MAX: u32 = 100_000;
 /// Headers with the event's type.
 const EVENT_HEADERS: [&str; 2] = ["x-github-event", "x-vvv-event"];
@@ -68,7 +67,7 @@ where
     }
 }
 
-/// The health of the inbox. Deliveries are safe even if it cannot process them, but an operator must know.
+/// Deliveries are safe even if the inbox cannot process them, but an operator must know.
 fn how(inbox: &Inbox) -> Answer {
     if inbox.is_open() && !inbox.works() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "can't work on the inbox");

@@ -54,19 +54,19 @@ pub struct Keys {
     tolerance_seconds: u32,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
-    /// The index of each of `macs`, then of each of `publics`, among the secrets.
+    /// By index of `macs`, then of `publics`.
     places: Vec<usize>,
 }
 
 impl Keys {
-    /// The most keys. A request that matches none costs one hash of its body for each.
+    /// Each costs a hash of the body of a request that matches none.
     pub const COUNT_MAX: usize = 8;
     /// The default tolerance for timestamps.
     pub const TOLERANCE_SECONDS: u32 = 300;
     /// The fewest and the most bytes of a key of Standard Webhooks.
     pub const BYTES: (usize, usize) = (24, 64);
 
-    /// Prepares the keys of a profile. During a rotation there are several, and any may match.
+    /// During a rotation there are several, and any may match.
     ///
     /// # Errors
     /// When there is none or too many, or the profile cannot use one.
@@ -145,7 +145,7 @@ impl fmt::Debug for Keys {
 
 fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(KeyError::Prefix)?;
-    // The decoder's own error would reveal a character.
+    // The decoder's error would reveal a character.
     let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| KeyError::Encoding)?;
     let (min, max) = Keys::BYTES;
     if (min..=max).contains(&bytes.len()) { Ok(bytes) } else { Err(KeyError::Length { bytes: bytes.len() }) }

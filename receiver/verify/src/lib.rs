@@ -1,8 +1,8 @@
 //! Verifies with one function, [`verify`], that a sender signed a request.
 //!
 //! Pure and total: the time is an argument, and no input makes it panic. It compares secrets in constant
-//! time. It allocates only where a profile has no header for the id (one small box at the end of the search
-//! in the body) and to check Ed25519 signatures.
+//! time. It allocates only where a profile has no header for the id (one small box) and to check Ed25519
+//! signatures.
 //!
 //! Stricter than public libraries, because attackers use input that two parsers read differently: canonical
 //! base64 with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. The
@@ -33,11 +33,11 @@ pub use timestamp::UnixSeconds;
 /// A request with a valid signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified<'a> {
-    /// The id that identifies repeats. [`Profile::id_is_signed`] says whether the signature covers it.
+    /// Identifies repeats. [`Profile::id_is_signed`] says whether the signature covers it.
     pub id: Cow<'a, str>,
     /// When it was signed, if the profile signs a time.
     pub signed_at: Option<UnixSeconds>,
-    /// The index of the matching key, which shows when a rotation is complete.
+    /// The matching key's index, which shows when a rotation is complete.
     pub key: usize,
 }
 

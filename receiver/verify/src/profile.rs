@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A signing profile: the signed content and its headers.
+/// The signed content and its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Standard Webhooks 1.0.
@@ -36,8 +36,7 @@ impl Profile {
         }
     }
 
-    /// Whether the signature covers the delivery's id. Otherwise an eavesdropper can have a delivery
-    /// processed again under another id, so use TLS.
+    /// Otherwise an eavesdropper can have a delivery processed again under another id, so use TLS.
     #[must_use]
     pub const fn id_is_signed(self) -> bool {
         match self {
@@ -46,7 +45,7 @@ impl Profile {
         }
     }
 
-    /// Whether the signature covers a time, so that old ones are refused.
+    /// So that old ones are refused.
     #[must_use]
     pub const fn has_timestamp(self) -> bool {
         match self {

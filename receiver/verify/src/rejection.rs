@@ -1,7 +1,7 @@
 //! Why a request is rejected.
 
-/// The first rule that a request breaks. Safe to reveal: it names headers and rules, but neither expected
-/// signatures nor received values.
+/// The first broken rule. Safe to reveal: it names headers and rules, but neither expected signatures nor
+/// received values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// A required header is missing.
@@ -42,7 +42,7 @@ pub enum Rejection {
         /// The header.
         name: &'static str,
     },
-    /// It was signed too long ago, so it may be a replay.
+    /// Perhaps a replay.
     #[error("the timestamp is {seconds} s in the past; expected at most {tolerance} s")]
     Old {
         /// Its age.
@@ -50,7 +50,7 @@ pub enum Rejection {
         /// The largest age.
         tolerance: u32,
     },
-    /// It was signed in the future: one of the clocks is wrong.
+    /// One of the clocks is wrong.
     #[error("the timestamp is {seconds} s in the future; expected at most {tolerance} s")]
     Ahead {
         /// How far ahead.
@@ -58,7 +58,7 @@ pub enum Rejection {
         /// The largest difference.
         tolerance: u32,
     },
-    /// The header has no signature of a version that the keys can check.
+    /// No signature of a version that the keys can check.
     #[error("the header {name} holds no signature of a kind that the keys can check")]
     NoSignature {
         /// The header.
@@ -72,13 +72,13 @@ pub enum Rejection {
         /// The expected encoding.
         expected: &'static str,
     },
-    /// No signature matches any key: the secret or the signed content differs.
+    /// The secret or the signed content differs.
     #[error("no signature fits; check the secret, and that the body is the raw one")]
     Signature,
 }
 
 impl Rejection {
-    /// The rule's name, for logs and counters.
+    /// For logs and counters.
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Rejection {
         }
     }
 
-    /// The HTTP status: 400 for a malformed request, 401 for one that proves nothing.
+    /// 400 for a malformed request, 401 for one that proves nothing.
     #[must_use]
     pub const fn status(&self) -> http::StatusCode {
         match self {

@@ -1,5 +1,3 @@
-//! The encoding and comparison of signatures.
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -8,16 +6,14 @@ use subtle::{Choice, ConstantTimeEq as _};
 
 use super::rejection::Rejection;
 
-/// The bytes of an HMAC-SHA256.
 const TAG_BYTES: usize = 32;
-/// Their length in the two encodings.
 const BASE64_BYTES: usize = 44;
 const HEX_BYTES: usize = 64;
 
 pub(super) const HEX: &str = "64 hexadecimal digits in lower case";
 pub(super) const BASE64: &str = "standard base64 of 32 bytes, with its padding";
 
-/// HMAC-SHA256 with a prepared key. As secret as the key; wiped when dropped.
+/// As secret as the key; wiped when dropped.
 #[derive(Clone)]
 pub(super) struct Mac(Hmac<Sha256>);
 
@@ -26,7 +22,6 @@ impl Mac {
         Self(Hmac::new_from_slice(key).expect("hmac takes a key of any length"))
     }
 
-    /// The tag of the concatenated parts.
     fn tag(&self, parts: &[&[u8]]) -> Tag {
         let mut hash = self.0.clone();
         for part in parts {
@@ -36,7 +31,7 @@ impl Mac {
     }
 }
 
-/// A decoded signature. Comparable only in constant time, and not printable.
+/// Comparable only in constant time, and not printable.
 #[derive(Clone, Copy)]
 pub(super) struct Tag([u8; TAG_BYTES]);
 
@@ -46,7 +41,7 @@ impl Tag {
         decode_base64::<TAG_BYTES, BASE64_BYTES>(text).map(Self)
     }
 
-    /// From lower-case hex. Need not take constant time, since the text came over the wire.
+    /// Need not take constant time, since the text came over the wire.
     pub(super) fn from_hex(text: &str) -> Option<Self> {
         let digits: &[u8; HEX_BYTES] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; TAG_BYTES];
@@ -57,7 +52,7 @@ impl Tag {
     }
 }
 
-/// Decodes exactly `BYTES` bytes from exactly `WRITTEN` characters.
+/// Exactly `BYTES` bytes from exactly `WRITTEN` characters.
 pub(super) fn decode_base64<const BYTES: usize, const WRITTEN: usize>(text: &str) -> Option<[u8; BYTES]> {
     if text.len() != WRITTEN {
         return None;
@@ -75,8 +70,7 @@ fn digit(character: u8) -> Option<u8> {
     }
 }
 
-/// The index of the first key that matches one of the signatures. Each key costs one hash, and every
-/// signature is compared in full.
+/// The first matching key's index. Each key costs one hash, and every signature is compared in full.
 pub(super) fn fitting_key(
     macs: &[Mac],
     parts: &[&[u8]],
@@ -89,7 +83,6 @@ pub(super) fn fitting_key(
     })
 }
 
-/// For a profile with one signature, in hex.
 pub(super) fn fitting_key_hex(
     macs: &[Mac],
     parts: &[&[u8]],

@@ -1,5 +1,4 @@
-//! Standard Webhooks 1.0: `id.timestamp.body`, signed by each key of the sender, as `v1` (HMAC) or `v1a`
-//! (Ed25519).
+//! Standard Webhooks 1.0: `id.timestamp.body`, signed by each key, as `v1` (HMAC) or `v1a` (Ed25519).
 
 use ed25519_dalek::{Signature, VerifyingKey};
 
@@ -13,10 +12,9 @@ const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
-/// The length of an Ed25519 signature, and of its base64.
 const ED25519_BYTES: usize = 64;
 const ED25519_WRITTEN: usize = 88;
-/// The most `v1a` signatures that are checked, since each costs as much as hashing many bodies.
+/// Each costs as much as hashing many bodies.
 const ED25519_TRIED_MAX: usize = 8;
 
 pub(super) fn verify<'a, H: Headers + ?Sized>(
@@ -27,7 +25,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
 ) -> Result<Verified<'a>, Rejection> {
     let id = id(headers, ID)?;
     if id.contains('.') {
-        // A dot in the id would make the signed text `id.timestamp.body` ambiguous.
+        // It would make the signed text `id.timestamp.body` ambiguous.
         return Err(Rejection::Id { name: ID });
     }
     let timestamp = only(headers, TIMESTAMP)?;
@@ -39,8 +37,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
     Ok(Verified { id: id.into(), signed_at: Some(signed_at), key })
 }
 
-/// The index of the matching key. Skips unreadable signatures and other versions, which later versions of the
-/// standard may add.
+/// Skips unreadable signatures and other versions, which the standard may add.
 fn fitting(keys: &Keys, parts: &[&[u8]], signatures: &str) -> Result<usize, Rejection> {
     let of = |version: &'static str| {
         signatures

@@ -1,4 +1,4 @@
-//! Stripe's signature: `t=…,v1=…` in one header, over `timestamp.body`, in hex, by each key of the sender.
+//! `t=…,v1=…` in one header, over `timestamp.body`, in hex, by each key.
 
 use super::body_id;
 use super::headers::{Headers, only};
@@ -25,7 +25,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
     };
     let signed_at = timestamp::parse(timestamp, SIGNATURE)?;
     timestamp::check_fresh(now, signed_at, keys.tolerance())?;
-    // Skips other schemes, such as the `v0` of test events.
+    // Skips other schemes, such as `v0`.
     let tags = of("v1").filter_map(Tag::from_hex);
     if tags.clone().next().is_none() {
         return Err(match of("v1").next() {

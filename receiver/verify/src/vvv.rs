@@ -31,7 +31,7 @@ pub(super) fn verify_timestamped<'a, H: Headers + ?Sized>(
     Ok(Verified { id: body_id::of(body), signed_at: Some(signed_at), key })
 }
 
-/// The hex of the HMAC over the body alone. The other headers are not signed; they must only be unique text.
+/// The hex of the HMAC over the body alone. The other headers are not signed, and must only be unique text.
 pub(super) fn verify_frozen<'a, H: Headers + ?Sized>(
     headers: &'a H,
     body: &'a [u8],

@@ -3,22 +3,21 @@
 //! Linux drops the pages of a failed `fsync` and reports the failure once: the next `fsync` succeeds without
 //! them. SQLite continues, and can then lose acknowledged data in two ways:
 //!
-//! - A checkpoint delayed by a reader or a writer moves part of the log without a sync, and counts it as
-//!   moved (`nBackfill` in the log's index). If the sync of a later checkpoint fails, no process moves that
-//!   part again, and the log is overwritten.
+//! - A checkpoint delayed by another connection moves part of the log without a sync, and counts it as moved
+//!   (`nBackfill` in the log's index). If a later checkpoint's sync fails, that part is not moved again, and
+//!   the log is overwritten.
 //! - An unsynced commit may precede a synced one in the log. If that sync fails, the next sync succeeds and
 //!   leaves a hole, at which recovery stops.
 //!
-//! So [`ends_the_process`] ends it with exit code 70, without closing the database, since closing would move
-//! the log. Before that, it takes the write lock and invalidates the log's index. Every process then reads
+//! So [`ends_the_process`] takes the write lock, invalidates the log's index, leaves a marker file, and exits
+//! with code 70. It does not close the database, since closing would move the log. Every process then reads
 //! the whole log again, and counts none of it as moved.
 //!
-//! It also leaves a marker file beside the database. [`repair`] finds the marker when a process opens the
-//! database; it writes the log over itself and syncs it, which closes the hole. The marker needs no sync,
-//! since a power cut also drops the unsynced pages.
+//! [`repair`], called when a process opens the database, finds the marker, writes the log over itself and
+//! syncs it. The marker needs no sync, since a power cut also drops the unsynced pages.
 //!
-//! Not covered: a process that is killed between the failure and the marker while another one keeps the
-//! database open; and other programs that move the log and ignore their own failed syncs.
+//! Not covered: a process that is killed before it leaves the marker, while another one keeps the database
+//! open; and other programs that move the log and ignore their own failed syncs.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -32,16 +31,14 @@ use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Error, Result};
 
-/// The disk failed.
 const EXIT: i32 = 70;
 
-/// How long to wait for a running commit, so that none follows.
+/// For a running commit, so that none follows.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Both copies of the index's head. SQLite reads the log again if they are invalid.
+/// Both copies of its head. SQLite reads the log again if they are invalid.
 const INDEX_HEAD: [u8; 96] = [0; 96];
 
-/// Bytes of the log rewritten at once.
 const CHUNK: usize = 1 << 20;
 
 fn is_failed_sync(error: &Error) -> bool {
@@ -50,8 +47,7 @@ fn is_failed_sync(error: &Error) -> bool {
 }
 
 thread_local! {
-    /// Whether a sync failed in a commit's hook on this thread. SQLite reports the hook's error as a plain
-    /// `SQLITE_ERROR`.
+    /// In a commit's hook on this thread. SQLite reports it as a plain `SQLITE_ERROR`.
     static FAILED_IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,7 +55,6 @@ thread_local! {
 /// commit, and [`ends_the_process`] then ends the process.
 ///
 /// # Errors
-///
 /// When a sync failed.
 pub fn move_log(log: &mut Wal) -> Result<()> {
     match log.checkpoint() {
@@ -71,10 +66,9 @@ pub fn move_log(log: &mut Wal) -> Result<()> {
     }
 }
 
-/// Passes a result of SQLite on. If a sync failed, ends the process instead of returning.
+/// Ends the process if a sync failed.
 ///
 /// # Errors
-///
 /// All other errors of SQLite.
 pub fn ends_the_process<T>(sql: &Connection, result: Result<T>) -> Result<T> {
     match result {
@@ -108,15 +102,14 @@ fn prepare_the_next(sql: &Connection, database: &Path) -> io::Result<()> {
         sql.execute_batch("ROLLBACK").map_err(io::Error::other)?;
     }
     sql.busy_timeout(PATIENCE).map_err(io::Error::other)?;
-    // Held until the process ends, so that no process commits or restarts the log.
+    // Held until the process ends, so that none commits or restarts the log.
     sql.execute_batch("BEGIN IMMEDIATE").map_err(io::Error::other)?;
     invalidate_index(database)
 }
 
-/// Repairs the log after a process ended for a failed sync. Call it first after opening a database.
+/// Call it first after opening a database.
 ///
 /// # Errors
-///
 /// When the log cannot be written, or another process keeps writing.
 pub fn repair(sql: &Connection) -> Result<()> {
     let Some(database) = sql.path().filter(|path| !path.is_empty()).map(PathBuf::from) else { return Ok(()) };
@@ -143,7 +136,6 @@ pub fn repair(sql: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// The suffix of the marker file.
 const MARK: &str = "-unsynced";
 
 fn beside(database: &Path, end: &str) -> PathBuf {
@@ -152,18 +144,17 @@ fn beside(database: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes each process read the log again. Call it only with the write lock.
+/// Makes each process read the log again. Needs the write lock.
 fn invalidate_index(database: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(beside(database, "-shm")) {
-        // Never closed: that would release SQLite's locks on the file for this process.
+        // Closing would release SQLite's locks on the file for this process.
         Ok(index) => ManuallyDrop::new(index).write_all_at(&INDEX_HEAD, 0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Writes the log over itself, so that the system writes all of it to the disk. Call it only with the write
-/// lock.
+/// So that the system writes all of it to the disk. Needs the write lock.
 fn rewrite_log(database: &Path) -> io::Result<()> {
     let log = match OpenOptions::new().read(true).write(true).open(beside(database, "-wal")) {
         Ok(log) => log,

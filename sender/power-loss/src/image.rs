@@ -1,11 +1,11 @@
-//! The disks that a power cut could leave at one point of a recording.
+//! The disks that a power cut could leave.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::{Change, Random, Recording};
 
-/// Bytes that a disk writes atomically.
+/// Written atomically.
 const SECTOR: usize = 512;
 
 /// Percentages of unsynced sectors that survive.
@@ -25,7 +25,6 @@ impl Image {
     /// Writes the files into a folder without these names.
     ///
     /// # Errors
-    ///
     /// When the folder cannot be written.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         self.files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes))
@@ -35,11 +34,10 @@ impl Image {
 #[derive(Clone, Debug, Default)]
 struct File {
     durable: Vec<u8>,
-    /// Changes since its last sync, as indices in the recording.
+    /// Since its last sync, as indices in the recording.
     pending: Vec<usize>,
 }
 
-/// The file of each name, as an index.
 type Names = BTreeMap<String, usize>;
 
 /// Replays a recording once, from cut to cut.
@@ -48,10 +46,10 @@ pub struct Images<'a> {
     recording: &'a Recording,
     done: usize,
     files: Vec<File>,
-    /// The latest file of each inode number, since the system reuses numbers.
+    /// The system reuses inode numbers, so the latest file counts.
     by_number: BTreeMap<u64, usize>,
     names: Names,
-    /// The names at the folder's last sync, and after each change since.
+    /// At the folder's last sync, and after each change since.
     since: Vec<Names>,
 }
 
@@ -66,7 +64,6 @@ impl<'a> Images<'a> {
     /// One disk that a cut after `cut` changes could leave. `cut` must not decrease between calls.
     ///
     /// # Panics
-    ///
     /// If the recording names an unknown file.
     pub fn after(&mut self, cut: usize, seed: u64) -> Image {
         let recording = self.recording;
@@ -85,10 +82,9 @@ impl<'a> Images<'a> {
         Image { cut, seed, files }
     }
 
-    /// The disk after the last change, without a cut.
+    /// After the last change, without a cut.
     ///
     /// # Panics
-    ///
     /// As [`Self::after`].
     pub fn whole(mut self) -> Image {
         let cut = self.recording.len();
@@ -111,8 +107,7 @@ impl<'a> Images<'a> {
             Change::Sync { file } => return self.sync(*file),
             Change::FailedSync { file } => {
                 let recording = self.recording;
-                // The file system's journal holds a file's length, so a failed sync of bytes does not lose
-                // it.
+                // The file system's journal holds lengths, so a failed sync of bytes does not lose them.
                 let stays = |place: &usize| matches!(recording.change(*place), Change::Truncate { .. });
                 return self.file(*file).pending.retain(stays);
             }
@@ -140,7 +135,7 @@ impl<'a> Images<'a> {
 
     fn sync(&mut self, number: u64) {
         let Some(place) = self.by_number.get(&number).copied() else {
-            // A file that was not created here is the folder itself.
+            // The folder itself.
             self.since = vec![self.names.clone()];
             return;
         };
@@ -151,7 +146,6 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// A file with some of its unsynced sectors.
     fn content(&self, file: usize, kept: u64, random: &mut Random) -> Vec<u8> {
         let file = &self.files[file];
         let mut bytes = file.durable.clone();
@@ -162,7 +156,7 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Applies a change to the sectors that `keeps` selects.
+/// To the sectors that `keeps` selects.
 fn apply(file: &mut Vec<u8>, change: &Change, mut keeps: impl FnMut(usize) -> bool) {
     match change {
         Change::Write { offset, bytes, .. } => {

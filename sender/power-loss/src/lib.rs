@@ -1,9 +1,8 @@
-//! Tests of power loss. Programs run with a preloaded recorder (`record.c`), which records each change of the
-//! files in one folder. From the recording, this crate derives the disks that a power cut could leave.
+//! Tests of power loss. A preloaded recorder (`record.c`) records each change of the files in one folder.
+//! From the recording, this crate derives the disks that a power cut could leave.
 //!
 //! Such a disk has everything that was synced. Of the rest, any sectors of 512 bytes may be present, in any
-//! order, with the names after any change since the folder's last sync. Bytes covered by a failed sync are
-//! lost.
+//! order, with the names after any change since the folder's last sync. Bytes of a failed sync are lost.
 
 mod image;
 mod random;
@@ -21,7 +20,7 @@ pub use image::{Image, Images};
 pub use random::Random;
 pub use recording::{Change, Recording};
 
-/// The state shared by all recorded processes: see `struct state` in `record.c`.
+/// See `struct state` in `record.c`.
 const STATE_BYTES: usize = 8 * 3 * 2;
 
 /// The kind of file of a failing sync.
@@ -43,7 +42,6 @@ impl Disk {
     /// Creates an empty folder.
     ///
     /// # Errors
-    ///
     /// When the system cannot create it.
     pub fn new() -> std::io::Result<Self> {
         let disk = Self { home: tempfile::tempdir()? };
@@ -70,7 +68,6 @@ impl Disk {
     /// Makes the next sync of a file fail.
     ///
     /// # Errors
-    ///
     /// When the shared state cannot be written.
     pub fn fail_next_sync(&self, of: Of) -> std::io::Result<()> {
         let state = OpenOptions::new().write(true).open(self.state())?;
@@ -80,24 +77,21 @@ impl Disk {
     /// Records a program.
     ///
     /// # Panics
-    ///
     /// When the recorder cannot be built.
     pub fn attach(&self, program: &mut Command) {
         program.env("LD_PRELOAD", recorder()).env("POWER_LOSS_FOLDER", self.folder());
         program.env("POWER_LOSS_RECORD", self.record()).env("POWER_LOSS_STATE", self.state());
     }
 
-    /// Records a program, and makes its syncs do nothing.
+    /// Also makes the program's syncs do nothing.
     pub fn attach_lying(&self, program: &mut Command) {
         self.attach(program);
         program.env("POWER_LOSS_LIES", "1");
     }
 
-    /// The recording's length in bytes. Acknowledgements so far depend only on changes before
-    /// it.
+    /// The recording's length in bytes. Acknowledgements so far depend only on changes before it.
     ///
     /// # Errors
-    ///
     /// When the system cannot report it.
     pub fn position(&self) -> std::io::Result<u64> {
         Ok(std::fs::metadata(self.record())?.len())
@@ -106,14 +100,13 @@ impl Disk {
     /// The recording so far.
     ///
     /// # Errors
-    ///
     /// When it cannot be read.
     pub fn recording(&self) -> std::io::Result<Recording> {
         Ok(Recording::read(&std::fs::read(self.record())?))
     }
 }
 
-/// The recorder's library, built once for each test program.
+/// Built once for each test program.
 fn recorder() -> &'static Path {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = BUILT.get_or_init(|| {

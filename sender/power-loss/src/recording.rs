@@ -1,6 +1,4 @@
-//! The recorded changes.
-
-/// The head of each record: kind, file, offset and length.
+/// Kind, file, offset and length.
 const HEAD: usize = 32;
 
 /// One change of the folder.
@@ -34,7 +32,7 @@ pub enum Change {
         /// The file's number.
         file: u64,
     },
-    /// A sync failed: all writes since the file's last sync are lost, though programs still read them.
+    /// All writes since the file's last sync are lost, though programs still read them.
     FailedSync {
         /// The file's number.
         file: u64,
@@ -63,7 +61,7 @@ pub enum Change {
 /// The changes in order.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Each change, with the recording's length after it.
+    /// With the recording's length after each.
     changes: Vec<(u64, Change)>,
 }
 
@@ -71,7 +69,7 @@ impl Recording {
     pub(crate) fn read(record: &[u8]) -> Self {
         let mut changes = Vec::new();
         let (mut rest, mut position) = (record, 0);
-        // The last record is incomplete if its program was killed.
+        // Incomplete if the program was killed.
         while let Some((change, length)) = Change::read(rest) {
             position += length as u64;
             changes.push((position, change));
@@ -101,7 +99,7 @@ impl Recording {
         &self.changes[place].1
     }
 
-    /// The number of changes in the first `position` bytes.
+    /// Changes in the first `position` bytes.
     #[must_use]
     pub fn before(&self, position: u64) -> usize {
         self.changes.partition_point(|(end, _)| *end <= position)
@@ -114,7 +112,7 @@ impl Recording {
         holding.map(|(place, _)| place).collect()
     }
 
-    /// The numbers of files that ever had a name with this suffix.
+    /// Files that ever had a name with this suffix, by number.
     #[must_use]
     pub fn files_named(&self, end: &str) -> Vec<u64> {
         let named = self.changes().filter_map(|change| match change {
@@ -126,7 +124,7 @@ impl Recording {
 }
 
 impl Change {
-    /// Parses the first record, and returns its length; `None` if it is incomplete.
+    /// `None` if the record is incomplete.
     fn read(record: &[u8]) -> Option<(Self, usize)> {
         let number = |place: usize| {
             let bytes = record.get(place * 8..place * 8 + 8)?;
@@ -134,7 +132,7 @@ impl Change {
         };
         let size = |place: usize| usize::try_from(number(place)?).ok();
         let (kind, file, offset, length) = (number(0)?, number(1)?, size(2)?, size(3)?);
-        // These kinds carry no bytes; `length` is the new length of a file.
+        // `length` is a file's new length.
         let bytes = match kind {
             3..=5 => &[],
             _ => record.get(HEAD..HEAD.checked_add(length)?)?,
