@@ -323,7 +323,7 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_the
 }
 
 /// To free capacity in the whole store, an event must lock the fullest lane as well, so its commit restarts. This
-/// restart must not lock leases, and the next renewal waits for no lane.
+/// restart must not affect the next renewal, which waits for no lane.
 #[test]
 fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     let Some(address) = new_schema("a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew") else {

@@ -132,7 +132,7 @@ fn lost_is_only_what_cannot_come_any_more() {
     check("loss.none", &limited, &asked, Status::Fail);
 }
 
-/// With an event whose own check counts losses; the lane was served once more after it.
+/// As `missing`, after an incident with its own check for losses; the lane was served once more after it.
 #[track_caller]
 fn missing_after(id: &str, more: &str, befalls: impl Fn(&mut Trace), end: u64, expected: Status) {
     let scenario = crate::build::scenario_with(more);
