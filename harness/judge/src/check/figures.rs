@@ -1,16 +1,18 @@
-//! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival, against the
-//! scenario's figures, of all events or of those of a while. The intended moment, not the moment of sending: a generator that is held up would otherwise hide the
-//! wait of every event behind it (coordinated omission). What an event waited for the sender's API to answer earlier calls
-//! is no delivery latency; `harness.schedule` says it in a figure of its own. Percentiles are by nearest rank: the
-//! smallest value that at least p of the values don't exceed. What never arrived counts as late as the run was long,
-//! but for what a newer event stands for.
+//! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival,
+//! over all events or those of a span. The intended moment keeps the wait behind a slow call visible
+//! (coordinated omission). Waiting for the sender's API is not delivery latency; `harness.schedule` has its
+//! own figure for that. Percentiles are by nearest rank: the smallest value that at least p of the values
+//! don't exceed. A delivery that never arrived counts with the end of the run, unless a newer event replaced
+//! it.
 //!
-//! `efficiency`: what the sender delivered a second, from the first acknowledgement to the last delivery, over what a bare
-//! client does on the same machine to the same endpoints. Without a measured ceiling it says nothing.
+//! `efficiency`: the sender's deliveries per second, from the first acknowledgement to the last delivery,
+//! over the rate of a bare client on the same machine and endpoints. Without a measured ceiling the check
+//! says nothing.
 //!
-//! `harness.schedule`: the generator kept its own schedule: the 99th percentile of its lag is at most `schedule_late`, and
-//! no record was dropped; and no more than one event in [`UNOFFERED_SHARE`] was never offered. A generator that lags offers less load than the scenario says, and nothing that the run shows
-//! is worth much: that makes the run inconclusive, never the sender.
+//! `harness.schedule`: the generator kept its schedule. The 99th percentile of its lag is at most
+//! `schedule_late`, no record was dropped, and at most one event in [`UNOFFERED_SHARE`] was never offered. A
+//! late generator offers less load than the scenario states, so the run is inconclusive, and the sender does
+//! not fail.
 
 use super::evidence::{Delivery, Evidence};
 use super::isolation::unexplained;
@@ -21,14 +23,14 @@ use crate::entry::Severity;
 use crate::scenario::{Duration, LatencyBound, Percentiles, SECOND};
 use crate::trace::Offer;
 
-/// The smallest value that at least so many thousandths of the values don't exceed. `sorted` ascends and isn't empty.
+/// Percentile by nearest rank. `sorted` ascends and isn't empty.
 #[must_use]
 pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
     let rank = (sorted.len() * thousandths).div_ceil(1_000).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// From an event's intended moment to its first arrival, sorted; of all deliveries for which `wanted`.
+/// From an event's intended moment to its first arrival, sorted, of the deliveries for which `wanted` holds.
 fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
     let lanes = (0..).zip(&evidence.lanes);
     let timed = lanes.flat_map(|(at, _)| latencies_where(evidence, at, &wanted));
@@ -37,7 +39,7 @@ fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec
     latencies
 }
 
-/// The same of all deliveries of one lane.
+/// Sorted.
 pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     let mut latencies: Vec<u64> =
         timed_latencies(evidence, lane).into_iter().map(|(_, latency)| latency).collect();
@@ -45,12 +47,12 @@ pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     latencies
 }
 
-/// The same, each with its intended moment before it, in no order.
+/// Pairs of intended moment and latency, unsorted.
 pub(crate) fn timed_latencies(evidence: &Evidence<'_>, lane: u32) -> Vec<(u64, u64)> {
     latencies_where(evidence, lane, &|_| true)
 }
 
-/// The same of those of one lane for which `wanted`. What a newer event stands for has none.
+/// Deliveries replaced by a newer event have none.
 fn latencies_where(
     evidence: &Evidence<'_>,
     lane: u32,
@@ -62,13 +64,13 @@ fn latencies_where(
     deliveries.filter_map(|one| latency(evidence, one)).collect()
 }
 
-/// More than one in so many that were never offered leave another load than the scenario's.
+/// If more than one event in this many was never offered, the load is not the scenario's.
 const UNOFFERED_SHARE: u64 = 100;
 
-/// The intended moment, and the time from then; none for what is not owed, or was not surely taken.
+/// The intended moment and the latency; none for a delivery that is not owed or was not acknowledged.
 fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<(u64, u64)> {
     let event = evidence.event(delivery).filter(|event| delivery.owed && event.accepted.is_some())?;
-    // What it waited for the sender's own API is told apart (`harness.schedule`).
+    // The wait for the sender's API is reported apart (`harness.schedule`).
     let offer = &evidence.trace.offers[event.offer as usize];
     let intended = offer.intended.saturating_add(offer.held);
     let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
@@ -121,7 +123,7 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
 }
 
-/// Whether a delivery is of the subscribers and of the while that a bound is for.
+/// Whether a bound covers the delivery's subscriber and moment.
 fn concerns(evidence: &Evidence<'_>, bound: &LatencyBound, delivery: &Delivery) -> bool {
     let subscriber = evidence.subscriber(delivery);
     let named = subscriber.name == bound.name || subscriber.group == bound.name;
@@ -130,7 +132,7 @@ fn concerns(evidence: &Evidence<'_>, bound: &LatencyBound, delivery: &Delivery) 
     named && intended().is_some_and(|t| bound.covers(t))
 }
 
-/// Whose latencies a bound is for, and of which while.
+/// The subscribers and the span of a bound.
 fn title(bound: &LatencyBound) -> String {
     let name = &bound.name;
     match bound.lasts {
@@ -142,7 +144,7 @@ fn title(bound: &LatencyBound) -> String {
     }
 }
 
-/// Holds percentiles against what they may be. `latencies` ascend, and are not empty.
+/// `latencies` ascend and are not empty.
 fn hold(
     evidence: &Evidence<'_>,
     bound: &LatencyBound,
@@ -168,7 +170,7 @@ fn hold(
     }
 }
 
-/// Deliveries a second, times 1,000, from the first acknowledgement to the last delivery.
+/// Deliveries per 1,000 seconds, from the first acknowledgement to the last delivery.
 pub fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64> {
     let first = evidence.trace.accepted.iter().map(|one| one.t).min()?;
     let delivered = evidence.exchanges.iter().filter(|exchange| exchange.is_delivered());
@@ -177,12 +179,11 @@ pub fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64> {
     u64::try_from(delivered.count() as u128 * 1_000 * u128::from(SECOND) / u128::from(elapsed)).ok()
 }
 
-/// What the machine itself can do, where it was measured.
+/// The measured rate of the machine.
 fn ceiling(evidence: &Evidence<'_>) -> Option<u64> {
     evidence.trace.host.ceiling.as_ref().map(|ceiling| ceiling.per_second).filter(|rate| *rate > 0)
 }
 
-/// The sender's rate over the ceiling, in thousandths, where both are known.
 pub(crate) fn efficiency_thousandths(evidence: &Evidence<'_>) -> Option<u64> {
     let ceiling = ceiling(evidence)?;
     delivered_per_second_milli(evidence).map(|delivered| delivered / ceiling)
@@ -227,25 +228,22 @@ pub(super) fn efficiency(evidence: &Evidence<'_>) -> Finding {
         .with("delivered_per_second", delivered / 1_000)
 }
 
-/// As a decimal.
 pub(crate) fn thousandths(value: u64) -> String {
     format!("{}.{:03}", value / 1_000, value % 1_000)
 }
 
-/// How late the harness itself was with every event, sorted: without what it waited for the sender's API.
+/// The harness's lag of every event, without the wait for the sender's API; sorted.
 pub(crate) fn lags(evidence: &Evidence<'_>) -> Vec<u64> {
     let mut lags: Vec<u64> = evidence.trace.offers.iter().map(own_lag).collect();
     lags.sort_unstable();
     lags
 }
 
-/// How late the harness itself was with an event.
 pub(crate) const fn own_lag(offer: &Offer) -> u64 {
     offer.t.saturating_sub(offer.intended).saturating_sub(offer.held)
 }
 
-/// How many events a second were meant to be offered, and how many the sender's API accepted, where it made others wait for
-/// longer than the generator itself may be late.
+/// Intended and accepted events per second, if the sender's API made events wait longer than `schedule_late`.
 pub(crate) fn held_back(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     let trace = evidence.trace;
     let patience = evidence.scenario.expect.schedule_late.0;
@@ -258,7 +256,7 @@ pub(crate) fn held_back(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     Some((per_second(&intended)?, per_second(&accepted).unwrap_or(0)))
 }
 
-/// How many come in a second, from the first to the last, rounded to the nearest.
+/// Rounded to the nearest.
 fn per_second(times: &[u64]) -> Option<u64> {
     let (first, last) = (times.iter().min()?, times.iter().max()?);
     let elapsed = u128::from((last - first).max(1));
@@ -266,8 +264,8 @@ fn per_second(times: &[u64]) -> Option<u64> {
     u64::try_from((gaps * u128::from(SECOND) + elapsed / 2) / elapsed).ok()
 }
 
-/// Whether the sender kept up with all that it was offered: its API let nothing wait, and deliveries went on for no longer than
-/// a part of the time in which events were accepted.
+/// Whether the sender kept up with the load: its API made no event wait, and deliveries ended soon after the
+/// last acceptance.
 #[must_use]
 pub fn keeps_up(evidence: &Evidence<'_>) -> bool {
     const PART: u64 = 20;

@@ -1,10 +1,11 @@
-//! `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: what every single request is like.
+//! `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: the form of each request.
 //!
-//! The signature is judged by the harness's own verifier as the request comes in; the trace holds its word. A timestamp is
-//! compared with the arrival's moment on the sender's clock (`offset`), ±5 s; requests that an endpoint left unread during a stall, or
-//! that were sent while the sender's clock was stepped, have no such moment. While the clock of one process is set wrong
-//! (`clock-skew`), a timestamp may be off by that much instead, and by nothing else. An id is one delivery's own: the same on all
-//! of its attempts, on no other delivery of the subscriber, and without the dot that separates what is signed.
+//! The harness's own verifier judges the signature as the request arrives, and the trace holds its result. A
+//! timestamp must agree with the arrival on the sender's clock (`clock_offset`), ±5 s. Requests that a
+//! stalled endpoint left unread, and requests sent during a clock step, are not compared. While the clock of
+//! one process is wrong (`clock-skew`), a timestamp may be off by exactly that much. An id belongs to one
+//! delivery: the same on all attempts, on no other delivery of the subscriber, and without the dot that
+//! separates the signed parts.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use crate::scenario::{Answer, FaultKind, Profile, SECOND, Subscriber};
 use crate::trace::Lack;
 use crate::trace::{Arrival, CutKind, Signs, Verified};
 
-/// Every arrival at a subscriber's endpoint: its number, its lane, and itself.
+/// Every arrival at a subscriber's endpoint: number, lane, arrival.
 fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
     let all = (0_u32..).zip(evidence.exchanges.iter().zip(&evidence.trace.arrivals));
     all.filter_map(|(n, (exchange, arrival))| Some((n, exchange.lane?, arrival)))
@@ -29,14 +30,13 @@ fn profile(evidence: &Evidence<'_>, lane: u32) -> Profile {
     evidence.lanes[lane as usize].subscriber.sign
 }
 
-/// What every request carries.
 struct Carries {
     signature: bool,
     timestamp: bool,
     id: bool,
 }
 
-/// What a lane's requests carry in headers of their own, by the driver file or by their profile.
+/// The headers of a lane's requests, by the driver file or the profile.
 fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
     if let Some(Signs::Own { signature, timestamp, id, .. }) = &evidence.trace.declared.signs {
         return Carries { signature: *signature, timestamp: *timestamp, id: *id };
@@ -49,7 +49,7 @@ fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
     }
 }
 
-/// Whether each attempt of a lane carries a timestamp of its own.
+/// Whether each attempt has its own timestamp.
 fn is_fresh(evidence: &Evidence<'_>, lane: u32) -> bool {
     match &evidence.trace.declared.signs {
         Some(Signs::Own { timestamp, .. }) => *timestamp,
@@ -179,7 +179,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     if !(0_u32..).zip(lanes).any(|(lane, _)| is_fresh(evidence, lane)) {
         return Finding::unasked("no subscriber's profile has a timestamp");
     }
-    // A second more, as a request may have been stamped before its clock was set back.
+    // A request may have been stamped up to a second before its clock was set back.
     let over = |until: u64| until.saturating_add(SECOND);
     let steps = evidence.trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockStep);
     let steps: Vec<(u64, u64)> = steps.map(|fault| (fault.t, fault.until.map_or(u64::MAX, over))).collect();
@@ -210,7 +210,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// Whether an arrival of that moment may have been left unread for some time.
+/// Whether the endpoint may have left the arrival unread for some time.
 pub(super) fn is_stalled(subscriber: &Subscriber, t: u64) -> bool {
     subscriber.behaviours.iter().any(|one| {
         let until = one.until().unwrap_or(u64::MAX).saturating_add(2 * SECOND);
@@ -218,7 +218,7 @@ pub(super) fn is_stalled(subscriber: &Subscriber, t: u64) -> bool {
     })
 }
 
-/// Whether one of these arrivals carries that event too: an id may stand for several events that come in one body.
+/// Whether one of these arrivals carries that event too: one id may stand for several events in one body.
 fn together(evidence: &Evidence<'_>, attempts: &[u32], event: u64) -> bool {
     attempts.iter().any(|n| {
         let arrival = &evidence.trace.arrivals[*n as usize];

@@ -1,8 +1,11 @@
-//! `identity.body`: all attempts of a delivery carry the same bytes, across restarts too; compared by SHA-256.
-//! `identity.headers`: so do the headers that its profile keeps: id and content type always, the signature where it is made
-//! once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
-//! `identity.secret`: each subscriber's signatures are made with its own secret, which no other one has; while two are valid, both sign where the
-//! profile has room for both; a second after the older one retired, the newer one must sign.
+//! `identity.body`: all attempts of a delivery carry the same bytes, also across restarts, by SHA-256.
+//!
+//! `identity.headers`: so do the headers that its profile keeps: id and content type always; the signature
+//! where it is made once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
+//!
+//! `identity.secret`: each subscriber's signatures use its own secret, which no other subscriber has. While
+//! two secrets are valid, both sign if the profile has room for both. One second after the older one retired,
+//! the newer one must sign.
 
 use super::evidence::Evidence;
 use super::format::is_stalled;
@@ -14,7 +17,7 @@ use crate::scenario::{FaultKind, Profile};
 use crate::trace::Lack;
 use crate::trace::{Arrival, Signs, Verified};
 
-/// Judges every delivery with more than one attempt by what must be the same on all of them.
+/// Compares all attempts of every delivery.
 fn same(
     evidence: &Evidence<'_>,
     noun: &str,
@@ -123,7 +126,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     let (mut unchecked, mut unknown) = (0_u64, 0_u64);
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let (rotations, profile) = (rotations(evidence, lane.subscriber), lane.subscriber.sign);
-        // A signature of the sender's own is by one key, and made once where it covers no timestamp.
+        // A signature of the sender's own scheme uses one key, and is made once if it covers no timestamp.
         let (with_every_key, once) = match evidence.trace.declared.signs {
             Some(Signs::Own { signs_timestamp, .. }) => (false, !signs_timestamp),
             _ => (profile.signs_with_every_key(), profile == Profile::VvvFrozen),
@@ -144,7 +147,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
                 Verified::No(_) => &[],
             };
             tally.see();
-            // What an endpoint left unread was signed some time before.
+            // A request that the endpoint left unread was signed earlier.
             let fresh = !is_stalled(lane.subscriber, arrival.t);
             let what = if keys.is_empty() {
                 "not made with a secret of this subscriber"

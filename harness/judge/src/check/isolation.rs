@@ -1,19 +1,19 @@
 //! `isolation.latency`: healthy subscribers are served as soon beside slow ones as without them.
-//! `isolation.gap`: no healthy subscriber with a delivery due is left without an arrival for long.
+//! `isolation.gap`: no healthy subscriber with a due delivery stays without an arrival for long.
 //!
-//! A subscriber is *healthy* if it has no behaviours, and is judged if one contract held throughout and nothing holds it back
-//! on purpose; it is *slow* if one of its behaviours holds a connection for a second or
-//! more (silence, a stall, a drip, latency). What counts for a healthy one is its wait beyond what its own contract
-//! imposes: first arrivals are compared with the earliest schedule that the contract allows for the same
-//! acknowledgements (each event at the latest of its acknowledgement, the bucket's next moment (GCRA's theoretical arrival
-//! time), and the end of each window that is full). The 95th percentile of the excess while slow ones are slow may be
-//! `slower_beside_slow` above that of the time before.
+//! A subscriber is *healthy* if it has no behaviours. It is judged if one contract held throughout and
+//! nothing holds it back on purpose. It is *slow* if one of its behaviours holds a connection for a second or
+//! more (silence, a stall, a drip, latency). The check measures the wait of a healthy subscriber beyond its
+//! own contract. It compares the first arrivals with the earliest schedule that the contract allows for the
+//! same acknowledgements: each event at the latest of its acknowledgement, the bucket's next moment (GCRA's
+//! theoretical arrival time), and the end of each full window. The 95th percentile of the excess during
+//! slowness may be `slower_beside_slow` above the percentile before it.
 //!
-//! Single late deliveries are judged too, since percentiles hide a few. Judged are lanes that are well throughout, have one contract, and wait for nothing on purpose. A first attempt is late if it comes
-//! `gap_max` after the earliest moment that the contract allowed ([`earliest`]). That is unexplained if the lane had no
-//! backlog by its contract, nothing befell the sender meanwhile, and it served the lane all the while: of what it took
-//! later, and long enough before the late one came, nine of ten were in time. A sender that is too slow for what it is
-//! offered is late with all of it, and not judged here.
+//! `isolation.gap` judges single late deliveries too, as percentiles hide a few. A first attempt is late if
+//! it comes `gap_max` after the earliest moment of the contract ([`earliest`]). That is unexplained if the
+//! contract left no backlog, no fault hit the sender meanwhile, and the lane was served throughout: of the
+//! later accepted deliveries that came long enough before the late one, nine of ten were in time. A sender
+//! that is too slow for its load is late with everything, and is not judged here.
 
 use super::evidence::{Evidence, Lane};
 use super::verdict::{Finding, Tally, show};
@@ -21,7 +21,7 @@ use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour, Limit, SECOND, Subscriber};
 
-/// The fewest deliveries on either side of a comparison.
+/// Least number of deliveries on either side of a comparison.
 const SAMPLES_MIN: usize = 20;
 
 fn is_slow(behaviour: &Behaviour) -> bool {
@@ -36,12 +36,12 @@ fn is_healthy(subscriber: &Subscriber) -> bool {
     subscriber.behaviours.is_empty() && subscriber.answers.most.0 < SECOND
 }
 
-/// Whether a lane is well throughout, and judged by its speed against one contract.
+/// Whether a lane is healthy, has one contract and is judged by its latency.
 pub(super) fn is_judged(lane: &Lane<'_>) -> bool {
     is_healthy(lane.subscriber) && lane.has_one_contract() && lane.is_judged_by_its_speed()
 }
 
-/// When the first slow endpoint becomes slow, and when the last one stops to be.
+/// From the first slow behaviour to the end of the last one.
 fn slow_time(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     let behaviours =
         || evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours).filter(|one| is_slow(one));
@@ -49,17 +49,17 @@ fn slow_time(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     Some((from, behaviours().map(|one| one.until().unwrap_or(u64::MAX)).max()?))
 }
 
-/// The earliest moments that a contract allows for deliveries that fall due then, in their order.
+/// The earliest moments that a contract allows for deliveries due at `due`, in their order.
 #[must_use]
 pub fn earliest(due: &[u64], limit: &Limit) -> Vec<u64> {
     let mut times: Vec<u64> = Vec::with_capacity(due.len());
-    // Theoretical arrival time in units of 1/count of a nanosecond, so that a gap is a whole number of them.
+    // Theoretical arrival time in units of 1/count of a nanosecond, which makes each gap a whole number.
     let mut theoretical = 0_u128;
     for t in due {
         let mut t = times.last().map_or(*t, |last| (*last).max(*t));
         if let Some(bucket) = limit.bucket {
             let (count, per) = (u128::from(bucket.rate.count), u128::from(bucket.rate.per.0));
-            // At an even pace nothing goes out at once.
+            // An even pace allows no burst.
             let burst = if limit.pace { 1 } else { bucket.burst };
             let tolerance = u128::from(burst - 1) * per;
             let allowed = theoretical.saturating_sub(tolerance).div_ceil(count);
@@ -75,7 +75,7 @@ pub fn earliest(due: &[u64], limit: &Limit) -> Vec<u64> {
     times
 }
 
-/// For every delivery of a lane that arrived: when it fell due, when its contract allowed it, when it came.
+/// For every delivery of a lane that arrived: when it was due, when its contract allowed it, when it came.
 fn waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64, u64)> {
     let came = evidence.deliveries_of(at).iter().filter_map(|delivery| {
         let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t)?;
@@ -85,7 +85,7 @@ fn waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64, u6
     came.sort_unstable();
     let due: Vec<u64> = came.iter().map(|(due, _)| *due).collect();
     let allowed = earliest(&due, &lane.subscriber.limit);
-    // Which of them comes first is the sender's choice: the schedule is compared place by place.
+    // The sender chooses the order, so the schedule is compared by position.
     let mut arrived: Vec<u64> = came.into_iter().map(|(_, came)| came).collect();
     arrived.sort_unstable();
     due.into_iter().zip(allowed).zip(arrived).map(|((due, allowed), came)| (due, allowed, came)).collect()
@@ -210,10 +210,10 @@ pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
         .with("longest gap", show(longest))
 }
 
-/// How long the contract may hold a delivery back that counts as allowed at once.
+/// A delivery that the contract holds back for less than this counts as allowed at once.
 const AT_ONCE: u64 = SECOND / 2;
 
-/// One delivery: when it was taken, when its contract allowed it, when it came.
+/// When it was acknowledged, when its contract allowed it, when it came.
 #[derive(Clone, Copy)]
 struct Wait {
     taken: u64,
@@ -222,7 +222,8 @@ struct Wait {
     token: u64,
 }
 
-/// Judges every lane that can be, and answers the longest wait from acknowledgement to first attempt, and whose.
+/// Judges every eligible lane. Returns the longest wait from acknowledgement to first attempt, and its
+/// subscriber.
 pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> Option<(u64, &'e str)> {
     let mut longest = None;
     for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(lane)) {
@@ -238,7 +239,7 @@ pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> 
     longest
 }
 
-/// What a lane was sent, in the order in which it was taken.
+/// In the order of the acknowledgements.
 fn first_waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<Wait> {
     let came =
         evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none()).filter_map(|one| {
@@ -281,14 +282,12 @@ fn judge_lane(evidence: &Evidence<'_>, at: u32, waits: &[Wait], tally: &mut Tall
 }
 
 impl Lane<'_> {
-    /// Whether nothing but its contract makes the lane wait: it neither coalesces nor keeps an order, which hold deliveries
-    /// back on purpose.
+    /// Whether only the contract delays the lane: coalescing and ordering hold deliveries back on purpose.
     pub(crate) fn is_judged_by_its_speed(&self) -> bool {
         let handling = &self.subscriber.handling;
         handling.coalesce.is_empty() && !handling.ordered
     }
 
-    /// Whether one contract held for it all the while.
     pub(crate) fn has_one_contract(&self) -> bool {
         self.epochs.len() == 1
     }

@@ -1,5 +1,5 @@
-//! All checks on one trace: findings become verdicts by their weight and by the failures that are known, and verdicts
-//! become one.
+//! All checks on one trace: severities and expected failures turn findings into verdicts, and verdicts into
+//! one judgement.
 
 use std::collections::BTreeSet;
 
@@ -16,56 +16,45 @@ use crate::trace::Trace;
 
 const DAY: u64 = 86_400 * SECOND;
 
-/// What became of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Which check.
     pub id: String,
-    /// How much it weighs.
     pub severity: Severity,
-    /// What became of it.
     pub status: Status,
-    /// In one sentence.
     pub sentence: String,
-    /// Why a failure of it is expected, if it is.
+    /// Why its failure is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
-    /// The figures behind it.
     pub figures: Vec<Figure>,
-    /// What shows it.
     pub witness: Vec<Witness>,
 }
 
-/// Whether what should hold must.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strictness {
-    /// What should hold warns.
+    /// A `should` check that fails warns.
     #[default]
     Usual,
-    /// What should hold must.
+    /// A `should` check that fails fails the run.
     Strict,
 }
 
-/// What became of all checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// All of them together.
     pub status: Status,
-    /// Why, in one sentence.
+    /// In one sentence.
     pub sentence: String,
-    /// Each of them, in the catalogue's order.
+    /// In the catalogue's order.
     pub verdicts: Vec<Verdict>,
 }
 
 impl Judgement {
-    /// How many checks have that status.
     #[must_use]
     pub fn count(&self, status: Status) -> usize {
         self.verdicts.iter().filter(|verdict| verdict.status == status).count()
     }
 
-    /// What the selected checks alone come to. Whether the harness itself did its part counts unless it is skipped by name,
-    /// and so do failures that are expected of no check.
+    /// The judgement of the selected checks alone. The harness's own checks count unless their names are
+    /// skipped, and so do expected failures of unknown checks.
     #[must_use]
     pub fn of(mut self, selection: &Selection, trace: &Trace) -> Self {
         let known: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
@@ -89,8 +78,8 @@ impl Judgement {
     }
 }
 
-/// Judges a trace by a scenario. A trace that was cut short passes nothing: what it shows to be broken is broken all the
-/// same, and about the rest it says nothing. One that lacks lines says nothing at all.
+/// Judges a trace by a scenario. A truncated trace passes no check, though its failures stand. A trace with
+/// dropped lines fails none either.
 #[must_use]
 pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
     let scenario = &trace.declared.applied(scenario);
@@ -109,7 +98,7 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
         }
         let known = scenario.expect.known.get(check.id);
         let known = known.filter(|known| known.until.is_none_or(|until| today < until.0));
-        // Of what a trace doesn't reach, or lacks, nothing is known.
+        // A truncated or incomplete trace shows nothing about expected failures.
         let is_whole = trace.trailer.is_some() && trace.dropped() == 0;
         let known = known.filter(|_| is_whole || finding.found != Found::Unasked);
         weigh(check, finding, known, severity(check, scenario), strictness)
@@ -122,8 +111,8 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     Judgement { status, sentence, verdicts }
 }
 
-/// What a check found, if the trace lacks no lines. What is missing may be what breaks a check, or what would excuse it: a
-/// request, its answer, what was done to the sender.
+/// A finding is void if the trace lacks lines: a missing request, answer or fault may break the check or
+/// excuse it.
 fn with_holes(finding: Finding, trace: &Trace) -> Finding {
     if trace.dropped() == 0 || !matches!(finding.found, Found::Held | Found::Broken) {
         return finding;
@@ -132,7 +121,7 @@ fn with_holes(finding: Finding, trace: &Trace) -> Finding {
     Finding { found: Found::Unseen, sentence, ..finding }
 }
 
-/// A check's severity: a must where the scenario writes its figure.
+/// A written figure makes the check a must.
 fn severity(check: &Check, scenario: &Scenario) -> Severity {
     let is_written = check.figure.is_some_and(|key| scenario.expect.written.contains(key));
     if is_written { Severity::Must } else { check.severity }
@@ -182,18 +171,17 @@ fn unknown(id: &str) -> Verdict {
     }
 }
 
-/// A generator that fell behind measured itself: nothing else that the run shows can be trusted to be the sender's. A stall
-/// of the harness takes only what it touches.
+/// A late generator voids the whole run; a stall of the harness only affects the findings that it touches.
 const SCHEDULE: &str = "harness.schedule";
 
-/// Checks of the harness itself.
+/// Prefix of the harness's own checks.
 const OWN: &str = "harness.";
 
-/// The most checks whose thin evidence the headline quotes.
+/// Checks with thin evidence that the headline quotes.
 const QUOTED_MAX: usize = 3;
 
-/// What decides: a failure before anything else, then what makes the run say nothing. A check that *should* hold and saw
-/// too little decides nothing, and is counted in the headline all the same.
+/// A failure decides first, then the verdicts that make the run inconclusive. A `should` check that saw too
+/// little decides nothing, but the headline counts it.
 pub fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     let any = |status: Status| verdicts.iter().any(|verdict| verdict.status == status);
     let counted = headline(verdicts);
@@ -215,13 +203,12 @@ pub fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     }
 }
 
-/// Whether a run says nothing where this check saw too little.
+/// Whether the run is inconclusive if this check saw too little.
 pub fn decides(one: &Verdict) -> bool {
     one.severity == Severity::Must || one.id == SCHEDULE
 }
 
-/// How many checks came to what, all of those that concern the run: `1 failed: rate.envelope; 36 passed, 1 inconclusive:
-/// retry.backoff-jitter (2 retries)`.
+/// Counts by status: `1 failed: rate.envelope; 36 passed, 1 inconclusive: retry.backoff-jitter (2 retries)`.
 fn headline(verdicts: &[Verdict]) -> String {
     let with = |status: Status| verdicts.iter().filter(move |one| one.status == status).collect::<Vec<_>>();
     let named = |some: &[&Verdict], word: &str| {

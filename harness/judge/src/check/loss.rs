@@ -1,11 +1,16 @@
-//! `loss.none`: every acknowledged event reaches each of its subscribers, or their dead letters. What the sender says is
-//! still waiting in a lane is not lost there (`word`; `recovery.drains` judges it), nor is what a newer event of its key stands for where the
-//! subscriber coalesces. Where a sender counts its dead letters without listing them, as many may be missing. What it gave
-//! up for a reason that cannot be true is lost (`given_up`). Of a sender that can't be asked, lost is what can't come any
-//! more (`unsettled`); the rest was not settled in time.
+//! `loss.none`: every acknowledged event reaches each of its subscribers, or their dead letters. Not lost:
 //!
-//! `loss.unexpected`: nothing arrives that was not offered, nor at a subscriber that it doesn't concern, nor before it was
-//! offered.
+//! - a delivery that the sender reports as waiting in its lane (`sender_report`; `recovery.drains` judges
+//!   it);
+//! - an event that a newer one of its key replaces, where the subscriber coalesces;
+//! - as many deliveries as the sender counts as dead letters, where it does not list them;
+//! - with a sender that reports no depth, a delivery that can still come (`outcomes`): it was not settled in
+//!   time.
+//!
+//! A dead letter without a true cause is lost (`dead_letters`).
+//!
+//! `loss.unexpected`: nothing arrives that was not offered, at a subscriber that the event doesn't concern,
+//! or before its offer.
 
 use super::dead_letters::groundless;
 use super::evidence::Evidence;

@@ -1,22 +1,22 @@
-//! The checks: pure functions from what was seen, and what was agreed, to a finding with its witness.
+//! The checks: pure functions from a scenario and a trace to a finding with its witness.
 //!
 //! ```text
-//!  Scenario + Trace ──► Evidence (laid out once) ──► every check ──► Finding ──► weight, what is known ──► Verdict
+//!  Scenario + Trace ──► Evidence (laid out once) ──► every check ──► Finding ──► severity, expected failures ──► Verdict
 //! ```
 //!
-//! Each file says what it checks, why that is right, and what its witness is. All of them count in integers, see the whole
-//! run, and need O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; one whose matter the
+//! Each file states its requirement, the reason for it, and its witness. Every check computes in integers, sees the whole
+//! run, and needs O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; a check whose subject the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - `declaration`: what a check declares. `evidence`, `deliveries`: the trace, laid out for judging.
-//! - `outcomes`, `dead_letters`, `sender_report`: how each delivery ended, by the trace and by the sender's own word.
+//! - `declaration`: the declaration of a check. `evidence`, `deliveries`: the trace, laid out for judging.
+//! - `outcomes`, `dead_letters`, `sender_report`: how each delivery ended, by the trace and by the sender's report.
 //! - `process_timeline`, `fault_windows`, `resumption`: faults over time, the lateness they excuse, and service after them.
 //! - `clock_offset`, `epochs`, `rotation`: the sender's clock, the contract and the secrets in force at each moment.
-//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` is of `network`,
-//!   `truth` and `retention` are of `queue`, `strays` of `harness`.
-//! - `stall`, `excuses`: the effect of the harness's own stalls, of missing calls, faults and clock steps on a finding.
+//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` belongs to
+//!   `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
+//! - `stall`, `excuses`: the effect of the harness's stalls, of missing calls, faults and clock steps on a finding.
 //! - `witness_context`, `starvation`: the picture around a witness, and endpoints that received nothing; not judged.
-//! - `verdict`: what a check says. - `judge()`: all of them on one trace.
+//! - `verdict`: the result of a check. `judge()`: all checks on one trace.
 
 mod breaker;
 mod clock_offset;
@@ -71,7 +71,7 @@ pub use judge::decides;
 pub use judge::{Judgement, Strictness, Verdict, judge};
 pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
 
-/// What the exact checks compute, for tests against brute force and for whoever wants the figures alone.
+/// The arithmetic of the exact checks, for tests against brute force and for other users of the figures.
 pub mod exact {
     pub use super::figures::percentile;
     pub use super::isolation::earliest;
@@ -83,7 +83,7 @@ pub mod exact {
     pub use super::retry::asked::Asked;
 }
 
-/// Every check, in the order of the report.
+/// In the order of the report.
 pub const CHECKS: [Check; 72] = [
     format::POST_JSON,
     format::SIGNATURE,

@@ -1,9 +1,11 @@
-//! `network.reset`, `network.refused`, `network.stale`: a delivery whose connection was reset, refused, or closed while it
-//! lay idle is tried again until it is settled. Whether it is delivered twice is judged by `duplicate.bounded`. What was cut
-//! so is not given up at once either: it is broken where one of a lane was given up with attempts left, given time, and none
-//! there was tried again. What a full queue sheds is no matter of the connection.
+//! `network.reset`, `network.refused`, `network.stale`: the sender retries a delivery whose connection was
+//! reset, refused, or closed while idle, until it is settled. `duplicate.bounded` judges duplicates. The
+//! sender must not give such a delivery up at once either: the check breaks if one of a lane was given up
+//! with attempts and time left, and none of the lane was retried. Deliveries that a full queue sheds don't
+//! count.
 //!
-//! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
+//! `network.huge-answer`: the sender does not keep the answer's body: memory stays flat while endpoints send
+//! huge answers.
 
 use super::dead_letters::said_gone;
 use super::evidence::{Delivery, Evidence, Outcome};
@@ -16,7 +18,7 @@ use crate::scenario::{Answer, SECOND};
 use crate::trace::CutKind;
 use crate::trace::Lack;
 
-/// How much memory may grow where the scenario doesn't say.
+/// Default limit of memory growth.
 const GROWTH_MAX: u64 = 64 << 20;
 
 fn has(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool) -> bool {
@@ -72,7 +74,7 @@ pub(super) fn refused(evidence: &Evidence<'_>) -> Finding {
     survives(evidence, |answer| matches!(answer, Answer::Refuse), |_| false)
 }
 
-/// Judges deliveries that were cut so, and those that fell due while the endpoint did so.
+/// Judges deliveries with such a cut, and deliveries that fell due during the behaviour.
 fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKind) -> bool) -> Finding {
     if !has(evidence, wanted) {
         return Finding::unasked("no endpoint does that");
@@ -92,7 +94,7 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
             unsettled.push(delivery);
         }
     }
-    // What the sender says is still waiting is not lost.
+    // A delivery that the sender reports as waiting is not lost.
     for delivery in missing(evidence, &unsettled) {
         tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
     }
@@ -106,8 +108,8 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
     unless_late(finding, not_settled_in_time(evidence, &unsettled))
 }
 
-/// A delivery of a lane that was given up after it was cut so, with attempts left and time for another, where none of the
-/// lane was tried again after that. Where a breaker or an endpoint hides what was tried, nobody knows.
+/// A delivery that was given up after such a cut, with attempts and time left, where none of the lane was
+/// retried afterwards. Not judged where a breaker or an endpoint may hide attempts.
 fn given_up<'e>(
     evidence: &'e Evidence<'_>,
     lane: u32,
@@ -135,8 +137,8 @@ fn given_up<'e>(
     found
 }
 
-/// Whether a delivery is a dead letter, and neither its queue nor its endpoint's own word is the reason, or may be in words
-/// of the sender's own.
+/// Whether a delivery is a dead letter for another reason than its queue or its endpoint's answer. A reason
+/// in the sender's own words may mean those.
 fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let reason = delivery.dead.map(|at| evidence.trace.dead[at as usize].reason.as_str());
     let subscriber = evidence.subscriber(delivery);

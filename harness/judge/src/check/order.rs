@@ -1,10 +1,10 @@
-//! `order.per-key`: where a subscriber is declared `ordered`, the first attempts of one key arrive in the order in which
-//! their events were offered. Two events whose offers overlapped have no order: only where one was acknowledged before the
-//! other was offered must it come first. What waited while an operator sent dead letters again may have been one of them,
-//! and has no place.
+//! `order.per-key`: for an `ordered` subscriber, the first attempts of one key arrive in the order of the
+//! offers. Events with overlapping offers have no order: an event comes first only if it was acknowledged
+//! before the other was offered. A delivery that waited during a redrive may have been a dead letter, and has
+//! no place in the order.
 //!
-//! Walking from the last to arrive to the first, an inversion is an event that was offered after some later one had been
-//! acknowledged; it is enough to keep the earliest acknowledgement. O(n log n).
+//! The pass goes from the last arrival to the first, and keeps the earliest acknowledgement. An event that
+//! was offered after that acknowledgement is an inversion. O(n log n).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::trace::Lack;
 
-/// An event of one key: when its first attempt came, was it offered, was it acknowledged; and its arrival.
+/// An event of one key: first attempt, offer, acknowledgement; and its arrival.
 type Place = (u64, u64, u64, u32);
 
 /// The first inversion from the end: the arrival that came too soon, and the one that it overtook.
@@ -59,7 +59,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                 continue;
             };
             let offer = &evidence.trace.offers[event.offer as usize];
-            // What may have been shed, and was sent again by an operator, has lost its place.
+            // A delivery that may have been shed and redriven has lost its place.
             let first_came = evidence.exchange(*first).t;
             if evidence.redrives(delivery).any(|t| (offer.t..=first_came).contains(&t)) {
                 continue;

@@ -19,23 +19,21 @@ use super::verdict::{Finding, Found};
 use crate::scenario::{Answer, Behaviour, FaultKind, SECOND, Subscriber};
 use crate::trace::{Ended, Lack};
 
-/// What became of a delivery that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Delivered,
     Dead,
-    /// A newer event of its key stands for it.
+    /// A newer event of its key replaces it.
     Coalesced,
     Unsettled,
 }
 
-/// The fates of all deliveries that are owed for an event that was surely taken, in the deliveries' order. What came for an
+/// The fates of all owed deliveries of acknowledged events, in the deliveries' order. Deliveries for an
 /// endpoint that was gone need not be settled.
 pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)> {
     of(evidence, &evidence.deliveries)
 }
 
-/// The same of one lane.
 pub(crate) fn fates_of<'e>(evidence: &'e Evidence<'_>, lane: u32) -> Vec<(&'e Delivery, Fate)> {
     of(evidence, evidence.deliveries_of(lane))
 }
@@ -62,7 +60,7 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>, wai
     if is_replaced(evidence, delivery, settled) { Fate::Coalesced } else { Fate::Unsettled }
 }
 
-/// When a delivery was settled, which came to this; none where it never was. What a newer one stands for is so at once.
+/// When a delivery reached this fate; none if never. A replaced one is settled at once.
 pub(super) fn settled_at(evidence: &Evidence<'_>, delivery: &Delivery, fate: Fate) -> Option<u64> {
     let exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
     let taken = exchanges.filter(|one| one.is_delivered() || is_at_length(evidence, delivery, one));
@@ -76,8 +74,8 @@ pub(super) fn settled_at(evidence: &Evidence<'_>, delivery: &Delivery, fate: Fat
     }
 }
 
-/// When a delivery was given up at the earliest that nobody listed: its endpoint was gone, it had been tried as often as
-/// declared, or it was too old.
+/// The earliest moment at which an unlisted delivery can have been given up: its endpoint was gone, it had
+/// all its attempts, or it was too old.
 fn given_up_at(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     let (retry, accepted) = (&evidence.subscriber(delivery).retry, evidence.accepted(delivery)?);
     let gone = evidence.lanes[delivery.lane as usize].gone.map(|gone| gone.max(accepted));
@@ -88,7 +86,7 @@ fn given_up_at(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     gone.into_iter().chain(tried).chain(old).min()
 }
 
-/// The events of a lane that newer ones stand for, in order.
+/// Tokens of the events of a lane that newer ones replace; sorted.
 pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     if evidence.lanes[lane as usize].subscriber.handling.coalesce.is_empty() {
         return Vec::new();
@@ -99,9 +97,9 @@ pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     idle.filter(|one| is_replaced(evidence, one, &settled)).map(|one| one.token).collect()
 }
 
-/// Whether a sender that keeps no dead letters, or whose driver can't list them, has done all that it had to: its endpoint
-/// said that it is gone, it tried as often as declared, or the delivery outlived its `ttl` while something held it back: it failed, its endpoint misbehaved,
-/// something befell the sender, or its contract made it wait.
+/// Whether a sender without dead letters, or without a driver call to list them, fulfilled its duty: the
+/// endpoint answered 410, all attempts were made, or the delivery passed its `ttl` while something held it
+/// back (a failure, a misbehaving endpoint, a fault, its contract).
 fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs: &mut Backlogs) -> bool {
     let counted = evidence.trace.depths.iter().any(|depth| depth.dead.is_some());
     if counted || !evidence.trace.declared.lacks(Lack::DeadLetters) {
@@ -119,7 +117,7 @@ fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs
             || evidence.is_disturbed(accepted, until)
             || backlogs.waits(evidence, delivery)
     };
-    // What waited for an endpoint when that said that it is gone; not what it should have had long before.
+    // Deliveries that waited when the endpoint answered 410, but not those that were overdue by then.
     let turned_away = || {
         let lane = &evidence.lanes[delivery.lane as usize];
         let Some(gone) = lane.gone else { return false };
@@ -130,12 +128,12 @@ fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs
     turned_away() || tried >= retry.attempts as usize || (until <= evidence.end && held_back())
 }
 
-/// Which events of each lane had to wait by its contract, in order; worked out where it is asked.
+/// Tokens of the events of each lane that waited by its contract; sorted, computed on demand.
 #[derive(Default)]
 struct Backlogs(BTreeMap<u32, Vec<u64>>);
 
 impl Backlogs {
-    /// How long the contract may hold a delivery back that counts as allowed at once.
+    /// A delivery that the contract holds back for less than this counts as allowed at once.
     const AT_ONCE: u64 = SECOND / 2;
 
     fn waits(&mut self, evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
@@ -161,8 +159,8 @@ impl Backlogs {
     }
 }
 
-/// Whether an endpoint said 2xx to one of a delivery's attempts, and then so much that nobody need read it to the end.
-/// A sender may take that for success, or try again.
+/// Whether an endpoint answered 2xx with a body too long to read. A sender may take that for success, or try
+/// again.
 fn is_taken_at_length(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let mut exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
     exchanges.any(|exchange| is_at_length(evidence, delivery, exchange))
@@ -175,17 +173,17 @@ fn is_at_length(evidence: &Evidence<'_>, delivery: &Delivery, exchange: &Exchang
         && huge.any(|behaviour| behaviour.covers(exchange.t))
 }
 
-/// Whether an endpoint had said that it is gone by the time the event was taken: nothing is owed to it any more, though
-/// a sender may well keep it as a dead letter.
+/// Whether the endpoint had answered 410 before the acknowledgement: nothing is owed to it, though the sender
+/// may keep the delivery as a dead letter.
 fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let gone = evidence.lanes[delivery.lane as usize].gone;
     gone.zip(evidence.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
 }
 
-/// By lane, type and key of what a lane coalesces: the events that did arrive, or were given up.
+/// Events of a coalescing lane that arrived or were given up, by lane, type and key.
 type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Spans>;
 
-/// When events were offered, and when each was taken at the latest; both in order.
+/// Offers, and the latest moments of acceptance; both sorted.
 #[derive(Default)]
 struct Spans {
     offered: Vec<u64>,
@@ -193,10 +191,11 @@ struct Spans {
 }
 
 impl Spans {
-    /// How many may have been taken at `from` or later, and were offered by `until`, which is no sooner.
+    /// Events that may have been accepted at `from` or later, and were offered by `until`, which is no
+    /// sooner.
     fn between(&self, from: u64, until: u64) -> usize {
         let offered = self.offered.partition_point(|t| *t <= until);
-        // Those were offered before that, too.
+        // Those were offered before `from`, too.
         offered - self.taken.partition_point(|t| *t < from)
     }
 }
@@ -217,8 +216,8 @@ fn settled<'e>(evidence: &'e Evidence<'_>, deliveries: &[Delivery]) -> Settled<'
     settled
 }
 
-/// When a delivery's event was taken, at the latest: it was acknowledged then, or came sooner. Of one that was not acknowledged nobody
-/// knows; that it came much later does not make it the newer one.
+/// The latest moment at which the sender accepted the delivery's event: its acknowledgement, or an earlier
+/// arrival. None without an acknowledgement: a late arrival does not make it the newer event.
 fn taken_by(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     let came = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t);
     evidence.accepted(delivery).map(|accepted| came.map_or(accepted, |came| came.min(accepted)))
@@ -228,23 +227,22 @@ fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     !evidence.attempts(delivery).is_empty() || delivery.dead.is_some()
 }
 
-/// Whether an event of a delivery's key that was offered inside its window, and may have been taken after it, stands for it: of
-/// two that were under way at one time, either may have been taken last. A replacement keeps the time at which the first of
-/// them is due, so that what was offered later stands for none of them. The window begins once the event was taken, at the
-/// latest; a clock that steps makes it as long as it likes.
+/// Whether an event of the delivery's key replaces it: one that was offered inside its window and may have
+/// been accepted after it. Of two concurrent offers, either may be the later one. A replacement keeps the due
+/// time of the first event, so an event offered after the window replaces none. The window begins when the
+/// event was accepted at the latest; a clock step makes its length unknown.
 fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
     let Some((key, t, window)) = key(evidence, delivery) else { return false };
     let steps = evidence.scenario.faults.iter().any(|fault| fault.action.kind() == FaultKind::ClockStep);
     let late = evidence.scenario.expect.retry_after_late.0;
     let begun = evidence.accepted(delivery).map_or(t, |accepted| accepted.max(t));
     let until = if steps { u64::MAX } else { begun.saturating_add(window).saturating_add(late) };
-    // None stands for itself.
+    // An event does not replace itself.
     let itself = usize::from(is_settled(evidence, delivery));
     settled.get(&key).is_some_and(|of_key| of_key.between(t, until) > itself)
 }
 
-/// What a delivery may be coalesced by, when it was offered, and how long it waits for others; none where its lane doesn't
-/// coalesce.
+/// The coalescing key, the moment of the offer, and the window; none where the lane doesn't coalesce.
 fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e str, &'e str), u64, u64)> {
     let rules = &evidence.subscriber(delivery).handling.coalesce;
     if rules.is_empty() {
@@ -257,12 +255,11 @@ fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e
 }
 
 impl Evidence<'_> {
-    /// Whether an operator sent any dead letters again.
     pub(crate) fn has_redrives(&self) -> bool {
         self.trace.faults.iter().any(|fault| fault.kind == FaultKind::Redrive)
     }
 
-    /// When an operator sent the dead letters of a delivery's lane again.
+    /// When an operator redrove the dead letters of the delivery's lane.
     pub(crate) fn redrives(&self, delivery: &Delivery) -> impl Iterator<Item = u64> {
         let Subscriber { name, group, .. } = self.subscriber(delivery);
         let concerns = move |whom: &str| whom == name || whom == group;
@@ -270,8 +267,8 @@ impl Evidence<'_> {
         redrives.filter(move |fault| fault.detail.as_deref().is_none_or(concerns)).map(|fault| fault.t)
     }
 
-    /// Whether a delivery may have been a dead letter that an operator sent again by `t`: one that had been tried, and not
-    /// taken.
+    /// Whether a delivery may have been a dead letter that was redriven by `t`: it had been tried without
+    /// success.
     pub(crate) fn is_redriven(&self, delivery: &Delivery, t: u64) -> bool {
         let exchanges = || self.attempts(delivery).iter().map(|n| self.exchange(*n));
         self.redrives(delivery).filter(|redrive| *redrive <= t).any(|redrive| {
@@ -281,8 +278,8 @@ impl Evidence<'_> {
     }
 }
 
-/// Those of some unsettled deliveries, ordered by lane, that the sender's word does not account for, and that can't come any
-/// more.
+/// The unsettled deliveries that the sender's report does not account for and that can't come any more.
+/// `unsettled` is sorted by lane.
 pub(super) fn missing<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery]) -> Vec<&'e Delivery> {
     if is_broken_off(evidence) {
         return Vec::new();
@@ -292,12 +289,12 @@ pub(super) fn missing<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery]) -
     missing
 }
 
-/// Whether the run was broken off, so that whatever was open could still have come.
+/// An interrupted run proves no loss: everything that was open could still have come.
 pub(super) fn is_broken_off(evidence: &Evidence<'_>) -> bool {
     evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted)
 }
 
-/// How many of these could still have come when the run's time was up.
+/// Unsettled deliveries that could still have come after the end of the run.
 pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Delivery]) -> u64 {
     if is_broken_off(evidence) {
         return unaccounted(evidence, unsettled).len() as u64;
@@ -305,7 +302,7 @@ pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Deliver
     unsettled.iter().filter(|one| is_late(evidence, one)).count() as u64
 }
 
-/// A finding that would hold, of deliveries of which some could still have come: nobody knows that none was lost.
+/// A finding that would hold, if some deliveries could still have come: they may be lost.
 pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
     if late == 0 || finding.found != Found::Held {
         return finding;
@@ -313,13 +310,13 @@ pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
     Finding::unseen(format!("{late} deliveries were not settled in time: they could still have come"))
 }
 
-/// Whether a delivery could still have come when the run's time was up, of a sender that can't be asked: one that can says
-/// it itself.
+/// Whether a delivery could still have come after the end of the run, for a sender that can't report its
+/// depth.
 fn is_late(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     evidence.trace.declared.lacks(Lack::Depth) && may_still_come(evidence, delivery)
 }
 
-/// Whether a delivery that isn't settled at the end may still have come after it.
+/// Whether an unsettled delivery may still have come after the end of the run.
 fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let lane = &evidence.lanes[delivery.lane as usize];
     let accepted = evidence.accepted(delivery).unwrap_or(0);
@@ -336,11 +333,11 @@ fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     held.saturating_add(slack) > evidence.at_work_until()
 }
 
-/// How long the sender may wait after the attempts that were made.
+/// The longest pause of the sender after the attempts so far.
 fn delay(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> u64 {
     let retry = &lane.subscriber.retry;
     if lane.subscriber.hides_attempts() {
-        // Nobody knows how many there were.
+        // The number of attempts is unknown.
         return retry.bounds(retry.attempts).1;
     }
     match u32::try_from(evidence.attempts(delivery).len()).unwrap_or(u32::MAX) {

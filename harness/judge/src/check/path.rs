@@ -1,6 +1,6 @@
-//! `path.own`: every request comes to its subscriber's own URL, path and query: whatever else it is sent to is not what the
-//! subscriber asked for. A request with an event of the run that names no endpoint at all is one of them. Where an answer pointed
-//! elsewhere, `retry.status` says that a redirect was followed.
+//! `path.own`: every request goes to its subscriber's own URL, path and query. A request with an event of the
+//! run that names no endpoint breaks it too. If an answer redirected the sender, `retry.status` names the
+//! redirect.
 
 use super::evidence::Evidence;
 use super::strays;

@@ -1,12 +1,12 @@
-//! `pressure.holds`: an endpoint that works on one request after another is sent what it answers within its target, and is
+//! `pressure.holds`: an endpoint that works on one request after another answers within its target, and is
 //! not left idle.
 //!
-//! `expect.pressure` names the subscriber, the target and the moment from which it counts. From then on, of the requests
-//! that were answered, the share `within` took no longer than the target, from the first byte of the request to the last of
-//! the answer, as the endpoint saw them. While deliveries waited that were never tried, the endpoint could have given one
-//! answer in each `serves`; the share `used` of those were given. Both are counts over the same while, so neither goes by the
-//! speed of this machine. Times with a fault near are not judged: a new process may have to find the rate again.
-//! Witness: the requests that took longest.
+//! `expect.pressure` names the subscriber, the target and the moment from which it counts. From then on, the
+//! share `within` of the answered requests took at most the target, from the request's first byte to the
+//! answer's last byte. While untried deliveries waited, the endpoint could have given one answer in each
+//! `serves`, and gave the share `used` of those. Both shares count the same span, so the machine's speed does
+//! not matter. Spans near a fault are not judged, as a new process may have to find the rate again. Witness:
+//! the slowest requests.
 
 use super::evidence::{Evidence, Lane};
 use super::rate::utilisation::{busy, waits};
@@ -15,21 +15,21 @@ use crate::check::{Check, Picture, Simulated};
 use crate::entry::Severity;
 use crate::scenario::{Behaviour, PressureBound, SECOND};
 
-/// With less backlog than this, nothing says how much the endpoint could have been sent.
+/// A shorter backlog does not show the endpoint's capacity.
 const BUSY_MIN: u64 = 2 * SECOND;
 
-/// What was seen of one lane.
+/// Observations of one lane.
 struct Seen {
     from: u64,
     until: u64,
     /// Its answered requests, by number.
     answered: Vec<u32>,
-    /// How many answers there was work and time for.
+    /// Answers for which there was work and time.
     possible: u64,
 }
 
 impl Seen {
-    /// None where too little waited, or something disturbed it.
+    /// None if too little waited, or a fault was near.
     fn of(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, bound: &PressureBound) -> Option<Self> {
         let serves =
             |one: &&Behaviour| one.serves.is_some() && one.until().is_none_or(|end| end > bound.at.0);

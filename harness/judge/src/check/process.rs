@@ -1,7 +1,8 @@
-//! `process.exits`: no process of the sender ends by itself; one that is asked to stop ends with 0, and need not be killed.
+//! `process.exits`: no process of the sender ends by itself. A process that is asked to stop ends with 0, and
+//! need not be killed.
 //!
-//! Asked are those that a fault restarts, and all of them at the end of the run. A process that was asked and is killed once
-//! `stop_within` is over did not stop: counted from when it could write down what it knew.
+//! A fault asks processes to stop, and so does the end of the run. A process that had to be killed after
+//! `stop_within` did not stop; the time counts from when it could record its state.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,6 @@ pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
     )
 }
 
-/// Follows one worker's processes through the run.
 fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
     let within = evidence.scenario.sender.stop_within.0;
     let (mut asked, mut killed) = (None, false);
@@ -76,9 +76,9 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
                 }
             }
             ProcessEvent::Exited => {
-                // What is no process of the harness's ends without a status.
+                // A process that the harness did not start ends without a status.
                 let status = one.status.as_deref().unwrap_or("exit 0");
-                // Without its store it can end, and not in order.
+                // A process without its store may end, but not in order.
                 let is_bereft = asked.is_some_and(|asked| could_end(asked) > one.t);
                 if !killed && !is_bereft {
                     tally.see();

@@ -1,29 +1,28 @@
-//! Process faults over time: when processes were killed or stopped, when they came back, and when the sender could not write.
+//! Process faults over time: kills, stops, restarts, and spans in which the sender could not write.
 //!
-//! Every request is judged by this, so it is sorted once and searched. A stop lasts until its process goes on or is gone; a
-//! process that is killed meanwhile leaves its place to another.
+//! Sorted once and searched per request. A stop lasts until its process continues or ends; a killed process
+//! that was stopped is replaced by another.
 
 use std::collections::BTreeMap;
 
 use crate::trace::{Fault, Process, ProcessEvent};
 
-/// What was done to the sender's processes and to their store.
+/// Faults of the sender's processes and their store.
 pub(super) struct Strikes {
-    /// When a process was killed or stopped, in order.
+    /// When a process was killed or stopped; sorted.
     struck: Vec<u64>,
-    /// When one was started or went on, in order.
+    /// When a process was started or continued; sorted.
     back: Vec<u64>,
-    /// The times in which a process may have lost what it knew, as it was killed, stopped or cut off from its store: when each
-    /// began, in order, and when the last of those so far was over.
+    /// Spans in which a killed, stopped or disconnected process may have lost state: the beginning, sorted,
+    /// and the latest end so far.
     forgetful: Vec<(u64, u64)>,
-    /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
+    /// Spans in which nothing could be recorded (a locked or full store, a stopped process); sorted.
     pub(super) unwritable: Vec<Unwritable>,
-    /// When processes stood still.
     pub(super) stops: Vec<Stop>,
 }
 
 impl Strikes {
-    /// Those of a run that ended then, whose lanes are taken over within so long.
+    /// `end` is the end of the run.
     pub(super) fn of(processes: &[Process], faults: &[Fault], takeover_within: u64, end: u64) -> Self {
         use ProcessEvent::{Continued, Killed, Started, Stopped};
         let times = |wanted: [ProcessEvent; 2]| {
@@ -42,21 +41,21 @@ impl Strikes {
         }
     }
 
-    /// When a process was struck last by that moment, if none came back since and that was no longer ago than so long.
+    /// The last kill or stop before `t`, if no process came back since, and it is at most `within` ago.
     pub(super) fn shortly_before(&self, t: u64, within: u64) -> Option<u64> {
         let strike = last(&self.struck, t)?;
         let is_back = last(&self.back, t).is_some_and(|back| strike <= back);
         (!is_back && t - strike <= within).then_some(strike)
     }
 
-    /// Whether a process may have lost what it knew from `from` to `until`.
+    /// Whether a process may have lost state from `from` to `until`.
     pub(super) fn touch(&self, from: u64, until: u64) -> bool {
         let begun = self.forgetful.partition_point(|(t, _)| *t <= until);
         begun.checked_sub(1).is_some_and(|last| self.forgetful[last].1 >= from)
     }
 }
 
-/// The last of some times that is not after that one. They ascend.
+/// The last of the ascending `times` up to `t`.
 fn last(times: &[u64], t: u64) -> Option<u64> {
     times.partition_point(|one| *one <= t).checked_sub(1).map(|last| times[last])
 }
@@ -67,7 +66,7 @@ fn forgetful(processes: &[Process], faults: &[Fault], takeover_within: u64, end:
     let mut exits: Vec<(u32, u64)> = exits.map(|one| (one.worker, one.t)).collect();
     exits.sort_unstable();
     let over = |one: &Process| {
-        // A command kills at some moment until the process is gone; a signal at once.
+        // A kill command takes effect at some moment before the process is gone; a signal at once.
         if one.event != Killed || one.status.is_none() {
             return one.t;
         }
@@ -88,7 +87,6 @@ fn forgetful(processes: &[Process], faults: &[Fault], takeover_within: u64, end:
     spans
 }
 
-/// A time in which a process stood still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stop {
     pub(super) worker: u32,
@@ -96,7 +94,7 @@ pub(super) struct Stop {
     pub(super) until: u64,
 }
 
-/// Those of a run that ended then: each lasts until its process goes on or is gone.
+/// Each stop lasts until its process continues or ends, or until the run's `end`.
 pub(super) fn stops(processes: &[Process], end: u64) -> Vec<Stop> {
     use ProcessEvent::{Continued, Exited, Stopped};
     let (mut over, mut found) = (BTreeMap::new(), Vec::new());
@@ -113,7 +111,7 @@ pub(super) fn stops(processes: &[Process], end: u64) -> Vec<Stop> {
     found
 }
 
-/// A time in which nothing can be written down, or that only later.
+/// A span in which writes fail, or are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Unwritable {
     pub(super) from: u64,
@@ -122,13 +120,13 @@ pub(super) struct Unwritable {
 }
 
 impl Unwritable {
-    /// From when on it keeps nobody any more from writing down what was known at `t`.
+    /// From when on it no longer delays the record of a fact known at `t`.
     pub(super) fn over_for(self, t: u64) -> u64 {
         t.max(self.until.min(t.saturating_add(self.later_by)))
     }
 }
 
-/// Those of some faults and stops, in order.
+/// Sorted.
 pub(super) fn unwritable<'a>(
     faults: impl Iterator<Item = &'a Fault>,
     stops: impl Iterator<Item = &'a Stop>,

@@ -1,19 +1,22 @@
-//! `queue.bounded`: what waits never exceeds its bound (a sample of the whole is that of a lane where there is no other), and nothing is unaccounted for: at every sample, what the sender
-//! says is delivered, dead, coalesced and waiting adds up to what it had acknowledged. The sum is at least what was surely
-//! acknowledged at the sample before (it was asked after that), and at most what was offered before the sample after
-//! (it had answered by then): samples follow one another. What is taken once an endpoint is gone (410) may count or not.
-//! Where no sample of the whole has `queue_rows_min`, the run never was what it is meant to be, and says nothing.
+//! `queue.bounded`: the backlog never exceeds its bound. A sample of the whole counts for a lane that is the
+//! only one. At every sample of the whole, the reported delivered, dead, coalesced and waiting deliveries add
+//! up to the acknowledged ones: at least those acknowledged at the previous sample (the query came later),
+//! and at most those offered before the next sample (the answer came earlier). Deliveries accepted after an
+//! endpoint was gone (410) may count or not. If no sample of the whole reaches `queue_rows_min`, the run
+//! missed its purpose and says nothing.
 //!
-//! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters (`emit.accepted` judges what
-//! is not answered at all); and what
-//! is no overload is taken. Where no subscriber's queue refuses, nothing bounds the whole and nothing befell the sender,
-//! an event is turned away without a cause if fewer than [`LOAD_MIN`] deliveries were asked for in a second, in the two before it.
-//! One in a hundred is let pass, as a machine may stall.
-//! `queue.memory`: resident memory grows by no more than `rss_growth_max`; without it, by no more than [`GROWTH_BASE`], what
-//! the deliveries that wait can have twice over, and [`GROWTH_EACH`] for each subscriber.
-//! `queue.expires`: no attempt comes once a delivery is older than its `ttl`; its age counts from the acknowledgement at
-//! the latest, and what had left in time is given `retry_after_late` to arrive. What a stalled endpoint read late counts from
-//! the first moment at which it may have been sent.
+//! `queue.visible`: the sender answers overload (429 or 503 with `Retry-After`) or sheds to dead letters
+//! (`emit.accepted` judges offers without an answer), and accepts everything else. If no subscriber's queue
+//! refuses, nothing bounds the whole and no fault was near, a refusal needs at least [`LOAD_MIN`] requested
+//! deliveries per second over the two seconds before it. Refusals without that load may make up one percent
+//! of the offers, as a machine may stall.
+//!
+//! `queue.memory`: resident memory grows by at most `rss_growth_max`. The default is [`GROWTH_BASE`], twice
+//! the size of the waiting deliveries, and [`GROWTH_EACH`] for each subscriber.
+//!
+//! `queue.expires`: no attempt comes once a delivery is older than its `ttl`, counted from its
+//! acknowledgement. A request that left in time has `retry_after_late` to arrive; one that a stalled endpoint
+//! read late counts from its earliest possible sending.
 
 use super::dead_letters::room;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
@@ -77,8 +80,8 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     finding.with("most waiting", most).with("samples that add up", sums)
 }
 
-/// What can't be told of a lane's bounds, though it may have gone beyond them: it was offered more than they allow, the
-/// whole sender had more waiting, and no sample says how much of that was the lane's.
+/// Why a lane's bounds can't be judged: it was offered more than they allow, the whole sender had more
+/// waiting, and no sample counts the lane alone.
 fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
     let Subscriber { name, queue, .. } = lane.subscriber;
     let depths = || evidence.trace.depths.iter();
@@ -99,14 +102,14 @@ fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
     None
 }
 
-/// How many deliveries a lane was offered: an event that was offered more than once is one of them, or several.
+/// Offers to a lane. An event that was offered more than once may be one delivery, or several.
 fn offered(evidence: &Evidence<'_>, at: u32) -> u64 {
     let offers = |delivery: &Delivery| evidence.event(delivery).map_or(0, |event| u64::from(event.offers));
     evidence.deliveries_of(at).iter().filter(|one| one.owed).map(offers).sum()
 }
 
-/// Whether a full queue may have refused events: a subscriber whose queue refuses was offered more than that queue holds
-/// at least. A queue without a declared bound is never full.
+/// Whether a full queue may have refused events: a lane whose queue refuses was offered more than its least
+/// capacity. A queue without a declared bound is never full.
 pub(super) fn may_refuse(evidence: &Evidence<'_>) -> bool {
     (0..).zip(&evidence.lanes).any(|(at, lane)| {
         let queue = &lane.subscriber.queue;
@@ -125,7 +128,7 @@ fn at(depth: &Depth, what: String) -> Witness {
     }
 }
 
-/// Judges every sample of the whole sender that has all four counts, and says how many there are.
+/// Judges every sample of the whole sender with all four counts. Returns their number.
 fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     let owed = |event: &super::evidence::Event| {
         let offer = &evidence.trace.offers[event.offer as usize];
@@ -134,7 +137,7 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     let mut offered: Vec<(u64, u64)> = evidence.events.iter().map(owed).collect();
     let gone: Vec<(&str, u64)> =
         evidence.lanes.iter().filter_map(|lane| Some((lane.subscriber.name.as_str(), lane.gone?))).collect();
-    // An event that comes once an endpoint is gone may be kept for it, or not.
+    // The sender may keep an event for an endpoint that is gone, or not.
     let let_go = |event: &super::evidence::Event, taken: u64| {
         let owed = &evidence.trace.offers[event.offer as usize].owed;
         let by_then =
@@ -184,16 +187,16 @@ fn running(steps: &[(u64, u64)]) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// The sum of everything before `t`.
+/// The sum of all steps before `t`.
 fn until(sums: &[(u64, u64)], t: u64) -> u64 {
     let after = sums.partition_point(|(at, _)| *at < t);
     after.checked_sub(1).map_or(0, |last| sums[last].1)
 }
 
-/// So many deliveries in a second may be too many for a sender on a poor machine.
+/// Deliveries per second that may overload a sender on a slow machine.
 const LOAD_MIN: u64 = 100;
 
-/// Judges answers that turned events away without a cause, and says how many there are.
+/// Judges refusals without a cause. Returns their number.
 fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     if evidence.scenario.expect.queue_rows.max.is_some() || may_refuse(evidence) {
         return 0;
@@ -265,16 +268,16 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
         .with("without a cause", groundless)
 }
 
-/// How much memory may grow by itself: caches, buffers, code that is used for the first time.
+/// Memory that grows regardless of the load: caches, buffers, code pages.
 const GROWTH_BASE: u64 = 256 << 20;
-/// How much it may grow for a subscriber: connections and what belongs to them.
+/// Memory per subscriber, such as connections.
 const GROWTH_EACH: u64 = 64 << 10;
 
-/// How much memory may grow where the scenario doesn't say.
+/// Default limit of memory growth.
 fn growth_allowed(evidence: &Evidence<'_>) -> Size {
     let scenario = evidence.scenario;
     let offered: u64 = evidence.trace.offers.iter().map(|offer| offer.owed.len() as u64).sum();
-    // What the sender says is more than was offered is no reason to have memory for it.
+    // A reported backlog above the number of offers justifies no memory.
     let waiting =
         evidence.trace.depths.iter().filter_map(|depth| depth.waiting).max().unwrap_or(0).min(offered);
     let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
@@ -351,7 +354,7 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         let taken = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
         let taken = taken.filter(|one| one.is_delivered()).map(|one| one.end).min().unwrap_or(u64::MAX);
-        // A dead letter that is sent again is not held to it; what was taken before is none.
+        // A redriven dead letter is exempt; an event accepted before the redrive can be one.
         let excused = |t: u64| t >= redriven && taken >= redriven;
         let late = |n: &&u32| evidence.sent_from(**n) > until && !excused(evidence.exchange(**n).t);
         if let Some(n) = evidence.attempts(delivery).iter().find(late) {

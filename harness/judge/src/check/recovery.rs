@@ -1,10 +1,10 @@
-//! `recovery.no-storm`: when an endpoint is well again, its backlog comes inside the contract: the level of
+//! `recovery.no-storm`: when an endpoint recovers, its backlog arrives inside the contract: the level of
 //! [`super::rate::level`], over the windows that begin within `no_storm` of the recovery.
 //!
-//! `recovery.drains`: within `drain` of the last event, everything owed is settled: delivered, or a dead letter. What is
-//! unsettled at the end counts against the sender as far as it says that something waits, or says nothing. What it says
-//! waits for an endpoint that answered 410 does not count: nothing may be sent there ([`super::retry`]), and whether it is
-//! given up at once, or kept for an operator who finds the endpoint well again, is the sender's to choose.
+//! `recovery.drains`: within `drain` of the last event, every owed delivery is settled: delivered, or a dead
+//! letter. Unsettled deliveries count as far as the sender reports a backlog, or reports nothing. Deliveries
+//! that it holds for an endpoint with a 410 do not count: it must not send them ([`super::retry`]), and may
+//! give them up or keep them for an operator.
 
 use super::evidence::{Evidence, Lane};
 use super::outcomes::{Fate, fates};
@@ -18,7 +18,7 @@ use crate::entry::Severity;
 use crate::scenario::Behaviour;
 use crate::trace::Lack;
 
-/// When an endpoint is well again: the ends of its behaviours at which no other one holds.
+/// Ends of an endpoint's behaviours at which no other behaviour holds.
 fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
     let behaviours = &lane.subscriber.behaviours;
     let mut ends: Vec<u64> = behaviours.iter().filter_map(Behaviour::until).collect();
@@ -123,8 +123,8 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
         .with("waiting", waiting.map_or("-".to_owned(), |n| n.to_string()))
 }
 
-/// How many deliveries the sender says it holds for endpoints that are gone: by each one's own depth, and no more than came
-/// to nothing there.
+/// Deliveries that the sender reports for endpoints that are gone, at most those that were not delivered
+/// there.
 fn held_for_the_gone(evidence: &Evidence<'_>) -> u64 {
     let gone = (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.gone.is_some());
     let held = gone.map(|(at, lane): (u32, _)| {

@@ -1,21 +1,28 @@
-//! `recovery.gap`: a process that was killed or asked to stop is up again, and each lane with work due is served at once.
+//! `recovery.gap`: after a kill or a stop, a process is up again and serves each lane with due work at once.
 //!
-//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the latest of these:
-//! the process is ready again; a delivery that was never tried is accepted; a `Retry-After` that its endpoint sent is over; and
-//! after a kill, where processes share a server, `takeover_within` is over: there nobody knows that a process is dead before
-//! its lease is over. A gap may be `recovery_gap_max` and the time in which the rate lets one more attempt through. It can't always be
-//! shorter: what the dead process had under way may still arrive, so a limit that holds at the receiver counts it until
-//! that is known. A lane is judged only where that leaves room:
+//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the
+//! latest of:
 //!
-//! - its burst is at least twice its cap in flight, and so is each of its windows;
-//! - what ended in silence before the kill is cleared (an attempt that began later was answered, and `quarantine` is over),
-//!   or fits into the burst as well;
-//! - its endpoint answered the last attempt that ended before the kill with a success: neither breaker nor backoff holds it;
-//! - no behaviour of its endpoint hides arrivals meanwhile;
-//! - it neither coalesces nor keeps an order, which hold deliveries back on purpose.
+//! - the process is ready again;
+//! - a delivery that was never tried is acknowledged;
+//! - its endpoint's `Retry-After` is over;
+//! - after a kill, with several processes on a server, `takeover_within` is over, as no process knows of the
+//!   death before the lease expires.
 //!
-//! A restart is judged until the next thing befalls the sender, and not at all while something lasts that was done to it.
-//! Witness: the lane, the delivery that was due first, and how long nothing came.
+//! A gap may be `recovery_gap_max` plus the time in which the rate allows one more attempt. Requests of the
+//! dead process may still arrive, so a limit that holds at the receiver counts them until they are known.
+//! Only lanes with room for that are judged:
+//!
+//! - the burst is at least twice the cap in flight, and so is each window;
+//! - requests that ended in silence before the kill are cleared (an attempt that began later was answered,
+//!   and `quarantine` is over), or fit into the burst as well;
+//! - the endpoint answered the last attempt that ended before the kill with a success, so neither breaker nor
+//!   backoff holds the lane;
+//! - no behaviour of the endpoint hides arrivals meanwhile;
+//! - the lane neither coalesces nor keeps an order.
+//!
+//! A restart is judged until the next fault, and only if no other fault lasts at its beginning. Witness: the
+//! lane, the delivery that was due first, and the length of the gap.
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::asked::told_until;
@@ -26,23 +33,22 @@ use crate::scenario::{FaultAction, FaultKind, Store};
 use crate::trace::Lack;
 use crate::trace::ProcessEvent;
 
-/// Figures that are shown, the longest gaps first.
+/// The longest gaps come first.
 const SHOWN_MAX: usize = 12;
 
-/// A process that is up again, and for how long that can be judged.
+/// A process that is up again, and the span in which its lanes can be judged.
 struct Restart {
     down: u64,
     ready: u64,
-    /// Its lanes may be known to be free from then on.
+    /// From then on, its lanes may be known to be free.
     free: u64,
     until: u64,
 }
 
-/// What a lane shows after a restart.
 enum Seen<'e> {
-    /// Nothing was due, or nothing can be said.
+    /// No work was due, or nothing can be said.
     Nothing,
-    /// It may well be left alone for longer, and why.
+    /// Why it may stay unserved for longer.
     Excused(String),
     /// The gap, and the delivery that was due first.
     Gap { length: u64, allowed: u64, first: &'e Delivery, arrived: Option<u32> },
@@ -119,7 +125,7 @@ fn with_figures(finding: Finding, mut gaps: Vec<(u64, String)>, mut excused: Vec
     told.fold(finding, |finding, why| finding.with("not judged", why))
 }
 
-/// Every process that came back while nothing else was done to the sender.
+/// Every process that came back while no other fault lasted.
 fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
     let processes = &evidence.trace.processes;
     let ready = processes.iter().filter(|one| one.event == ProcessEvent::Ready);
@@ -130,7 +136,7 @@ fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
         };
         let gone = processes.iter().filter(before).filter(ends).map(|one| one.t).max()?;
         let down = processes.iter().filter(before).filter(ends).map(|one| one.t);
-        // Of one end the trace has several lines: the first of those after it was last ready.
+        // The trace has several lines of one end: the first one after the process was last ready counts.
         let last_ready =
             processes.iter().filter(before).filter(|one| one.event == ProcessEvent::Ready && one.t < gone);
         let since = last_ready.map(|one| one.t).max().unwrap_or(0);
@@ -146,7 +152,7 @@ fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
     again.filter(|restart| is_clear(evidence, restart)).collect()
 }
 
-/// When lanes of a process that was killed then are known to be free, at the latest.
+/// The latest moment at which the lanes of a killed process are known to be free.
 fn known_to_be_free(evidence: &Evidence<'_>, killed: u64) -> u64 {
     let sender = &evidence.scenario.sender;
     match sender.store {
@@ -155,11 +161,11 @@ fn known_to_be_free(evidence: &Evidence<'_>, killed: u64) -> u64 {
     }
 }
 
-/// Whether nothing lasts that was done to the sender, and no process stands still or is gone.
+/// Whether no fault lasts, and no process is stopped or gone.
 fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
     let at = restart.ready;
     let lasts = |fault: &crate::trace::Fault| fault.t <= at && fault.until.is_some_and(|until| until > at);
-    // Of those that are struck, the processes themselves say when that is over.
+    // The process lines hold the end of these faults.
     let own = |fault: &crate::trace::Fault| {
         use FaultKind::{Kill, Restart, Rotate, Stop};
         matches!(fault.kind, Kill | Stop | Restart | Rotate)
@@ -169,7 +175,7 @@ fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
     }
     (0..evidence.scenario.sender.workers).all(|worker| {
         let own = evidence.trace.processes.iter().filter(|one| one.worker == worker && one.t <= at);
-        // Of one moment, the later line.
+        // Of two lines at one moment, the later one.
         let last = own.max_by_key(|one| one.t).map(|one| one.event);
         matches!(last, None | Some(ProcessEvent::Ready | ProcessEvent::Continued))
     })
@@ -194,21 +200,21 @@ fn look<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart: &Rest
     }
     let since = due.max(restart.free).max(told_until(evidence, lane, until));
     let (length, allowed) = (until.saturating_sub(since), allowed(evidence, lane));
-    // It may still have come in time, had nothing else happened.
+    // It might have come in time without the next fault.
     if arrived.is_none() && length <= allowed {
         return Seen::Nothing;
     }
     Seen::Gap { length, allowed, first, arrived }
 }
 
-/// The gap that is allowed: the scenario's, and what the rate makes one attempt wait.
+/// The scenario's gap, and the wait that the rate imposes on one attempt.
 fn allowed(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     let buckets = lane.epochs.iter().filter_map(|epoch| epoch.limit.bucket);
     let wait = buckets.map(|bucket| bucket.rate.per.0.div_ceil(bucket.rate.count)).max().unwrap_or(0);
     evidence.scenario.expect.recovery_gap_max.0.saturating_add(wait)
 }
 
-/// Why a lane may be left alone for longer, if it may.
+/// Why a lane may stay unserved for longer.
 fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u64) -> Option<String> {
     let hidden = lane.subscriber.behaviours.iter().any(|one| {
         one.answer.hides_attempts() && one.at.0 <= until && one.until().is_none_or(|end| end >= restart.down)
@@ -236,8 +242,8 @@ fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u6
     })
 }
 
-/// How many exchanges that ended in silence before the process did may still count against the contract. What was open at
-/// its end is among the cap in flight.
+/// Exchanges that ended in silence before the process did and may still count against the contract. Exchanges
+/// that were open at its end are part of the cap in flight.
 fn in_doubt(before: &[&Exchange], lane: &Lane<'_>, restart: &Restart) -> u64 {
     let quarantine = lane.subscriber.limit.quarantine.0;
     let answered = before.iter().filter(|one| one.status().is_some());

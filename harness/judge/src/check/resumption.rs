@@ -1,13 +1,14 @@
-//! Whether a lane is served again once something that befell the sender is over: where a delivery that was never tried is
-//! due then, or later, something arrives within `takeover_within` and what the contract makes one attempt wait.
+//! Whether a lane is served again after a fault: if a delivery that was never tried is due then or later, a
+//! request arrives within `takeover_within` and the contract's wait for one attempt.
 //!
-//! A lane may be left alone for longer, and is not judged, where
-//! - its endpoint misbehaves meanwhile, is gone, or asked for a pause, which counts until it is over;
+//! A lane is not judged if
+//!
+//! - its endpoint misbehaves meanwhile or is gone (a requested pause only delays the deadline);
 //! - its endpoint failed last, so that a breaker may hold it, unless the sender is declared to have none;
-//! - something else befalls the sender meanwhile;
+//! - another fault hits the sender meanwhile;
 //! - the delivery outlives its `ttl`, or the run ends.
 //!
-//! A lane that coalesces waits for its window on purpose, and one that keeps an order for the retries of a key.
+//! A lane that coalesces waits for its window on purpose, and an ordered lane for the retries of a key.
 
 use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Lane};
@@ -16,27 +17,26 @@ use super::retry::asked::told_until;
 use crate::scenario::SECOND;
 use crate::trace::{Fault, Lack};
 
-/// What a lane shows after a moment.
 pub(super) enum Again<'e> {
-    /// Nothing was due, or it may be left alone.
+    /// No work was due, or the lane may stay unserved.
     Nothing,
     /// It was served in time.
     InTime,
-    /// It was served too late, or never: the delivery that was due first, and how long nothing came.
+    /// The delivery that was due first, and the length of the gap; none if no request came.
     Late { first: &'e Delivery, after: Option<u64> },
 }
 
-/// Looks at one lane from a moment on.
+/// Judges one lane from a moment on.
 pub(super) fn served_again<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64) -> Again<'e> {
     look(evidence, at, from, None)
 }
 
-/// Looks at one lane while something befalls one of several processes: the others are to serve it.
+/// Judges one lane during a fault of one of several processes: the others must serve it.
 pub(super) fn served_meanwhile<'e>(evidence: &'e Evidence<'_>, at: u32, fault: &Fault) -> Again<'e> {
     look(evidence, at, fault.t, Some(fault))
 }
 
-/// Looks at one lane from a moment on, though that has begun and lasts.
+/// `despite` is a fault that has begun and lasts.
 fn look<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: Option<&Fault>) -> Again<'e> {
     let lane = &evidence.lanes[at as usize];
     let first_try = |one: &Delivery| evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
@@ -48,7 +48,7 @@ fn look<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: Option<&Fau
     let Some((due, first)) = due.min_by_key(|(due, _)| *due) else { return Again::Nothing };
     let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t < due);
     let next = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t);
-    // It may come before the harness has read that it was taken.
+    // A request may arrive before the harness has read the acknowledgement.
     let came = [first_try(first), next].into_iter().flatten().min();
     let since = due.max(told_until(evidence, lane, came.unwrap_or(evidence.end)));
     let wait = evidence.scenario.sender.takeover_within.0.saturating_add(held_on_purpose(lane));
@@ -64,7 +64,7 @@ fn look<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: Option<&Fau
     Again::Late { first, after: came.map(|t| t - from) }
 }
 
-/// What the contract and the scenario make a lane wait.
+/// The wait that the contract and the scenario impose.
 fn held_on_purpose(lane: &Lane<'_>) -> u64 {
     let handling = &lane.subscriber.handling;
     let window = handling.coalesce.iter().map(|one| one.window.0).max().unwrap_or(0);
@@ -86,7 +86,7 @@ fn may_be_left_alone(
     let ended = lane.arrivals.iter().filter(|n| evidence.exchange(**n).end <= from);
     let last = ended.max_by_key(|n| evidence.exchange(**n).end);
     let failed = last.is_some_and(|n| !evidence.exchange(*n).is_delivered() && evidence.told(*n).is_none());
-    // Of one end the trace has several lines.
+    // The trace has several lines of one end.
     let later = from.saturating_add(SECOND);
     let upset = evidence.upsets.iter().any(|t| later < *t && *t <= by);
     let is_other = |fault: &&Fault| despite.is_none_or(|one| !std::ptr::eq(one, *fault));

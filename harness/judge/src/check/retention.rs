@@ -1,17 +1,17 @@
-//! `queue.retention`: what a sender keeps of deliveries that were made stays inside the age and the size that the scenario
-//! declares (`[expect] kept`).
+//! `queue.retention`: the delivered items that a sender keeps stay within the declared age and size
+//! (`[expect] kept`).
 //!
-//! - *Age*: nothing that the sender lists as kept was delivered longer ago than `age`. A sample tells what was kept when it was
-//!   asked or later, and a time that has few digits counts as the latest that it can mean; so an item is at least as old as it is
-//!   taken to be. The sender's own clock is taken for what it is (`offset`). What is too old while something befalls the
-//!   sender, or has just done so, is let pass. It says nothing unless something was delivered longer than `age` before a sample, nor
-//!   once the machine's wall clock was set (`wall_clock`).
-//! - *Size*: the sender's database, as the harness finds it on the disk, has no more than `bytes` beside what may wait. As a file
-//!   need not shrink, as much may wait as at any moment before was offered and not yet delivered: each of those can have the
-//!   largest body twice over. It says nothing unless something was delivered before a sample.
+//! - *Age*: no listed item was delivered longer ago than `age`. A sample shows the items of its query or
+//!   later, and a time with few digits counts as the latest possible one, so an item is at least as old as
+//!   assumed. The check follows the sender's own clock (`clock_offset`), and tolerates old items during and
+//!   shortly after a fault. It needs a delivery longer than `age` before a sample, and an untouched wall
+//!   clock (`excuses`).
+//! - *Size*: the sender's database on disk has at most `bytes` beside the waiting deliveries. As a file need
+//!   not shrink, the largest backlog so far counts, with twice the largest body for each delivery. It needs a
+//!   delivery before a sample.
 //!
-//! Where a driver names neither a list of what is kept nor a database, there is nothing to judge; nor is there of a size where the
-//! database is on a server.
+//! Without a list of kept items and without a database, a driver gives nothing to judge; a database on a
+//! server has no size to judge.
 
 use super::evidence::ENVELOPE_BYTES;
 use super::evidence::Evidence;
@@ -44,14 +44,14 @@ pub(super) const CHECK: Check = Check {
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let bound = evidence.scenario.expect.holds.kept;
     let last = samples(evidence).filter(|(_, kept)| kept.listed).map(|(depth, _)| depth.t).max();
-    // How old something is goes by the time of day; how much there is does not.
+    // The age depends on the time of day; the size does not.
     let aged = |age| unless_clock_set(aged(evidence, age), evidence, last);
     let judged = [bound.age.map(aged), bound.bytes.map(|bytes| sized(evidence, bytes))];
     let unasked = Finding::unasked("the scenario bounds nothing of what is kept after delivery");
     judged.into_iter().flatten().reduce(together).unwrap_or(unasked)
 }
 
-/// What two halves come to: nothing passes of which a part could not be judged.
+/// A check passes only if both halves can be judged.
 fn together(one: Finding, other: Finding) -> Finding {
     let rank = |found| match found {
         Found::Broken => 0,
@@ -66,7 +66,7 @@ fn together(one: Finding, other: Finding) -> Finding {
     first
 }
 
-/// When deliveries were made for the first time, as the endpoints saw it, in order.
+/// First successful attempts, as the endpoints saw them; sorted.
 fn delivered(evidence: &Evidence<'_>) -> Vec<u64> {
     let made = |delivery| {
         let exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
@@ -77,7 +77,7 @@ fn delivered(evidence: &Evidence<'_>) -> Vec<u64> {
     times
 }
 
-/// The samples of the whole that tell what is kept.
+/// The samples of the whole with kept items.
 fn samples<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (&'a Depth, &'a Kept)> {
     evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.kept.as_ref()?)))
 }
@@ -154,7 +154,8 @@ fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
         .with("most on the disk", format!("{} KiB", largest >> 10))
 }
 
-/// The most deliveries that had been offered and not made, at any moment so far: each moment at which that grew, and to what.
+/// The largest number of offered, undelivered deliveries so far: each moment at which it grew, with the new
+/// number.
 fn crowds(evidence: &Evidence<'_>, delivered: &[u64]) -> Vec<(u64, u64)> {
     let mut offered: Vec<(u64, u64)> =
         evidence.trace.offers.iter().map(|offer| (offer.t, offer.owed.len() as u64)).collect();

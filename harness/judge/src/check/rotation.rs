@@ -1,9 +1,10 @@
-//! Which of a subscriber's secrets sign when: an operator may rotate them on the way.
+//! The secrets that sign for a subscriber at each moment, as an operator may rotate them during a run.
 //!
-//! The sender makes a new secret at some moment from when it is asked until it has answered; the harness can check a signature
-//! of it a moment after the answer. From when the rotation was planned until a second after it was noted as done, a signature
-//! that doesn't verify says nothing. One that the trace doesn't have may have been made all the same: where a signature does
-//! not verify from its moment on, the run can't tell. The older secret retires `lasts` after the sender made the new one.
+//! The sender makes a new secret between the request and its answer, and the harness can verify signatures of
+//! that secret shortly after the answer. From the planned rotation until a second after its confirmation, a
+//! signature that doesn't verify says nothing. A rotation that the trace lacks may still have happened:
+//! signatures that don't verify after its moment are undecidable. The older secret retires `lasts` after the
+//! sender made the new one.
 
 use super::epochs::changes;
 use super::evidence::Evidence;
@@ -15,20 +16,20 @@ pub(super) fn unconfirmed(signatures: u64) -> String {
     format!("{signatures} signatures do not verify since a rotation that the sender did not confirm")
 }
 
-/// What may be under way while secrets change.
+/// Time in which requests may be in flight while secrets change.
 const UNDER_WAY: u64 = SECOND;
 
-/// The rotations that concern a subscriber, in their order.
+/// In order.
 pub(super) struct Rotations(Vec<Rotation>);
 
 struct Rotation {
-    /// Before this, it was not asked for.
+    /// It was not requested before this.
     planned: u64,
-    /// By when it was done, if the trace says so.
+    /// The confirmation in the trace.
     done: Option<u64>,
-    /// Until when the older secret signs too, at least.
+    /// Until when the older secret certainly signs too.
     both_until: u64,
-    /// From when on it doesn't.
+    /// From when on the older secret does not sign.
     retired: u64,
 }
 
@@ -51,24 +52,24 @@ pub(super) fn rotations(evidence: &Evidence<'_>, subscriber: &Subscriber) -> Rot
 }
 
 impl Rotations {
-    /// Whether a signature of that moment may be made with a secret that is not known yet, or never.
+    /// Whether a signature at `t` may use a secret that the harness does not know yet.
     pub(super) fn is_changing(&self, t: u64) -> bool {
         let noted = |done: u64| t <= done.saturating_add(UNDER_WAY);
         self.0.iter().any(|one| one.planned <= t && one.done.is_none_or(noted))
     }
 
-    /// Whether a secret was to be made before that moment of which the sender never said that it was.
+    /// Whether the sender did not confirm a rotation planned before `t`.
     pub(super) fn is_unknown(&self, t: u64) -> bool {
         self.0.iter().any(|one| one.planned <= t && one.done.is_none())
     }
 
-    /// Whether two secrets sign at that moment.
+    /// Whether two secrets certainly sign at `t`.
     pub(super) fn both(&self, t: u64) -> bool {
         let from = |one: &Rotation| one.done.map_or(u64::MAX, |done| done.saturating_add(UNDER_WAY));
         self.0.iter().any(|one| from(one) <= t && t <= one.both_until.saturating_sub(UNDER_WAY))
     }
 
-    /// The place of the oldest secret that may sign at that moment.
+    /// The place of the oldest secret that may sign at `t`.
     pub(super) fn oldest(&self, t: u64) -> usize {
         self.0.iter().filter(|one| one.retired.saturating_add(UNDER_WAY) < t).count()
     }

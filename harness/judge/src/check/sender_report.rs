@@ -1,9 +1,9 @@
-//! The sender's word on deliveries that came to nothing, and how much of it is believed.
+//! The sender's report on deliveries that were not settled, and how far the judge believes it.
 //!
-//! A count that the sender gives for a lane excuses deliveries of that lane alone: `recovery.drains` judges what it says
-//! is waiting, `queue.truth` compares it with what was seen. A count of the whole sender, less what its lanes account for,
-//! is shared among the lanes in which the scenario lets deliveries wait, or be given up ([`may_wait`]); a lane that is well
-//! and was left without an arrival is excused by nothing.
+//! A count for a lane excuses deliveries of that lane alone: `recovery.drains` judges the reported backlog,
+//! and `queue.truth` compares it with the trace. A count for the whole sender, less the counts of its lanes,
+//! is shared among the lanes in which the scenario lets deliveries wait, or be given up ([`may_wait`]). A
+//! healthy lane without arrivals has no excuse.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use super::retry::after::contract_wait;
 use crate::scenario::{Answer, SECOND};
 use crate::trace::{Depth, Ended};
 
-/// How long a lane that is served may be without an arrival, beyond what its contract imposes.
+/// How long a served lane may be without an arrival, beyond the wait of its contract.
 const QUIET: u64 = 2 * SECOND;
-/// How long a request without an answer may still arrive, by the widest assumption that senders make.
+/// How long a request without an answer may still arrive, by the most cautious sender.
 const DOUBT: u64 = 60 * SECOND;
 
-/// What the sender said last.
+/// The sender's last samples.
 struct Word<'e> {
     whole: Option<&'e Depth>,
     lanes: BTreeMap<&'e str, &'e Depth>,
-    /// Dead letters are listed by name: those that it only counts account for nothing.
+    /// A list names its dead letters; a mere count then accounts for nothing.
     dead_listed: bool,
 }
 
@@ -46,15 +46,15 @@ impl<'e> Word<'e> {
         Self { whole, lanes, dead_listed }
     }
 
-    /// How many deliveries a sample accounts for, beside the dead letters that are listed.
+    /// Deliveries that a sample accounts for, beside the listed dead letters.
     fn accounts_for(&self, depth: &Depth, listed: u64) -> u64 {
         let dead = depth.dead.filter(|_| !self.dead_listed).unwrap_or(0);
         depth.waiting.unwrap_or(0).saturating_add(dead.saturating_sub(listed))
     }
 }
 
-/// Those of some unsettled deliveries, ordered by lane, that the sender's word does not account for; the oldest of their
-/// lane, as nobody can tell which of them it meant.
+/// The unsettled deliveries that the sender's report does not account for: the oldest of each lane, as the
+/// count names none. `unsettled` is sorted by lane.
 pub(super) fn unaccounted<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery]) -> Vec<&'e Delivery> {
     let word = Word::last(evidence);
     let listed =
@@ -77,8 +77,7 @@ pub(super) fn unaccounted<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery
     found
 }
 
-/// How many deliveries the sender last said are waiting in all: of the whole, or of all lanes together where those are more;
-/// none if it never did.
+/// The last reported backlog: of the whole, or of all lanes together if that is more; none without a report.
 pub(super) fn waiting_at_end(evidence: &Evidence<'_>) -> Option<u64> {
     let told = || evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.waiting?)));
     let last = told().map(|(depth, _)| depth.t).max()?;
@@ -88,8 +87,8 @@ pub(super) fn waiting_at_end(evidence: &Evidence<'_>) -> Option<u64> {
     Some(whole.map_or(0, |(_, waiting)| waiting).max(lanes))
 }
 
-/// How many unsettled deliveries of a lane the scenario explains, as they were when the sender last spoke: all, where it
-/// explains that the lane was held back; where the lane was being served, those that no later one overtook.
+/// Unsettled deliveries of a lane that the scenario explains at the sender's last report: all if the lane was
+/// held back, and those that no later delivery overtook if it was being served.
 fn may_wait(evidence: &Evidence<'_>, lane: &Lane<'_>, unsettled: &[&Delivery], word: Option<&Depth>) -> u64 {
     let at = word.map_or(evidence.end, |depth| depth.t);
     if is_held_back(evidence, lane, at, word) {
@@ -105,8 +104,8 @@ fn may_wait(evidence: &Evidence<'_>, lane: &Lane<'_>, unsettled: &[&Delivery], w
     if served { unsettled.iter().filter(|one| !overtaken(one)).count() as u64 } else { 0 }
 }
 
-/// Whether a lane's endpoint misbehaved until shortly before that moment, its queue is bounded and the sender counts dead
-/// letters, something had befallen the sender, or the run was broken off.
+/// Whether a lane was held back at `at`: its endpoint misbehaved until shortly before, its bounded queue may
+/// have shed unlisted dead letters, a fault was near, or the run was broken off.
 fn is_held_back(evidence: &Evidence<'_>, lane: &Lane<'_>, at: u64, word: Option<&Depth>) -> bool {
     let whole_run = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Done);
     let delay = longest_delay(lane, lane.subscriber.retry.attempts);

@@ -1,16 +1,20 @@
-//! `harness.stall`: the thread that stamps arrivals did not stand still; and what a stall does to other findings.
+//! `harness.stall`: the thread that stamps arrivals did not stall. This module also weighs the other findings
+//! against stalls.
 //!
-//! What is stamped in a stall, or within [`AFTER`] of it, may have come at any moment from the stall's beginning on. So a
-//! finding that goes by times, and is broken, stays broken only if it is for every such placement:
+//! A request with a stamp in a stall, or within [`AFTER`] of it, may have come at any moment since the stall
+//! began. So a failure that depends on times stands only if it holds for every such placement:
 //!
-//! - *Too many at once* (`rate.*`, `recovery.no-storm`). Each arrival is put as early as its contract allows, but not before
-//!   its stall, and no later than its stamp. A bucket is never fuller for what came earlier, and a window's cap is never
-//!   missed by it, so if any placement conforms, this one does. The check judges it again; broken then is broken.
-//! - *Later than `retry_after_late`*. The check judges again, with the longest stall allowed for on top.
-//! - *Otherwise too late, or in another order*. There the witness must lie outside of all stalls: of those of [`LONG`] and more, or of
-//!   any where order is at stake, of those near a deadline's length where an answer may have missed it, and of [`STALE`] where
-//!   a timestamp is judged. If each of the witnesses that are kept touches one, the finding says nothing.
-//! - *A matter of the whole run* (`efficiency`), or of all of `drain`: it says nothing if stalls took a tenth of that time.
+//! - *Too many at once* (`rate.*`, `recovery.no-storm`). The judge moves each such arrival to the earliest
+//!   moment that its contract allows, between the beginning of the stall and its stamp. An earlier arrival
+//!   never makes a bucket fuller or breaks a window's cap, so if any placement conforms, this one does. The
+//!   check judges again, and a failure then stands.
+//! - *Later than `retry_after_late`*. The check judges again with the longest stall added.
+//! - *Otherwise too late, or in another order*. The witness must lie outside of all stalls of a certain
+//!   length: [`LONG`]; any length where order matters; near a deadline's length where an answer may have
+//!   missed it; [`STALE`] for timestamps. If each kept witness touches such a stall, the finding says
+//!   nothing.
+//! - *A matter of the whole run* (`efficiency`), or of all of `drain`. The finding says nothing if stalls
+//!   took a tenth of that time.
 
 use super::clock_offset::TIMESTAMP_TOLERANCE;
 use super::epochs::Epoch;
@@ -22,20 +26,21 @@ use crate::entry::Severity;
 use crate::scenario::SECOND;
 use crate::trace::{ClockKind, Cut, ENDPOINTS, Trace};
 
-/// For how long after a stall what came in it may still wait to be stamped: until the beat after the next.
+/// For this long after a stall, arrivals of the stall may still wait for their stamp: until the beat after
+/// the next.
 const AFTER: u64 = 16_000_000;
-/// What is judged by how late it is allows for shorter ones.
+/// Checks of lateness tolerate shorter stalls.
 const LONG: u64 = 100_000_000;
-/// What a timestamp may be off by, less the second that its own rounding takes.
+/// The tolerance of timestamps, less the second of their rounding.
 const STALE: u64 = (TIMESTAMP_TOLERANCE - 1) * SECOND;
-/// The findings of one trace, softened where the harness stood still.
+/// The findings of one trace, weakened where the harness stalled.
 pub(super) struct Stalls<'e> {
     evidence: &'e Evidence<'e>,
-    /// When the thread that stamps arrivals stood still, in order; those that touch are one.
+    /// Disjoint and sorted.
     stalls: Vec<(u64, u64)>,
-    /// The trace with every arrival of a stall at its most harmless place; made when it is first asked for.
+    /// The trace with every arrival of a stall at its most harmless place; made on demand.
     placed: Option<Trace>,
-    /// The checks that say nothing on account of them.
+    /// The checks that say nothing because of stalls.
     silenced: Vec<&'static str>,
 }
 
@@ -54,7 +59,7 @@ impl<'e> Stalls<'e> {
         Self { evidence, stalls, placed: None, silenced: Vec::new() }
     }
 
-    /// What a check found, as far as it holds wherever the arrivals of stalls are placed.
+    /// The finding, as far as it holds for every placement of the arrivals.
     pub(super) fn weigh(&mut self, check: &Check, finding: Finding) -> Finding {
         if check.id == CHECK.id {
             return self.named(finding);
@@ -88,7 +93,8 @@ impl<'e> Stalls<'e> {
         Finding { found: Found::Unseen, sentence, ..finding }
     }
 
-    /// Whether the check is not broken once everything may be later by the longest stall. What comes too early still is.
+    /// Whether the check holds once everything may be later by the longest stall. Early arrivals still break
+    /// it.
     fn holds_with_patience(&self, check: &Check) -> bool {
         let mut scenario = self.evidence.scenario.clone();
         let longest = self.longest().map_or(0, |(from, until)| until - from);
@@ -98,7 +104,7 @@ impl<'e> Stalls<'e> {
         (check.find)(&evidence).found != Found::Broken
     }
 
-    /// How long a stall must be for an answer to miss a sender's deadline on account of it: half of the shortest.
+    /// The least stall in which an answer may miss a sender's deadline: half of the shortest deadline.
     fn near_a_deadline(&self) -> u64 {
         let timeouts = self.evidence.scenario.subscribers.iter().map(|subscriber| subscriber.timeout.0);
         timeouts.min().unwrap_or(0) / 2
@@ -108,7 +114,7 @@ impl<'e> Stalls<'e> {
         self.stalls.iter().copied().max_by_key(|(from, until)| until - from)
     }
 
-    /// A stall that a finding touches, if each of its witnesses touches one so long.
+    /// A stall of at least `least` that the witnesses touch, if each of them touches one.
     fn touched(&self, witness: &[Witness], least: u64) -> Option<(u64, u64)> {
         let long = || self.stalls.iter().copied().filter(|(from, until)| until - from >= least);
         let touches = |one: &Witness, (from, until): (u64, u64)| {
@@ -123,15 +129,15 @@ impl<'e> Stalls<'e> {
         self.evidence.trace.offers.iter().map(|offer| offer.t).max().unwrap_or(0)
     }
 
-    /// The longest stall, if those from a moment on took a tenth of this time: what is a matter of the whole of it, and not of
-    /// single requests, comes to something else only by so much.
+    /// The longest stall, if the stalls since `from` took a tenth of `time`: less does not change a finding
+    /// about the whole span.
     fn long_beside(&self, from: u64, time: u64) -> Option<(u64, u64)> {
         let after = || self.stalls.iter().copied().filter(|(_, until)| *until >= from);
         let lost = after().map(|(began, until)| until - began.max(from)).fold(0, u64::saturating_add);
         (lost > 0 && lost >= time / 10).then(|| after().max_by_key(|(from, until)| until - from)).flatten()
     }
 
-    /// Whether the check is not broken once every arrival is at its most harmless place.
+    /// Whether the check holds once every arrival is at its most harmless place.
     fn conforms_elsewhere(&mut self, check: &Check) -> bool {
         let placed = self.placed.get_or_insert_with(|| placed(self.evidence, &self.stalls));
         let evidence = Evidence::new(self.evidence.scenario, placed);
@@ -147,7 +153,7 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
         let last = at.checked_sub(1).map(|last| stalls[last]);
         last.filter(|(_, until)| t <= until.saturating_add(AFTER)).map_or(t, |(from, _)| from)
     };
-    // Where the trace has the beginnings of requests that were not read whole, in the order in which they are laid out.
+    // The places of the cuts of requests that were not read whole, in the order of their exchanges.
     let partial = |cut: &Cut| cut.n.is_none() && cut.began.is_some();
     let cuts: Vec<usize> = (0..trace.cuts.len()).filter(|at| partial(&trace.cuts[*at])).collect();
     for lane in &evidence.lanes {
@@ -167,14 +173,14 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     trace
 }
 
-/// What a contract has left, arrival by arrival.
+/// The capacity that a contract has left, arrival by arrival.
 struct Room {
     epoch: Option<usize>,
     level: Option<Level>,
 }
 
 impl Room {
-    /// The first moment from `from` to `t` at which one more conforms; `t` if there is none.
+    /// The first moment from `from` to `t` at which one more request conforms; `t` if there is none.
     fn next(&mut self, epochs: &[Epoch], times: &[u64], from: u64, t: u64) -> u64 {
         let at = epochs.iter().position(|epoch| epoch.from <= t && t <= epoch.until);
         let limit = at.map(|at| &epochs[at].limit);

@@ -1,9 +1,10 @@
-//! When a subscriber whose endpoint was well heard nothing though something waited for it. That breaks no contract, and is told
-//! of every run: what a sender does after a kill shows there first.
+//! Spans in which a healthy endpoint received nothing while deliveries waited. They break no contract; every
+//! report shows them, as the effects of a kill appear here first.
 //!
-//! A silence lasts from a request to the next one, counted from when something waited that had never been tried, and nothing
-//! explains that it was not: no request is open, no behaviour of the endpoint covers it, no `Retry-After` is heeded, the last
-//! attempt had not failed, and none that the endpoint could not tell may be followed by a pause. It counts from [`LEAST`], and from three gaps of the rate and the longest window on.
+//! A silence lasts from a request to the next one, counted from when a delivery waited that had never been
+//! tried and no cause explains the wait: no request is open, no behaviour of the endpoint covers it, no
+//! `Retry-After` holds, the last attempt had not failed, and no backoff can follow attempts that the endpoint
+//! hides. It must last [`LEAST`], three gaps of the rate, and the longest window.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,35 +14,31 @@ use super::retry::asked::told_until;
 use crate::scenario::SECOND;
 use crate::trace::CutKind;
 
-/// The shortest silence that is worth a word.
+/// The shortest silence in a report.
 const LEAST: u64 = SECOND;
-/// After so many failures no backoff grows any more.
+/// After this many failures no backoff grows any more.
 const BACKOFFS_MAX: u32 = 100;
-/// Silences of one subscriber that are looked at, the longest first.
+/// Examined silences per subscriber, the longest first.
 const LOOKED_MAX: usize = 3;
 
-/// A while in which a subscriber heard nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
-    /// Who.
     pub subscriber: String,
-    /// From when.
     pub from: u64,
-    /// Until when.
     pub until: u64,
-    /// How many deliveries waited at its end that had never been tried.
+    /// Untried deliveries at its end.
     pub waited: u64,
 }
 
-/// The silences of every subscriber, the longest first.
+/// The longest first.
 pub(crate) fn silences(evidence: &Evidence<'_>) -> Vec<Silence> {
     let mut silences: Vec<Silence> = (0..evidence.lanes.len()).flat_map(|at| of_lane(evidence, at)).collect();
     silences.sort_by_key(|one| (std::cmp::Reverse(one.until - one.from), one.from));
     silences
 }
 
-/// From when to when each delivery of a lane waited, by the harness's own account: from its acknowledgement until it was
-/// settled; what a newer one stands for, and what came for an endpoint that was gone, waits for nothing.
+/// The span in which each delivery of a lane waited, by the harness's account: from its acknowledgement until
+/// it was settled. Replaced deliveries, and deliveries for an endpoint that is gone, do not wait.
 pub(crate) fn waiting(evidence: &Evidence<'_>, lane: usize) -> Vec<(u64, u64)> {
     let at = u32::try_from(lane).unwrap_or(u32::MAX);
     let whiles = fates_of(evidence, at).into_iter().filter_map(|(one, fate)| {
@@ -64,7 +61,7 @@ fn of_lane(evidence: &Evidence<'_>, at: usize) -> Vec<Silence> {
     told.filter(|one| one.until - one.from >= least).collect()
 }
 
-/// The shortest while that the contract does not explain.
+/// Shorter spans are explained by the contract.
 fn least(lane: &Lane<'_>) -> u64 {
     let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
     let explained = limits.flat_map(|limit| {
@@ -74,7 +71,7 @@ fn least(lane: &Lane<'_>) -> u64 {
     explained.fold(LEAST, u64::max)
 }
 
-/// What of a gap between requests nothing explains.
+/// The unexplained part of a gap between requests.
 fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) -> Option<Silence> {
     let lane = &evidence.lanes[at];
     let before = lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t <= from);
@@ -98,7 +95,7 @@ fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) ->
     let since = from;
     let mut from = from.max(began).max(over).max(told_until(evidence, lane, until));
     for behaviour in lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until) {
-        // While it misbehaves, and as long as a sender may take to notice that it is over, it is not well.
+        // An endpoint counts as ill during a behaviour, and until a sender can notice its end.
         let over = behaviour.until()?;
         let noticed = if over > since && behaviour.answer.hides_attempts() { cooldown(lane) } else { 0 };
         from = from.max(over.saturating_add(noticed));
@@ -107,8 +104,8 @@ fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) ->
     (from < until).then_some(Silence { subscriber, from, until, waited })
 }
 
-/// From when an event that was acknowledged then must be tried: at once, or after the longest pause that may follow attempts
-/// which its endpoint could not tell.
+/// When an event acknowledged at `accepted` must be tried: at once, or after the longest pause that may
+/// follow attempts which its endpoint hides.
 fn due(lane: &Lane<'_>, accepted: u64, until: u64) -> u64 {
     let retry = &lane.subscriber.retry;
     let backoff = (1..=retry.attempts.min(BACKOFFS_MAX)).map(|failures| retry.bounds(failures).1).max();
@@ -119,12 +116,12 @@ fn due(lane: &Lane<'_>, accepted: u64, until: u64) -> u64 {
     over.map(|over| over.saturating_add(pause)).fold(accepted, u64::max)
 }
 
-/// For how long an endpoint may be left alone that failed.
+/// The longest pause after a failure.
 fn cooldown(lane: &Lane<'_>) -> u64 {
     lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0)
 }
 
-/// Whether the endpoint let an attempt fail.
+/// Whether the attempt failed at the endpoint.
 fn failed(outcome: Outcome) -> bool {
     !is_senders(outcome) && !matches!(outcome, Outcome::Answered { status: 200..=299, whole: true })
 }

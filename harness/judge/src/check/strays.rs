@@ -1,8 +1,8 @@
-//! `harness.strays`: what came to the harness came to an endpoint. A request whose path or host names none, and a handshake that
-//! came to nothing, are told here, each with what it said: they are often why nothing arrived.
+//! `harness.strays`: every request and handshake reached an endpoint. The check lists requests whose path or
+//! host names none, and failed handshakes, as they often explain missing arrivals.
 //!
-//! Nobody is accused by it, since anybody may call a public URL. A request that names no endpoint and carries an event of the run
-//! is the sender's, and `path.own` says so.
+//! It accuses nobody, since anybody may call a public URL. `path.own` judges a request that names no endpoint
+//! and carries an event of the run.
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally, Witness, show};
@@ -52,7 +52,6 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     Finding { sentence: told, ..tally.finding("strays", "", "") }
 }
 
-/// What shows a stray.
 pub(super) fn witness(stray: &Stray, what: String) -> Witness {
     Witness { subscriber: None, from: stray.t, until: stray.t, what, arrivals: Vec::new() }
 }

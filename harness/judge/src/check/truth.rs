@@ -1,18 +1,22 @@
-//! `queue.truth`: what the sender says of itself agrees with what was seen, lane by lane, at every sample.
+//! `queue.truth`: the sender's figures about itself agree with the trace, lane by lane, at every sample.
 //!
-//! A sample is true of some moment between `t`, when it was asked, and the next sample's `t`, when it had been answered.
-//! - *Delivered* is no more than the endpoints had answered 2xx by then, and no less than they had [`NOTED`] before.
-//! - *Waiting* is no more than had been offered by then, less what was delivered [`NOTED`] before; and no less than what was
-//!   surely taken before, less what is dead or was answered 2xx by then, or was under way.
-//! - *Dead* are no more than are listed as given up and can have been by then ([`super::given_up`]); at the last sample, with
-//!   what waits, they are no fewer than are listed.
-//! - *Coalesced* are no more than were offered by then to lanes that coalesce, and neither delivered nor given up.
-//! - *Bytes* are no more than so many deliveries can have.
-//! - *Matched*, in the answer to an event, is the number of subscribers that it concerns; one that is gone (410) may count.
-//! - Samples come: where the sender tells nothing of its queue for [`SILENCE`], though nothing befell it, that is said.
+//! A sample is true at some moment between `t`, its query, and the next sample's `t`, by which it had been
+//! answered.
 //!
-//! What a sender that is not the harness's own had before the run is taken off. The lower bounds are left out where events
-//! are coalesced, dead letters sent again or not listed, an endpoint is gone, or something befell the sender.
+//! - *Delivered*: at most the 2xx answers by then, at least the answers up to [`NOTED`] before.
+//! - *Waiting*: at most the offers by then less the deliveries up to [`NOTED`] before; at least the
+//!   acknowledgements before, less dead letters, 2xx answers by then, and requests in flight.
+//! - *Dead*: at most the listed dead letters that can have been given up by then (`dead_letters`). At the
+//!   last sample, dead and waiting together are at least the listed ones.
+//! - *Coalesced*: at most the offers by then to coalescing lanes that were neither delivered nor given up.
+//! - *Bytes*: at most the size of that many deliveries.
+//! - *Matched*, in the answer to an event: the number of subscribers that it concerns; one that is gone (410)
+//!   may count.
+//! - Samples come: the check reports [`SILENCE`] without any, though no fault was near.
+//!
+//! The deliveries that a foreign sender had before the run are subtracted. The lower bounds do not apply
+//! where events are coalesced, dead letters are redriven or not listed, an endpoint is gone, or a fault was
+//! near.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +31,9 @@ use crate::scenario::SECOND;
 use crate::trace::Lack;
 use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
 
-/// How long a sender may take to note what it did.
+/// Time in which a sender records an outcome.
 const NOTED: u64 = 5 * SECOND;
-/// How long a sender may leave the question for its queue without an answer.
+/// Time in which a sender must answer a query for its queue.
 const SILENCE: u64 = 5 * SECOND;
 
 pub(super) const CHECK: Check = Check {
@@ -92,7 +96,7 @@ fn finding(tally: Tally) -> Finding {
     )
 }
 
-/// The longest time without a sample while events were accepted or requests came, if it is too long.
+/// The longest time without a sample during activity, if it is too long.
 fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Option<(u64, u64)> {
     if evidence.trace.header.clock == ClockKind::Virtual {
         return None;
@@ -111,14 +115,14 @@ fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Op
         .max_by_key(|(from, until)| until - from)
 }
 
-/// Judges every acceptance that says how many subscribers the event matched.
+/// Judges every acceptance that reports the number of matched subscribers.
 fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
     let gone: BTreeMap<&str, u64> =
         evidence.lanes.iter().filter_map(|lane| Some((lane.subscriber.name.as_str(), lane.gone?))).collect();
     for Accepted { t, token, matched, .. } in &evidence.trace.accepted {
         let Some(matched) = matched.map(u64::from) else { continue };
         let event = evidence.events.binary_search_by_key(token, |event| event.token).ok();
-        // What was offered twice may match nobody the second time.
+        // An event that was offered twice may match no subscriber the second time.
         let Some(event) = event.map(|at| &evidence.events[at]).filter(|event| event.offers == 1) else {
             continue;
         };
@@ -137,26 +141,24 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
     }
 }
 
-/// What was seen of a lane, or of all: moments, each list in order once it is sorted.
+/// Observed moments of a lane, or of all; each list is sorted at the end.
 #[derive(Default)]
 struct Seen {
-    /// Offers that it is owed.
     offered: Vec<u64>,
-    /// Answers of 2xx began.
+    /// Beginnings of 2xx answers.
     yes: Vec<u64>,
-    /// Deliveries were taken, as the sender surely heard.
+    /// Deliveries that the sender certainly learnt of.
     delivered: Vec<u64>,
-    /// Of deliveries that surely wait until they are answered 2xx: when they were taken from the emitter, and that answer.
+    /// Deliveries that certainly wait until their 2xx answer: acceptance, and answer.
     taken: Vec<u64>,
     answered: Vec<u64>,
-    /// Listed dead letters can have been given up from then on.
+    /// Listed dead letters, from their earliest moment.
     dead: Vec<u64>,
-    /// Deliveries were offered that a newer one may stand for.
+    /// Offers of deliveries that a newer event may replace.
     replaceable: Vec<u64>,
-    /// Requests began, and ended.
     begun: Vec<u64>,
     ended: Vec<u64>,
-    /// Whether nothing is known of what surely waits.
+    /// Whether the lower bound of the backlog is unknown.
     is_vague: bool,
 }
 
@@ -171,7 +173,7 @@ impl Seen {
         };
         for n in &lane.arrivals {
             let exchange = evidence.exchange(*n);
-            // One request may carry several events, and is a delivery of each.
+            // A request with several events is a delivery of each.
             for _ in 0..evidence.carried(*n) {
                 seen.begun.push(exchange.t);
                 seen.ended.push(exchange.end);
@@ -223,8 +225,8 @@ impl Seen {
     }
 }
 
-/// Whether the sender surely heard that a delivery was taken: the answer came well before its deadline, counted from when the
-/// request may have been sent, and no process was killed before it can have noted that.
+/// Whether the sender certainly learnt of a delivery: the answer came well before its deadline, counted from
+/// when the request may have been sent, and no process was killed before it can have recorded that.
 fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
@@ -235,12 +237,12 @@ fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
         )
 }
 
-/// How many moments are not after `t`.
+/// Moments up to `t`.
 fn until(times: &[u64], t: u64) -> u64 {
     times.partition_point(|at| *at <= t) as u64
 }
 
-/// Between what two figures each count must lie.
+/// Each count must lie between two figures.
 struct Bounds {
     delivered: (u64, u64),
     waiting: (u64, u64),

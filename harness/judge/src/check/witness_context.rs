@@ -1,5 +1,5 @@
-//! What surrounds a witness, to be drawn: of a contract the level that it limits, request by request; of a delivery its
-//! attempts and the pauses that it was told; else what waited. Nothing is judged here.
+//! Data for the picture around a witness: for a contract, the limited level request by request; for a
+//! delivery, its attempts and the requested pauses; else the backlog. Nothing is judged here.
 
 use std::collections::BTreeSet;
 
@@ -15,43 +15,37 @@ use super::verdict::{Status, Witness, show};
 use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
 
-/// Failed checks that are drawn, and how many witnesses of each.
+/// Pictured failures, and witnesses of each.
 const CHECKS_MAX: usize = 12;
 const WITNESSES_MAX: usize = 2;
-/// Requests of one drawing: its window ends where there are more.
+/// Requests of one picture; its window ends where there are more.
 const REQUESTS_MAX: usize = 600;
-/// Attempts of one drawing.
 const ATTEMPTS_MAX: usize = 8;
-/// The least that is shown before and after.
+/// The least span before and after a witness.
 const AROUND: u64 = SECOND / 20;
 
-/// What surrounds one witness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closeup {
-    /// Of which check.
     pub check: String,
-    /// Which of its witnesses, from 0.
+    /// From 0.
     pub witness: usize,
-    /// From when.
     pub from: u64,
-    /// Until when.
     pub until: u64,
-    /// What the level is.
+    /// A label for the level.
     pub what: String,
-    /// Moments and heights of what is limited, in thousandths.
+    /// Moments and levels, in thousandths.
     pub level: Vec<(u64, u64)>,
-    /// What it may be, in thousandths.
+    /// The limit of the level, in thousandths.
     pub bound: Option<u64>,
-    /// Requests at the endpoint: when each began to arrive, and what came of it.
+    /// Requests at the endpoint: first byte and outcome.
     pub requests: Vec<(u64, Came)>,
-    /// How many there were before the drawing was ended where there are too many; 0 where an older report did not say.
+    /// All requests of the window before it was shortened; 0 in older reports.
     #[serde(default)]
     pub requests_in_all: usize,
-    /// What happened to one delivery, in order.
+    /// The history of one delivery, in order.
     pub course: Vec<Step>,
 }
 
-/// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Came {
@@ -61,24 +55,21 @@ pub enum Came {
     Taken,
     /// 429.
     Held,
-    /// Anything else.
+    /// Any other outcome.
     Failed,
 }
 
-/// A while in the course of a delivery.
+/// A span in the history of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// From when.
     pub from: u64,
-    /// Until when.
     pub until: u64,
-    /// What came of it; none for a pause and for what the emitter did.
+    /// None for a pause and for actions of the emitter.
     pub came: Option<Came>,
-    /// What it was, in words.
     pub what: String,
 }
 
-/// What surrounds the witnesses of what failed, or should have held.
+/// For the failed and warning checks.
 pub(crate) fn closeups(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Vec<Closeup> {
     let mut told: Vec<&Verdict> =
         verdicts.iter().filter(|one| matches!(one.status, Status::Fail | Status::Warn)).collect();
@@ -116,7 +107,7 @@ fn closeup(evidence: &Evidence<'_>, check: &Check, witness: &Witness) -> Closeup
     drawn.unwrap_or_else(|| backlog(evidence, at, witness))
 }
 
-/// An empty drawing of a witness and so much around it.
+/// An empty picture of a witness and the span around it.
 fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, around: u64) -> Closeup {
     let around = around.max(AROUND);
     let (from, mut until) =
@@ -144,7 +135,7 @@ fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, ar
     Closeup { check, witness: 0, from, until, what, level, bound, requests, requests_in_all, course }
 }
 
-/// How long a witness is; one that begins after the run's end has no length.
+/// A witness after the run's end has length 0.
 fn length(witness: &Witness) -> u64 {
     witness.until.saturating_sub(witness.from)
 }
@@ -157,7 +148,7 @@ fn came(outcome: Outcome) -> Came {
     }
 }
 
-/// The level of the bucket that held at the witness, as every request fills it and time empties it.
+/// The level of the bucket in force at the witness: each request fills it, and time drains it.
 fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeup {
     let epoch = lane.epochs.iter().rfind(|epoch| epoch.from <= witness.from);
     let Some((epoch, bucket)) = epoch.and_then(|epoch| Some((epoch, epoch.limit.bucket?))) else {
@@ -196,7 +187,7 @@ fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeu
     drawn
 }
 
-/// How many requests began within the length of a window until then.
+/// Requests in the window that ends at each moment.
 fn within(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, (window, cap): (u64, u64)) -> Closeup {
     let mut drawn = empty(evidence, Some(lane), witness, length(witness) / 2);
     let own: Vec<u64> = lane.begun.iter().map(|n| evidence.exchange(*n).t).collect();
@@ -219,7 +210,6 @@ fn within(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, (window, 
     drawn
 }
 
-/// How many requests were open.
 fn open(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, cap: u32) -> Closeup {
     let mut drawn = empty(evidence, Some(lane), witness, length(witness));
     let own: Vec<(u64, u64)> =
@@ -230,7 +220,7 @@ fn open(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, cap: u32) -
     drawn
 }
 
-/// How many of these whiles there are at every moment of a span, in thousandths.
+/// The number of overlapping spans at every moment, in thousandths.
 fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> {
     let mut changes: Vec<(u64, i64)> =
         whiles.iter().flat_map(|(from, until)| [(*from, 1), (*until, -1)]).collect();
@@ -257,7 +247,7 @@ fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> 
     points.into_iter().map(|(t, height)| (t, u64::try_from(height).unwrap_or(0) * 1_000)).collect()
 }
 
-/// What waited for a subscriber, or for all, by the harness's own account.
+/// The backlog of a subscriber, or of all, by the harness's account.
 fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> Closeup {
     let lasts = witness.until.min(evidence.end).saturating_sub(witness.from);
     let mut drawn = empty(evidence, lane.map(|at| &evidence.lanes[at]), witness, lasts / 4);
@@ -268,7 +258,7 @@ fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> C
     drawn
 }
 
-/// What happened to the delivery of the first request that the witness names; none if it names none.
+/// The history of the first delivery that the witness names.
 fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option<Closeup> {
     let first = usize::try_from(*witness.arrivals.first()?).ok()?;
     let arrival = evidence.trace.arrivals.get(first)?;
@@ -289,7 +279,7 @@ fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option
     Some(drawn)
 }
 
-/// The attempts of a delivery that are drawn, with their numbers: those that the witness names, then those nearest to it.
+/// The pictured attempts of a delivery, with their numbers: those that the witness names, then the nearest.
 fn nearest(evidence: &Evidence<'_>, delivery: &Delivery, witness: &Witness) -> Vec<(u32, u32)> {
     let mut numbered: Vec<(u32, u32)> = (1..).zip(evidence.attempts(delivery).iter().copied()).collect();
     numbered.sort_by_key(|(number, n)| {

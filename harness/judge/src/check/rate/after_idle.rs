@@ -1,8 +1,8 @@
-//! `rate.after-idle`: after a rest in which the bucket would have filled, no more than its burst comes at once. A bucket
-//! that isn't clamped saves up the whole rest, and floods the endpoint after it.
+//! `rate.after-idle`: after a rest that would fill the bucket, at most its burst arrives at once. A bucket
+//! without a cap saves up the whole rest, and then floods the endpoint.
 //!
-//! A rest is at least `burst ÷ rate` without arrivals, so that the level is nothing; what follows until the next rest is
-//! judged by the level alone. Witness: the flood.
+//! A rest is at least `burst ÷ rate` without arrivals, so the level starts at 0. The level alone judges the
+//! requests until the next rest. Witness: the flood.
 
 use super::envelope::limited;
 use super::level::{Level, fits, least_burst};
@@ -12,7 +12,7 @@ use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Bucket, Shape};
 
-/// How long an empty bucket takes to be full, rounded up.
+/// Rounded up.
 fn refill(bucket: Bucket) -> u64 {
     let whole = u128::from(bucket.burst) * u128::from(bucket.rate.per.0);
     u64::try_from(whole.div_ceil(u128::from(bucket.rate.count))).unwrap_or(u64::MAX)

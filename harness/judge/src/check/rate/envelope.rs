@@ -1,8 +1,8 @@
-//! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. See [`super::level`] for the
-//! proof that one pass sees them all. No tolerance: a request counts from its first byte at the endpoint,
-//! whether or not the rest of it came.
+//! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. [`super::level`]
+//! proves that one pass sees all windows. No tolerance: a request counts from its first byte at the endpoint,
+//! even if the rest of it never arrived.
 //!
-//! Witness: the window with the highest level, which is the one that needs the largest burst.
+//! Witness: the window with the highest level, which needs the largest burst.
 
 use super::level::{fits, least_burst, peak};
 use crate::check::epochs::Epoch;
@@ -12,8 +12,8 @@ use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::Bucket;
 
-/// The requests that began to arrive at a lane inside an epoch, with their times: those too that were cut short or are no
-/// requests.
+/// The requests that began to arrive at a lane inside an epoch, with their times, including truncated and
+/// malformed ones.
 pub(in crate::check) fn arrivals(
     evidence: &Evidence<'_>,
     lane: &Lane<'_>,
@@ -28,7 +28,7 @@ pub(in crate::check) fn arrivals(
     (arrivals, times)
 }
 
-/// Every lane and epoch that a bucket limits.
+/// Every lane and epoch with a bucket.
 pub(in crate::check) fn limited<'e, 'a>(
     evidence: &'e Evidence<'a>,
 ) -> impl Iterator<Item = (u32, &'e Lane<'a>, &'e Epoch, Bucket)> {

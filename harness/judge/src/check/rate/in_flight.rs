@@ -1,18 +1,25 @@
 //! `rate.in-flight`: at no moment are more requests open at one endpoint than its cap.
 //!
-//! A request is open from its first byte to its answer's last. (That is noted in the moment before it is written: nobody can
-//! have read the whole answer before, so that counting up to it never counts two that were not open together.) Of an answer
-//! that is written in several pieces a sender may have read what it needs long before the last: there the first byte counts.
-//! Where the *sender* ended the exchange, by its deadline or its death, the endpoint notices later: such a request counts
-//! up to [`NOTICE`] before, and never beyond its deadline or a kill. One that may have been sent so long before it was read
-//! that its deadline passed while a process was stopped does not count: nobody could close it, and whoever took over does
-//! not wait. For the same reason one that was open when one of several processes was stopped counts up to that stop, if it
-//! lasted for `takeover_within`, which is longer than the lease: the lane may have been taken over since. (A shorter stop may be
-//! within the lease; one that the sender ended meanwhile was another process's, and so was one whose connection brought another
-//! request meanwhile; and a process that goes on has to close what it left: these count as ever.)
+//! A request is open from its first byte to the last byte of its answer. The endpoint notes that moment just
+//! before it writes, so nobody can have read the whole answer earlier, and two requests that were not open
+//! together never count together. The end moves to an earlier moment in these cases:
 //!
-//! A sweep over beginnings and ends, O(n log n); at one moment ends come first. Where a run changes a cap, each
-//! holds in its own time.
+//! - An answer in several pieces ends with its first byte, as the sender may have read enough long before the
+//!   last.
+//! - If the *sender* ended the exchange, by its deadline or death, the endpoint notices later. The request
+//!   counts until [`NOTICE`] before that, and never beyond its deadline or a kill.
+//! - A request does not count if its deadline passed before it was read and while a process was stopped:
+//!   nobody could close it, and a process that takes over does not wait.
+//! - A request that was open when one of several processes stopped counts until the stop, if the stop lasted
+//!   `takeover_within`. That exceeds the lease, so another process may have taken the lane over.
+//!
+//! The last case does not apply to a shorter stop, which may fit into the lease. It does not apply to a
+//! request that the sender ended during the stop, or with another request on its connection during the stop:
+//! those belong to other processes. A process that continues has to close its requests, which then count as
+//! usual.
+//!
+//! A sweep over beginnings and ends, O(n log n); at one moment ends come first. If a run changes a cap, each
+//! cap holds in its own time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,10 +30,10 @@ use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::trace::{Process, ProcessEvent};
 
-/// How long it may take to notice that the other side is gone.
+/// Time in which an endpoint notices that the peer closed the connection.
 const NOTICE: u64 = 250_000_000;
 
-/// A process that stood still, from when to when.
+/// A span in which a process was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stop {
     from: u64,
@@ -34,21 +41,21 @@ struct Stop {
 }
 
 impl Stop {
-    /// Whether its lanes may have been taken over for that.
+    /// Whether another process may have taken over its lanes.
     fn outlasts_lease(&self, evidence: &Evidence<'_>) -> bool {
         let sender = &evidence.scenario.sender;
         sender.workers > 1 && self.until - self.from >= sender.takeover_within.0
     }
 }
 
-/// When processes stood still, in order.
+/// Sorted.
 struct Stops {
     all: Vec<Stop>,
-    /// For each of them, the latest end of it and of those before it.
+    /// For each stop, the latest end so far.
     latest: Vec<u64>,
-    /// Those for which lanes may have been taken over.
+    /// Stops that outlast the lease.
     long: Vec<Stop>,
-    /// On which connections something arrived, and when, in order; nothing where no stop is long.
+    /// Connections and times of arrivals, sorted; empty without a long stop.
     used: Vec<(u64, u64)>,
 }
 
@@ -74,7 +81,7 @@ impl Stops {
         let mut events: Vec<(u32, u64)> = processes.iter().map(|one| (one.worker, one.t)).collect();
         events.sort_unstable();
         let stop = |stop: &Process| {
-            // Whatever is told of it next: it went on, or is no more.
+            // The process continued or ended.
             let next = events.partition_point(|one| *one <= (stop.worker, stop.t));
             let next = events.get(next).filter(|(worker, _)| *worker == stop.worker);
             Stop { from: stop.t, until: next.map_or(u64::MAX, |(_, t)| *t) }
@@ -85,34 +92,35 @@ impl Stops {
         stops
     }
 
-    /// Whether a process stood still at some moment from `from` to `until`.
+    /// Whether a process was stopped at some moment from `from` to `until`.
     fn overlap(&self, from: u64, until: u64) -> bool {
         let begun = self.all.partition_point(|stop| stop.from <= until);
         begun.checked_sub(1).is_some_and(|last| self.latest[last] >= from)
     }
 
-    /// When the first process stopped that may have left a request open which was sent then at the earliest.
+    /// The first stop of a process that may have left the request open, if it was sent at `sent` at the
+    /// earliest.
     fn left(&self, exchange: &Exchange, connection: Option<u64>, sent: u64) -> Option<u64> {
         let first = self.long.partition_point(|stop| stop.from < sent);
         let mut inside = self.long[first..].iter().take_while(|stop| stop.from <= exchange.end);
         inside.find(|stop| self.may_have_left(stop, exchange, connection)).map(|stop| stop.from)
     }
 
-    /// Whether a process may have left a request open that was sent before it stopped: until it went on, and no longer.
+    /// Whether a stopped process may have left the request open, until it continued and no longer.
     fn may_have_left(&self, stop: &Stop, exchange: &Exchange, connection: Option<u64>) -> bool {
         let first = if exchange.ended_by_peer() { stop.until } else { stop.from };
         let ends = first..=stop.until.saturating_add(NOTICE);
         ends.contains(&exchange.end) && !connection.is_some_and(|one| self.is_used(one, stop))
     }
 
-    /// Whether something arrived on a connection while a process stood still.
+    /// Whether a request arrived on the connection during the stop.
     fn is_used(&self, connection: u64, stop: &Stop) -> bool {
         let next = self.used.partition_point(|one| *one <= (connection, stop.from));
         self.used.get(next).is_some_and(|(one, t)| *one == connection && *t <= stop.until)
     }
 }
 
-/// Until when a request was surely open.
+/// Until when a request was certainly open.
 fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) -> u64 {
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
@@ -128,7 +136,7 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     if exchange.ended_by_peer() || until >= deadline {
         until = until.min(deadline).saturating_sub(NOTICE);
     }
-    // Of a request that was not read whole it is not known.
+    // The connection of a request that was not read whole is unknown.
     let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
     until = stops.left(exchange, connection, sent).map_or(until, |left| left.min(until));
     let kill = evidence.kills.partition_point(|t| *t < exchange.t);
@@ -136,7 +144,8 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     until.min(killed).max(exchange.t)
 }
 
-/// How many are open once each of them has begun, itself included. They are in the order of their beginnings.
+/// How many intervals are open at the beginning of each, itself included. They are sorted by their
+/// beginnings.
 fn open_with_each(intervals: &[(u64, u64)]) -> impl Iterator<Item = usize> {
     let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     intervals.iter().map(move |(from, until)| {
@@ -150,7 +159,7 @@ fn open_with_each(intervals: &[(u64, u64)]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The most that are open at once, and the arrival at which that was first so.
+/// The largest number of open requests, and the arrival that first reached it.
 #[must_use]
 pub fn most_open(intervals: &[(u64, u64)]) -> Option<(usize, usize)> {
     first_most(open_with_each(intervals).enumerate())
@@ -189,7 +198,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let intervals: Vec<(u64, u64)> = lane.begun.iter().map(interval).collect();
         for epoch in &lane.epochs {
             let Some(cap) = epoch.limit.in_flight else { continue };
-            // What began under an older cap counts as long as it is open; only what begins under this one breaks it.
+            // A request that began under an older cap counts while it is open; only a request that begins
+            // under this cap can break it.
             let inside = |at: usize| epoch.from <= intervals[at].0 && intervals[at].0 <= epoch.until;
             let counts = open_with_each(&intervals).enumerate().filter(|(at, _)| inside(*at));
             let Some((most, at)) = first_most(counts) else { continue };

@@ -1,25 +1,25 @@
 //! The level of a token bucket as arrivals fill it, in exact integers.
 //!
-//! A rate of c per p lets one request through every p/c. Count in units of 1/p of a request: an arrival adds p, a
-//! nanosecond takes away c. Let `L_j = max(L_{j−1} − c·(t_j − t_{j−1}), 0) + p`. Unrolled, `L_j` is the maximum over
-//! i ≤ j of `p·(j − i + 1) − c·(t_j − t_i)` (Cruz' envelope, computed by Lindley's recursion). The arrivals conform to burst σ in *every*
-//! window if and only if that is at most σ·p for every j, for no window holds more against its length than the one that
-//! begins and ends with an arrival. So the least burst that they conform to is `⌈max L_j / p⌉`, found in one pass.
+//! A rate of c per p lets one request through every p/c. Count in units of 1/p of a request: an arrival adds
+//! p, a nanosecond removes c. Let `L_j = max(L_{j−1} − c·(t_j − t_{j−1}), 0) + p`. Unrolled, `L_j` is the
+//! maximum over i ≤ j of `p·(j − i + 1) − c·(t_j − t_i)` (Cruz' envelope, computed by Lindley's recursion). A
+//! window holds the most against its length if it begins and ends with an arrival. So the arrivals conform to
+//! burst σ in *every* window if and only if `L_j ≤ σ·p` for every j. The least burst to which they conform is
+//! `⌈max L_j / p⌉`, found in one pass.
 
 use crate::scenario::{Bucket, Rate};
 
-/// The fullest that a bucket was.
+/// The highest level of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
     /// In units of 1/p of a request.
     pub level: u128,
-    /// The first arrival of the window that filled it, as an index into the times.
+    /// The first arrival of its window, as an index into the times.
     pub from: usize,
-    /// The last one.
+    /// The last arrival of its window.
     pub to: usize,
 }
 
-/// Follows the level from arrival to arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     rate: Rate,
@@ -33,13 +33,12 @@ impl Level {
         Self { rate, latest: 0, level: 0 }
     }
 
-    /// What is left at `t`.
     pub(crate) fn at(&self, t: u64) -> u128 {
         let drained = u128::from(self.rate.count) * u128::from(t.saturating_sub(self.latest));
         self.level.saturating_sub(drained)
     }
 
-    /// An arrival at `t`. Says whether it found the bucket empty, so that a window begins with it.
+    /// Adds an arrival at `t`. Returns whether the bucket was empty, so that a window begins with it.
     pub(crate) fn arrive(&mut self, t: u64) -> bool {
         let left = self.at(t);
         self.level = left + u128::from(self.rate.per.0);
@@ -48,7 +47,7 @@ impl Level {
     }
 }
 
-/// The fullest that the bucket was. `times` ascend.
+/// `times` ascend.
 #[must_use]
 pub fn peak(times: &[u64], rate: Rate) -> Option<Peak> {
     let mut level = Level::new(rate);
@@ -65,13 +64,11 @@ pub fn peak(times: &[u64], rate: Rate) -> Option<Peak> {
     peak
 }
 
-/// The least burst that a level fits into.
 #[must_use]
 pub fn least_burst(level: u128, rate: Rate) -> u128 {
     level.div_ceil(u128::from(rate.per.0))
 }
 
-/// Whether a level fits.
 #[must_use]
 pub fn fits(level: u128, bucket: Bucket) -> bool {
     level <= u128::from(bucket.burst) * u128::from(bucket.rate.per.0)

@@ -1,4 +1,4 @@
-//! `rate.live-change`: a changed limit holds from the change and its declared delay on, in every window that begins
+//! `rate.live-change`: a changed limit holds once its declared delay has passed, in every window that begins
 //! after that.
 
 use super::envelope::arrivals;

@@ -1,9 +1,9 @@
-//! `rate.across-restart`: windows that contain the end of a process conform like any other. A limiter that lives in a
-//! process's memory is full again when the next one starts.
+//! `rate.across-restart`: windows that contain the end of a process conform too. A limiter in a process's
+//! memory is full again in the next process.
 //!
-//! The pass of [`super::level`] with a second level, for windows that begin before an end of a process and end after
-//! it. It drains below nothing rather than being cut at 0, since such a window can't begin later. Window caps: L + 1
-//! arrivals in a row inside W, with an end of a process among them.
+//! The pass of [`super::level`] with a second level for windows that begin before an end of a process and end
+//! after it. That level drains below 0, since such a window can't begin later. Window caps: L + 1 consecutive
+//! arrivals inside W, with an end of a process among them.
 
 use super::envelope::{arrivals, limited};
 use super::level::least_burst;
@@ -15,7 +15,7 @@ use crate::scenario::{Bucket, FaultAction};
 use crate::trace::Lack;
 use crate::trace::ProcessEvent;
 
-/// The fullest window with a restart inside: its level, and the index of its last arrival.
+/// The highest level of a window with a restart inside, and the index of its last arrival.
 #[must_use]
 pub fn peak_across(times: &[u64], restarts: &[u64], bucket: Bucket) -> Option<(u128, usize)> {
     let per = i128::from(bucket.rate.per.0);

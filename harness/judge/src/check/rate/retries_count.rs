@@ -1,7 +1,7 @@
-//! `rate.retries-count`: retries, redrives and probes are charged like first attempts.
+//! `rate.retries-count`: retries, redrives and probes cost as much as first attempts.
 //!
-//! Where all arrivals together need more than the burst, though the first attempts alone do not, it is the others that
-//! weren't charged. Witness: the fullest window of all.
+//! If all arrivals together need more than the burst, but the first attempts alone do not, the sender did not
+//! charge the others. Witness: the fullest window of all arrivals.
 
 use super::envelope::{arrivals, limited};
 use super::level::{fits, least_burst, peak};

@@ -1,11 +1,12 @@
-//! `rate.utilisation`: while a lane has never-attempted deliveries due, and its endpoint is fast and well, it is sent at
-//! least `utilisation_min` of its rate.
+//! `rate.utilisation`: while a lane has untried deliveries, and its endpoint is fast and well, the sender
+//! uses at least `utilisation_min` of its rate.
 //!
-//! A *busy interval* begins with the acknowledgement of an event whose delivery waits and ends when none waits. Only
-//! intervals in which nothing else can hold a sender back are judged: before the endpoint's first behaviour, with no
-//! fault near, of at least [`BUSY_MIN`] and [`DUE_MIN`] attempts' time, and where Little's law allows the rate: with
-//! answers that take a, a limit that holds at the receiver sends at most `(burst − 1) ÷ a`, `in_flight ÷ a`, and
-//! `L ÷ (W + a)`. Of these and the rate, the least is what is due. Witness: the least used interval.
+//! A *busy interval* begins with the acknowledgement of an event and ends when no untried delivery waits.
+//! Only intervals in which nothing else can limit the sender are judged: before the endpoint's first
+//! behaviour, without a fault near, and as long as [`BUSY_MIN`] and [`DUE_MIN`] attempts. Little's law must
+//! allow the rate: with answers of length a, a limit that holds at the receiver allows at most `(burst − 1) ÷
+//! a`, `in_flight ÷ a`, and `L ÷ (W + a)`. The least of these and the rate is due. Witness: the interval with
+//! the lowest use.
 
 use super::envelope::limited;
 use crate::check::epochs::Epoch;
@@ -15,12 +16,12 @@ use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Bucket, SECOND};
 
-/// The shortest interval that is judged.
+/// The shortest judged interval.
 const BUSY_MIN: u64 = 2 * SECOND;
-/// The fewest attempts that are due in it.
+/// The least number of due attempts in it.
 const DUE_MIN: u128 = 30;
 
-/// The intervals in which something waited: from each begin to the next moment at which nothing did.
+/// The union of the waits, as disjoint intervals.
 pub(in crate::check) fn busy(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     waits.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
@@ -33,7 +34,7 @@ pub(in crate::check) fn busy(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     merged
 }
 
-/// Whether the contract's own rate is what limits a sender, with answers as slow as these.
+/// Whether only the contract's rate limits a sender, with answers that take `answer`.
 fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
     // n in every (window + answer) is at least the rate: n·per ≥ count·(window + answer).
     let carries = |n: u64, length: u64| {
@@ -41,11 +42,11 @@ fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
     };
     let windows = epoch.limit.windows.iter().all(|window| carries(window.count, window.length.0 + answer));
     let in_flight = epoch.limit.in_flight.is_none_or(|cap| carries(u64::from(cap), answer));
-    // Half of the burst: the other half is what a machine that does other things too may oversleep.
+    // Half of the burst: a busy machine may oversleep the other half.
     windows && in_flight && carries(u64::from(bucket.burst.saturating_sub(1) / 2), answer + SECOND / 50)
 }
 
-/// From when to when each delivery of a lane waited for its first attempt.
+/// The span in which each delivery of a lane waited for its first attempt.
 pub(in crate::check) fn waits(evidence: &Evidence<'_>, at: u32) -> Vec<(u64, u64)> {
     let wait = evidence.deliveries_of(at).iter().filter_map(|delivery| {
         let accepted = evidence.accepted(delivery)?;

@@ -1,9 +1,9 @@
-//! `rate.window`: no sliding window of length W holds more than its cap L. Windows are half-open, `[t, t + W)`, wherever
-//! they begin.
+//! `rate.window`: no sliding window of length W holds more than its cap L. Windows are half-open, `[t, t +
+//! W)`, and begin anywhere.
 //!
-//! A window holds more than L if and only if some L + 1 arrivals in a row lie inside W, that is
-//! `t_{i+L} − t_i < W` for some i: shift the window so that it begins with its first arrival. One pass.
-//! The fullest calendar second is reported beside it: what somebody who counts per second of the clock would see.
+//! A window holds more than L if and only if L + 1 consecutive arrivals lie inside W, that is `t_{i+L} − t_i
+//! < W` for some i: shift the window so that it begins with its first arrival. One pass. The check also
+//! reports the fullest calendar second, for comparison with a counter per second of the clock.
 
 use super::envelope::arrivals;
 use crate::check::evidence::{Evidence, Lane};
@@ -12,7 +12,7 @@ use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{SECOND, Window};
 
-/// The first run of more than the cap inside its window: the index of its first and its last arrival.
+/// The first excess of the cap: the index of its first and its last arrival.
 #[must_use]
 pub fn first_excess(times: &[u64], window: Window) -> Option<(usize, usize)> {
     let cap = usize::try_from(window.count).ok()?;
@@ -20,7 +20,7 @@ pub fn first_excess(times: &[u64], window: Window) -> Option<(usize, usize)> {
     found.map(|at| (at, at + cap))
 }
 
-/// How many arrivals the fullest window of that length holds.
+/// The most arrivals in a window of that length.
 #[must_use]
 pub fn fullest(times: &[u64], length: u64) -> usize {
     let mut from = 0;
@@ -34,7 +34,6 @@ pub fn fullest(times: &[u64], length: u64) -> usize {
     most
 }
 
-/// How many arrivals the fullest second of the clock holds.
 fn fullest_calendar_second(times: &[u64], began_unix_ns: u64) -> usize {
     let second = |t: &u64| t.saturating_add(began_unix_ns) / SECOND;
     times.chunk_by(|a, b| second(a) == second(b)).map(<[u64]>::len).max().unwrap_or(0)

@@ -1,8 +1,8 @@
-//! `rate.across-workers`: with several processes sending, the contract holds for all of them together. A limiter in each
-//! process gives the endpoint N times its rate.
+//! `rate.across-workers`: the contract holds for all sending processes together. A limiter in each process
+//! gives the endpoint N times its rate.
 //!
-//! The judgement is that of `rate.envelope` and `rate.window`, which know nothing of processes; this says that it was
-//! made while several were at work.
+//! `rate.envelope` and `rate.window` judge without regard to processes; this check reports that several were
+//! at work.
 
 use super::{envelope, window};
 use crate::check::evidence::Evidence;

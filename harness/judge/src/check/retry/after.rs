@@ -1,15 +1,17 @@
-//! `retry.after-429`, `retry.after-503`, `retry.after-date`: a delivery that was told to wait is not tried again before
-//! that, and its endpoint not much later.
+//! `retry.after-429`, `retry.after-503`, `retry.after-date`: a delivery with a requested pause is not retried
+//! before its end, and its endpoint receives a request soon after it.
 //!
-//! *Never early* is exact, for every retry: it arrives no sooner than the answer's first byte and the time asked for (or
-//! the date, on the harness's wall clock), or the declared `retry_after_cap` where that is less.
+//! *Never early* is exact for every retry: it arrives no sooner than the answer's first byte plus the
+//! requested time (or the date, on the harness's wall clock), or the declared `retry_after_cap` if that is
+//! less.
 //!
-//! *Not late* is judged at the end of each pause: pauses that overlap are one, as the endpoint is asked again only after
-//! the last of them. The first arrival after it comes within `retry_after_late` and what one more attempt may take by the
-//! contract (one gap of the rate, the longest window). A date counts in whole seconds on both sides, and so a return may be
-//! a second later. Not judged for lateness are pauses near a fault, while the endpoint does something else than answering, and
-//! where a failure that asked for no pause may have opened a breaker. An answer that came so near to the sender's deadline
-//! that it may have missed it told nobody anything, and neither did one that was not written down yet at a kill.
+//! *Not late* is judged at the end of each pause. Overlapping pauses are one, as the sender returns only
+//! after the last of them. The first arrival after it comes within `retry_after_late` and the contract's wait
+//! for one attempt (one gap of the rate, the longest window). A date counts whole seconds on both sides, so a
+//! return may be a second later. Lateness is not judged near a fault, while the endpoint misbehaves, and
+//! where a failure without a requested pause may have opened a breaker. An answer so near to the sender's
+//! deadline that it may have missed it informed nobody. Neither did an answer that was not recorded before a
+//! kill.
 
 use super::asked::{Asked, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
@@ -89,8 +91,8 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
     for (delivery, _, before, after) in evidence.retries() {
         let Some(until) = until(evidence, delivery, before, wanted) else { continue };
         let (came, sent) = (evidence.exchange(after).t, evidence.sent_from(after));
-        // One that a stalled endpoint read late had perhaps left before anybody was told anything; and an answer so near to
-        // the sender's deadline may have missed it.
+        // A request that a stalled endpoint read late may have left before the answer, and an answer near the
+        // sender's deadline may have missed it.
         let told = evidence.exchange(before);
         let missed = !evidence.is_in_time(before, told.end) || evidence.may_be_forgotten(before);
         if (sent < came && sent < told.end) || missed {
@@ -120,7 +122,7 @@ fn until(evidence: &Evidence<'_>, delivery: &Delivery, n: u32, wanted: Wanted) -
     wanted(status, asked).then(|| asked.until(evidence, exchange, cap)).flatten()
 }
 
-/// Judges every end of a pause, and says how late the latest return was.
+/// Judges every end of a pause. Returns the greatest lateness.
 fn lateness(evidence: &Evidence<'_>, wanted: Wanted, tally: &mut Tally) -> Option<u64> {
     let mut pauses: Vec<Pause> = Vec::new();
     for delivery in &evidence.deliveries {
@@ -140,7 +142,7 @@ fn lateness(evidence: &Evidence<'_>, wanted: Wanted, tally: &mut Tally) -> Optio
         let next = pauses.get(at + 1).filter(|next| next.lane == pause.lane);
         let longest =
             pauses[..at].iter().rev().take(64).all(|one| one.lane != pause.lane || one.until <= pause.until);
-        // Another answer that came before the pause was over moved its end.
+        // Another answer before the end of the pause moved that end.
         if !pause.counts || !longest || next.is_some_and(|next| next.told <= pause.until) {
             continue;
         }
@@ -180,8 +182,8 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
     Some(late)
 }
 
-/// Whether a failure that asked for no pause, in a row that lasted at `pause`, or began before the return, may have opened a
-/// breaker that outlasts it.
+/// Whether a failure without a requested pause, in a row that lasted at `pause` or began before the return,
+/// may have opened a breaker that outlasts the pause.
 fn a_breaker_may_hold(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, came: u64) -> bool {
     if evidence.trace.declared.lacks(Lack::Breaker) {
         return false;
@@ -196,7 +198,7 @@ fn a_breaker_may_hold(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, c
     })
 }
 
-/// How long one more attempt may have to wait by the contract.
+/// The contract's longest wait for one more attempt.
 pub(in crate::check) fn contract_wait(lane: &Lane<'_>) -> u64 {
     let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
     let gap = limits

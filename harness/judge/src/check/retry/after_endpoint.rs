@@ -1,8 +1,8 @@
-//! `retry.after-endpoint`: a pause covers the endpoint, not just the delivery that was told of it: nothing else arrives
-//! there until it is over.
+//! `retry.after-endpoint`: a pause covers the endpoint, not just one delivery: no other request arrives there
+//! until it is over.
 //!
-//! What had left before the answer was read may still arrive; it is given `retry_after_late` for that. A pause that was not
-//! written down yet at a kill is known to nobody afterwards.
+//! Requests that left before the sender read the answer have `retry_after_late` to arrive. A pause that was
+//! not recorded before a kill is lost.
 
 use super::asked::{Asked, has};
 use crate::check::evidence::Evidence;
@@ -52,7 +52,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
                 next += 1;
             }
             let Some((until, said, by)) = told.filter(|(until, ..)| t < *until) else { continue };
-            // What a stalled endpoint reads late may have left before anybody was told.
+            // A request that a stalled endpoint read late may have left before the answer.
             if evidence.sent_from(*n) <= said {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! `retry.after-hostile`: a `Retry-After` that is no time at all (`inf`, `-5`, `1e300`, 10²⁰, nothing) neither ends the
-//! sender nor stops the delivery: it is tried again within the backoff's or the cap's longest delay, or given up.
+//! `retry.after-hostile`: an invalid `Retry-After` (`inf`, `-5`, `1e300`, 10²⁰, empty) neither ends the
+//! sender nor stops the delivery. The sender retries within the longest delay of the backoff or the cap, or
+//! gives the delivery up.
 //!
-//! Such an answer counts once the run goes on for longer than that after it. Whatever befalls the sender meanwhile (a kill,
-//! a stop, a disk that takes nothing) begins the wait anew, `takeover_within` after it.
+//! Such an answer counts if the run continues for longer than that. A fault meanwhile (a kill, a stop, a full
+//! disk) restarts the wait, `takeover_within` after it.
 
 use super::after::contract_wait;
 use super::asked::{Asked, has};
@@ -43,7 +44,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
                 continue;
             }
             let longest = subscriber.retry.bounds(number).1.max(subscriber.retry.retry_after_cap.0);
-            // A lane that gives way may add to the delay; ten seconds are far from forever.
+            // A throttling lane may add to the delay, but by less than ten seconds.
             let wait = contract_wait(&evidence.lanes[delivery.lane as usize]).saturating_add(10 * SECOND);
             let by = due(evidence, &upsets, exchange.end, longest.saturating_add(wait));
             let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
@@ -76,14 +77,14 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally.finding("hostile values", "each was survived and bounded", "the delivery was left for good")
 }
 
-/// When something befell the sender, or it was over.
+/// Beginnings and ends of faults.
 fn upsets(evidence: &Evidence<'_>) -> Vec<u64> {
     use ProcessEvent::{Continued, Ready};
     let faults = &evidence.trace.faults;
     let mut upsets: Vec<u64> =
         faults.iter().flat_map(|fault| [Some(fault.t), fault.until]).flatten().collect();
     upsets.extend(&evidence.upsets);
-    // A process that is ready for the first time has got over nothing.
+    // The first start of a process ends no fault.
     if let Some(first) = upsets.iter().min().copied() {
         let back = evidence.trace.processes.iter().filter(|one| matches!(one.event, Ready | Continued));
         upsets.extend(back.map(|one| one.t).filter(|t| *t >= first));
@@ -92,7 +93,7 @@ fn upsets(evidence: &Evidence<'_>) -> Vec<u64> {
     upsets
 }
 
-/// Until when to try again what was answered at a moment, by a sender that may take so long if nothing befalls it.
+/// Until when an answered delivery must be retried, if that takes `longest` without a fault.
 fn due(evidence: &Evidence<'_>, upsets: &[u64], answered: u64, longest: u64) -> u64 {
     let takeover = evidence.scenario.sender.takeover_within.0;
     let mut by = answered.saturating_add(longest);

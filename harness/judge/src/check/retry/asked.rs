@@ -1,24 +1,22 @@
-//! `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date; and everything else.
+//! `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date. All other values are nonsense.
 
 use crate::check::evidence::{Delivery, Evidence, Exchange, Lane};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
-/// What an endpoint asked for.
+/// A requested pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// To wait so many seconds.
     Seconds(u64),
-    /// To wait until then, in Unix seconds.
+    /// In Unix seconds.
     Date(u64),
-    /// Something that can't be done.
+    /// A value that no sender can follow.
     Nonsense,
 }
 
-/// Seconds past which a number is no wish but an attack, or a mistake: 31 days.
+/// A longer pause is an attack or a mistake: 31 days.
 const SECONDS_MAX: u64 = 31 * 86_400;
 
 impl Asked {
-    /// Reads the header.
     #[must_use]
     pub fn read(text: &str) -> Self {
         let text = text.trim();
@@ -29,10 +27,10 @@ impl Asked {
         date(text).map_or(Self::Nonsense, Self::Date)
     }
 
-    /// The first moment at which the endpoint may be asked again, on the run's clock; at most `cap` after the answer.
+    /// The first moment at which the sender may return, on the run's clock; at most `cap` after the answer.
     ///
-    /// It counts from the answer's first byte: `Retry-After` is in the head, and a sender may begin to wait before it has
-    /// read a long body.
+    /// It counts from the answer's first byte: `Retry-After` is in the head, and a sender may begin to wait
+    /// before it has read a long body.
     pub(in crate::check) fn until(
         self,
         evidence: &Evidence<'_>,
@@ -45,7 +43,8 @@ impl Asked {
             Self::Seconds(seconds) => Some(exchange.begun.saturating_add(seconds * SECOND).min(latest)),
             Self::Date(date) => {
                 let date = date.saturating_mul(SECOND).saturating_sub(evidence.trace.header.began_unix_ns);
-                // A clock that is ahead, or may be, gets there sooner; one that is behind is no excuse to come early.
+                // A clock that is ahead, or may be, gets there sooner; a clock that is behind does not excuse
+                // an early return.
                 Some(date.saturating_sub(evidence.ahead.most).min(latest))
             }
         }
@@ -53,15 +52,15 @@ impl Asked {
 }
 
 impl Evidence<'_> {
-    /// When an arrival's answer told the sender to come back, in a form that can be read: a 429 or a 503 alone does so.
+    /// The valid `Retry-After` of an arrival's answer; only 429 and 503 request a pause.
     pub(in crate::check) fn told(&self, n: u32) -> Option<Asked> {
         let asks = matches!(self.exchange(n).status(), Some(429 | 503));
         self.asked(n).filter(|_| asks).map(Asked::read).filter(|asked| *asked != Asked::Nonsense)
     }
 }
 
-/// Until when an endpoint asked to be left alone, as it said before that moment; in whatever answer, for a sender may heed it
-/// there too.
+/// Until when an endpoint requested a pause in an answer before that moment. Every status counts, as a sender
+/// may follow the header there too.
 pub(in crate::check) fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
     let cap = lane.subscriber.retry.retry_after_cap.0;
     let asked = lane.arrivals.iter().filter_map(|n| {
@@ -87,7 +86,7 @@ fn date(text: &str) -> Option<u64> {
         .then_some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)
 }
 
-/// Whether the scenario has an endpoint that answers so.
+/// Whether an endpoint of the scenario answers so.
 pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&RetryAfter>) -> bool) -> bool {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
     behaviours.any(|behaviour: &Behaviour| match &behaviour.answer {
@@ -97,7 +96,7 @@ pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&Ret
     })
 }
 
-/// Whether deliveries of a lane were tried again, or its endpoint does what makes any sender try again, and sees both.
+/// Whether a lane had retries, or its endpoint causes retries and can see them.
 pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>, lane: u32) -> bool {
     let fails = |behaviour: &Behaviour| match &behaviour.answer {
         Answer::Status(reply) => !matches!(reply.status, 200..=299 | 410),

@@ -1,8 +1,9 @@
 //! `retry.attempts`: a delivery gets exactly the declared number of attempts, and is then a dead letter.
 //!
-//! No delivery has more, whatever happens; an attempt whose process was killed while it was open doesn't count, as the
-//! sender can't know of it. Where the sender lists a delivery as `exhausted`, it had no fewer either, unless some could not
-//! be seen (a closed port, a reset before the request was read). Redriven deliveries start again and aren't judged.
+//! No delivery has more. An attempt whose process was killed meanwhile doesn't count, as the sender can't
+//! know of it. A delivery that the sender lists as `exhausted` has no fewer, unless the endpoint could not
+//! see some (a closed port, a reset before the request was read). Redriven deliveries start again and aren't
+//! judged.
 
 use super::asked::expects_retries;
 use crate::check::Check;

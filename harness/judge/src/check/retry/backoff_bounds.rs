@@ -1,18 +1,20 @@
-//! `retry.backoff-bounds`: every gap between a failed attempt and the next lies inside the declared policy's bounds.
+//! `retry.backoff-bounds`: every gap between a failed attempt and the next lies inside the bounds of the
+//! declared policy.
 //!
-//! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or the moment at
-//! which the endpoint cut the exchange) and the least delay. The nth failure that the endpoint saw is at most the nth
-//! that the sender counts, and bounds never fall as n grows, so that attempts that the endpoint couldn't see change nothing.
-//! An exchange that the sender gave up on by itself, or may have, is judged from its arrival, the one moment that is known;
-//! one that a stalled endpoint read late, from when it may have been sent. Where
-//! the least is nothing at all (full jitter), the pooled gaps are judged: they are not shorter together than their law
-//! lets them be (`backoff_jitter`).
+//! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or
+//! the moment at which the endpoint cut the exchange) plus the least delay. The nth failure at the endpoint
+//! is at most the nth failure that the sender counts, and bounds never fall as n grows, so attempts that the
+//! endpoint couldn't see change nothing. If the sender ended the exchange, or may have, the gap counts from
+//! its arrival, the only known moment. If a stalled endpoint read it late, the gap counts from its earliest
+//! sending. If the least delay is 0 (full jitter), the pooled gaps are judged: together they must not be
+//! shorter than their distribution allows (`backoff_jitter`).
 //!
-//! The upper bound is judged where the endpoint stood idle: from the latest of the longest delay's end and the last end of
-//! any exchange there (and the quarantine, if the sender ended it), at most `retry_after_late`, the contract's wait and
-//! what giving way may add ([`GIVING_WAY`] gaps of the rate) may pass. Pauses, breakers and faults lie outside of it: it is
-//! judged while an endpoint has failed less often in a row than opens its breaker, or, where none is declared, than
-//! [`OWN_FAILURES`] times. Unless the breaker is as good as none, [`OWN_LATE`] is added.
+//! The upper bound is judged where the endpoint stood idle. It counts from the latest of the longest delay's
+//! end and the last end of any exchange there (plus the quarantine if the sender ended it). From then, at
+//! most `retry_after_late`, the contract's wait and the delay of a throttle ([`GIVING_WAY`] gaps of the rate)
+//! may pass. Pauses, breakers and faults are excluded: the endpoint must have failed less often in a row than
+//! opens its breaker, or, without a declared breaker, than [`OWN_FAILURES`] times. Unless the breaker
+//! practically never opens, [`OWN_LATE`] is added.
 
 use super::after::contract_wait;
 use super::backoff_jitter::{are_too_short, longest_draws};
@@ -24,11 +26,11 @@ use crate::scenario::{Answer, SECOND};
 
 /// So few gaps are never too short together.
 const POOLED_MIN: usize = 8;
-/// A sender may slow down to so little of the contract after failures.
+/// A sender may throttle itself to this fraction of the contract after failures.
 const GIVING_WAY: u64 = 64;
-/// No sender's own breaker opens sooner.
+/// Assumed least threshold of an undeclared breaker.
 const OWN_FAILURES: u32 = 5;
-/// How much later a sender may be at an endpoint that may have a way of its own to be left alone.
+/// Additional lateness at an endpoint that may have an undeclared breaker.
 const OWN_LATE: u64 = 2 * SECOND;
 
 pub(in crate::check) const CHECK: Check = Check {
@@ -110,10 +112,10 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         .with("gaps judged together", pooled)
 }
 
-/// After how many failures in a row an endpoint may be left alone.
+/// Failures in a row after which a breaker may open.
 fn threshold(lane: &Lane<'_>) -> u32 {
     let opens = lane.subscriber.breaker.as_ref().map(|breaker| breaker.failures);
-    // Fewer are enough for one that is slow.
+    // Fewer failures open a breaker if the endpoint is slow.
     opens.map_or(OWN_FAILURES, |failures| failures.div_ceil(2).min(failures.saturating_sub(1)))
 }
 
@@ -131,7 +133,7 @@ fn failures_in_a_row(evidence: &Evidence<'_>) -> Vec<u32> {
     failures
 }
 
-/// Whether all that an endpoint does is to fail in ways that ask for no pause.
+/// Whether an endpoint only fails, without requested pauses.
 fn leaves_all_to_backoff(lane: &Lane<'_>) -> bool {
     let leaves = |answer: &Answer| match answer {
         Answer::Status(reply) => {
@@ -143,7 +145,7 @@ fn leaves_all_to_backoff(lane: &Lane<'_>) -> bool {
     lane.subscriber.behaviours.iter().all(|behaviour| leaves(&behaviour.answer))
 }
 
-/// Whether an endpoint sees the failure and the attempt after it, and leaves the time between to the backoff.
+/// Whether an endpoint sees the failure and the next attempt, and requests no pause between them.
 fn leaves_to_backoff(answer: &Answer) -> bool {
     use crate::scenario::RetryAfter;
     match answer {
@@ -157,7 +159,7 @@ fn leaves_to_backoff(answer: &Answer) -> bool {
     }
 }
 
-/// For every lane, by arrival time: the latest end of any exchange that arrived before or then, and of any that the
+/// For every lane, by arrival time: the latest end of any exchange so far, and the latest end of one that the
 /// sender ended.
 fn lane_ends(evidence: &Evidence<'_>) -> Vec<Vec<(u64, u64, u64)>> {
     let of = |lane: &Lane<'_>| {

@@ -1,15 +1,16 @@
 //! `retry.backoff-jitter`: pooled gaps fit the declared jitter.
 //!
-//! Each gap becomes `u = (gap − least) ÷ (most − least)`, which is uniform on [0, 1] if the sender draws as declared.
-//! Kolmogorov's distance between n of them and the uniform law exceeds ε with a probability of at most 2·exp(−2nε²)
-//! (Dvoretzky, Kiefer, Wolfowitz; the constant is Massart's). With α = 10⁻⁶ a sender that draws as declared is
-//! wrongly blamed once in a million runs. Under [`SAMPLES_MIN`] gaps nothing good is said, and of gaps that are too long
-//! nothing at all.
+//! Each gap becomes `u = (gap − least) ÷ (most − least)`, which is uniform on [0, 1] if the sender draws as
+//! declared. Kolmogorov's distance between n of them and the uniform distribution exceeds ε with a
+//! probability of at most 2·exp(−2nε²) (Dvoretzky, Kiefer, Wolfowitz; the constant is Massart's). With α =
+//! 10⁻⁶, a correct sender fails once in a million runs. With fewer than [`SAMPLES_MIN`] gaps the check never
+//! passes, and does not judge gaps that are too long.
 //!
-//! What is measured is the draw and a little more (the network, a busy machine, the contract), never less. On the side of
-//! gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. On the former,
-//! only gaps are pooled at which the bucket was at most half full, so that the contract did not move them; on neither any
-//! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
+//! A measured gap is the draw plus a delay (the network, a busy machine, the contract), never less. The test
+//! for gaps that are too long therefore subtracts `retry_after_late` from each; the other test subtracts
+//! nothing. The former pools only gaps at which the bucket was at most half full, so that the contract did
+//! not lengthen them. Both exclude gaps after an exchange that the sender ended. Distances are compared in
+//! integers: n·D² > ln(2 ÷ α) ÷ 2.
 
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::level::Level;
@@ -18,15 +19,15 @@ use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::Backoff;
 
-/// Fewer say too little: ε is 0.19 there.
+/// Least number of gaps; ε is 0.19 there.
 const SAMPLES_MIN: usize = 200;
 /// One, in the fixed-point numbers of this check.
 const ONE: u128 = 1 << 32;
 /// ln(2 ÷ 10⁻⁶) ÷ 2, times `ONE`².
 const BOUND: u128 = 133_818_748_077_800_931_328;
 
-/// Whether draws are shorter than a uniform law lets them be, in fixed point: a Kolmogorov distance on that one side.
-/// The bound holds for any number of them; eight that are next to nothing exceed it.
+/// Whether draws are shorter than a uniform distribution allows, in fixed point: a one-sided Kolmogorov
+/// distance. The bound holds for any number of draws; eight draws close to 0 exceed it.
 pub(super) fn are_too_short(mut draws: Vec<u128>) -> bool {
     draws.sort_unstable();
     let n = draws.len() as u128;
@@ -34,7 +35,7 @@ pub(super) fn are_too_short(mut draws: Vec<u128>) -> bool {
     n * above.unwrap_or(0).pow(2) > BOUND
 }
 
-/// Whether they are longer, each without the part of it that may be delay.
+/// Whether draws are longer than that, each without its possible delay.
 fn are_too_long(mut draws: Vec<u128>) -> bool {
     draws.sort_unstable();
     let n = draws.len() as u128;
@@ -42,7 +43,7 @@ fn are_too_long(mut draws: Vec<u128>) -> bool {
     n * below.unwrap_or(0).pow(2) > BOUND
 }
 
-/// Whether draws fit the uniform law; none where they may, and are too few to say so.
+/// Whether draws fit the uniform distribution; none if there are too few.
 fn fits(short: Vec<u128>, long: Vec<u128>) -> Option<bool> {
     let enough = long.len() >= SAMPLES_MIN;
     let broken = are_too_short(short) || (enough && are_too_long(long));
@@ -53,28 +54,29 @@ fn jitters(lane: &Lane<'_>) -> bool {
     lane.subscriber.retry.backoff != Backoff::Fixed && !lane.subscriber.behaviours.is_empty()
 }
 
-/// A gap as a draw from [0, 1], in fixed point; none where nothing is drawn.
+/// A gap as a draw from [0, 1], in fixed point; none if the policy has no jitter.
 fn unit(gap: u64, (least, most): (u64, u64)) -> Option<u128> {
     let width = u128::from(most - least);
     (width > 0).then(|| (u128::from(gap.saturating_sub(least)) * ONE / width).min(ONE))
 }
 
-/// What was drawn after each failure that left the time to the backoff, at most. Whether a failure counts must not hang on
-/// how long the gap after it was, or long ones would be missing: what has no successor before the run ended, a fault came
-/// or it expired counts as the longest draw there is. Whatever else holds a retry back makes its gap longer.
+/// The longest possible draw after each failure that left the time to the backoff. Whether a failure counts
+/// must not depend on the length of its gap, or long gaps would be missing. So a failure without a successor
+/// before the run's end, a fault or its expiry counts as the longest draw. Other causes of delay only
+/// lengthen a gap.
 pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     let mut draws = Vec::new();
     for delivery in &evidence.deliveries {
         let lane = &evidence.lanes[delivery.lane as usize];
         let (attempts, retry) = (evidence.attempts(delivery), &lane.subscriber.retry);
-        // A redrive cuts short what waits, and long gaps would be missing again.
+        // A redrive ends the current wait, so long gaps would be missing again.
         let repeated =
             evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.has_redrives();
         let Some(first) = attempts.first().filter(|_| jitters(lane) && !repeated) else { continue };
         let begun = evidence.exchange(*first).t;
         for (number, n) in (1..retry.attempts).zip(attempts) {
             let failed = evidence.exchange(*n);
-            // An answer so near to the deadline may have missed it, and the wait have begun before.
+            // An answer near the deadline may have missed it, and the wait may have begun before.
             let late = !evidence.is_in_time(*n, failed.begun);
             let lost = evidence.was_killed(begun, evidence.noted_by(failed.end));
             if is_no_draw(evidence, delivery, *n) || late || lost {
@@ -89,8 +91,8 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     draws
 }
 
-/// Whether what follows an attempt is not drawn, or not from when it failed. Of several events in one request, which wait
-/// together, the first stands for all.
+/// Whether the pause after an attempt is not drawn, or not from its failure. The first event of a request
+/// stands for all its events, as they wait together.
 fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
     let is_first = evidence.trace.arrivals[n as usize].token == Some(delivery.token);
     if !is_first {
@@ -128,7 +130,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     finding.with("gaps", samples)
 }
 
-/// What was drawn for the gaps that are free of other causes, at least.
+/// The shortest possible draws of gaps without other causes.
 fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     let roomy = roomy(evidence);
     let mut draws = Vec::new();

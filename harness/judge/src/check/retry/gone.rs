@@ -1,7 +1,7 @@
-//! `retry.gone`: 410 disables the endpoint: nothing arrives there any more.
+//! `retry.gone`: 410 disables the endpoint: no request arrives there afterwards.
 //!
-//! What had left before the answer was read is given `retry_after_late` to arrive; what a stalled endpoint read late counts
-//! from the first moment at which it may have been sent.
+//! Requests that left before the sender read the answer have `retry_after_late` to arrive; a request that a
+//! stalled endpoint read late counts from its earliest possible sending.
 
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};

@@ -1,11 +1,14 @@
-//! `retry.hidden`: no second request without its attempt. HTTP clients repeat a request by themselves when a connection
-//! ends before the answer; the limiter knows nothing of it, and the endpoint gets it twice.
+//! `retry.hidden`: no second request without its own attempt. HTTP clients repeat a request by themselves
+//! when a connection ends before the answer; the limiter does not count the repetition, and the endpoint gets
+//! the request twice.
 //!
-//! Signs of it, after an exchange that the endpoint cut, also where it reset the connection before it looked at the request:
-//! - the next request of the delivery carries the *same* number of attempt, where a header carries one; one is enough;
+//! The signs, after an exchange that the endpoint cut, also by a reset before it read the request:
+//!
+//! - the next request of the delivery carries the *same* attempt number in a header; one is enough;
 //! - it follows within [`AT_ONCE`], though the shortest backoff is longer; one is enough;
-//! - it follows within [`AT_ONCE`], though a backoff was due. With full jitter that happens by chance with a probability
-//!   of `AT_ONCE ÷ base` at most, so that it takes more than a quarter of the cuts, and three of them, to blame.
+//! - it follows within [`AT_ONCE`], though a backoff was due. With full jitter that happens by chance with a
+//!   probability of at most `AT_ONCE ÷ base`. So it takes more than a quarter of the cuts, and three of them,
+//!   to fail.
 
 use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence, Outcome};
@@ -28,7 +31,8 @@ pub(in crate::check) const CHECK: Check = Check {
 };
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    // A reset before anything is read is no exchange, unless the request must be read to be known.
+    // A reset before the request is read is no exchange, unless the endpoint must read the request to
+    // identify it.
     let cuts = |behaviour: &Behaviour| match behaviour.answer {
         Answer::Reset => behaviour.attempts.is_some(),
         _ => matches!(behaviour.answer, Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer),
@@ -46,11 +50,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             cut.outcome,
             Outcome::Cut(CutKind::ResetAfterRead | CutKind::Close | CutKind::HalfAnswer | CutKind::Reset)
         );
-        // One that is sent again by an operator begins anew, its numbers too.
+        // A redriven delivery begins anew, with new attempt numbers.
         if !by_endpoint || evidence.may_be_forgotten(before) || evidence.is_redriven(delivery, next.t) {
             continue;
         }
-        // What had left before the cut repeats nothing: a stalled endpoint may have read both at once.
+        // A request that left before the cut repeats nothing: a stalled endpoint may have read both at once.
         if evidence.sent_from(after) < cut.begun {
             continue;
         }
@@ -81,8 +85,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally.finding("retries after a cut", "each is an attempt of its own", "repeated behind the sender's back")
 }
 
-/// Requests that an endpoint reset before it looked at them, and of which the harness has seen the token: the delivery, how
-/// often it had been tried at least, that request, and the next one of the delivery.
+/// Requests that an endpoint reset before reading, with a token known to the harness: the delivery, its least
+/// number of attempts so far, that request, and the delivery's next one.
 fn unread<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, u32, u32, u32)> {
     let unread = (0_u32..).zip(&evidence.exchanges).skip(evidence.trace.arrivals.len()).zip(&evidence.unread);
     let resets = unread.filter(|(_, cut)| cut.how == CutKind::Reset);

@@ -1,10 +1,11 @@
-//! `retry.status`: any 2xx is success, and final; a redirect is not followed; any other status is tried again.
+//! `retry.status`: any 2xx is success, and final; the sender follows no redirect, and retries on any other
+//! status.
 //!
-//! - After a whole 2xx answer that came in time, the delivery does not come again, unless its process was killed before it
-//!   could note it, it was redriven, or it was offered again. An answer given in the last quarter of a second of the
-//!   deadline may have missed it.
+//! - After a whole 2xx answer in time, the delivery does not come again, unless its process was killed before
+//!   it could record the success, or the delivery was redriven or offered again. An answer in the last
+//!   quarter of a second before the deadline may have missed it.
 //! - A request for another path than the endpoint's own followed a redirect.
-//! - Of each failing status that was answered while attempts were left, at least one was tried again, given time.
+//! - Of each failing status that was answered while attempts were left, at least one was retried, given time.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
         for (taken, next) in again(evidence, delivery) {
             let (done, again) = (evidence.exchange(taken), evidence.exchange(next));
             let in_time = evidence.is_in_time(taken, done.end);
-            // One that was open at the same time had left before the success was known.
+            // A concurrent attempt had left before the success was known.
             let later = again.t > done.end;
             let excused = evidence.was_killed(evidence.sent_from(taken), again.t)
                 || evidence.is_redriven(delivery, again.t);
@@ -77,7 +78,7 @@ fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tall
 }
 
 fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
-    // By lane and status: how often it was followed by an attempt, and one that was not though it had the time.
+    // By lane and status: the number of retries, and an attempt without a retry despite enough time.
     let mut statuses: BTreeMap<(u32, u16), (u64, Option<u32>)> = BTreeMap::new();
     for delivery in &evidence.deliveries {
         let attempts = evidence.attempts(delivery);
