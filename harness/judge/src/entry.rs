@@ -1,4 +1,4 @@
-//! The words that checks and cases share: an entry of the catalogue, its severity, its verdict.
+//! The types that checks and cases share: catalogue entry, severity, verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,49 +9,47 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its stable slug; what stands before the dot is its section.
+    /// Stable slug; its section is the part before the dot.
     pub id: String,
-    /// How much it matters.
     pub severity: Severity,
-    /// Where the requirement comes from.
     pub source: String,
-    /// What must hold, in one sentence.
+    /// In one sentence.
     pub requirement: String,
-    /// What goes wrong where it doesn't hold.
+    /// The damage without it.
     pub why: String,
-    /// What to do where it doesn't hold, in one sentence.
+    /// In one sentence.
     pub remedy: String,
     /// The name of the [`Example`] that shows the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
-    /// The key of `[expect]` that sets its figure: a scenario that writes one makes the check a must.
+    /// The key of `[expect]` that sets its figure; a scenario that writes the key makes the check a must.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<String>,
-    /// What has to be given for the case to see anything.
+    /// Options without which the case sees nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
 }
 
 impl Entry {
-    /// What stands before the dot.
+    /// The part of the id before the dot.
     #[must_use]
     pub fn section(&self) -> &str {
         self.id.split('.').next().unwrap_or(&self.id)
     }
 }
 
-/// A few lines for each of the common frameworks, by the framework's name.
+/// A few lines for each common framework, by the framework's name.
 pub type Example = BTreeMap<String, String>;
 
-/// How much an entry matters, in the words of RFC 2119.
+/// In the words of RFC 2119.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Where it doesn't hold, the verdict is `fail`.
+    /// A failure is `fail`.
     Must,
-    /// Where it doesn't hold, the verdict is `warn`, or with `--strict` `fail`.
+    /// A failure is `warn`, or `fail` with `--strict`.
     Should,
-    /// As `Should`, for what only some promise.
+    /// As `Should`, for a property that only some senders promise.
     May,
     /// It is reported and can't fail.
     Info,
@@ -68,26 +66,23 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What a check or a case came to.
+/// The result of a check or a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It was seen to hold.
     Pass,
-    /// It was seen not to hold.
     Fail,
-    /// It was seen not to hold, and should.
+    /// A `should` check failed.
     Warn,
     /// Too little was seen.
     Inconclusive,
-    /// There is nothing here that it could concern.
+    /// The run does not concern it.
     NotApplicable,
-    /// The harness failed at looking.
+    /// The harness failed.
     HarnessError,
 }
 
 impl Verdict {
-    /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

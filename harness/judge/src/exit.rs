@@ -1,23 +1,22 @@
-//! The exit codes that scripts rely on, all of them, and which of two says more.
+//! All exit codes, on which scripts rely, and their order of importance.
 
 use crate::catalogue::Verdict;
 
 /// A check or a case failed, an objective does not hold, or an expected failure did not happen.
 pub const FAILED: u8 = 1;
-/// Nothing can be said: nothing was selected, too little was seen, or the harness could not keep its schedule.
+/// No statement is possible: nothing was selected, too little was seen, or the harness could not keep its
+/// schedule.
 pub const INCONCLUSIVE: u8 = 2;
-/// A regression against a baseline.
 pub const REGRESSION: u8 = 3;
-/// What is to be judged could not be started or reached, or died.
+/// The program under test could not be started or reached, or died.
 pub const UNREACHABLE: u8 = 4;
 /// A bad command line, scenario or trace.
 pub const USAGE: u8 = 64;
-/// The harness itself failed, or can't do what was asked of it.
+/// The harness itself failed, or can't do the requested work.
 pub const HARNESS: u8 = 70;
-/// Somebody ended it; what was seen until then is reported.
+/// A user ended the run; the report covers the time until then.
 pub const INTERRUPTED: u8 = 130;
 
-/// What a verdict says to a script.
 #[must_use]
 pub const fn code(verdict: Verdict) -> u8 {
     match verdict {
@@ -28,7 +27,8 @@ pub const fn code(verdict: Verdict) -> u8 {
     }
 }
 
-/// The worse of two: a failure before anything that says less, and an interruption before all, since it explains the rest.
+/// The worse of two: a failure before every code that says less, and an interruption before all, since it
+/// explains the rest.
 #[must_use]
 pub fn worse(one: u8, other: u8) -> u8 {
     const ORDER: [u8; 8] = [0, INCONCLUSIVE, REGRESSION, UNREACHABLE, FAILED, USAGE, HARNESS, INTERRUPTED];

@@ -1,5 +1,5 @@
-//! The judge: a pure function of a scenario and a trace. It is a stranger to the sender and the receiver: this crate depends
-//! on neither, so one mistake cannot hide on both sides.
+//! The judge: a pure function of a scenario and a trace. This crate depends neither on the sender nor on the
+//! receiver, so one mistake cannot hide on both sides.
 //!
 //! In reading order:
 #![allow(
@@ -10,13 +10,13 @@
 /// The scenario file: the load, the faults, and the objectives of a run.
 pub mod scenario;
 
-/// The recorded history of a run: written while it goes on, read back with no trust.
+/// The recorded history of a run: written during the run, and read back as untrusted input.
 pub mod trace;
 
-/// Webhook signatures, written a second time for the judge.
+/// Webhook signatures, implemented a second time for the judge.
 pub mod signature;
 
-/// The words that checks and cases share: entry, severity, verdict.
+/// The types that checks and cases share: entry, severity, verdict.
 pub mod entry;
 
 /// The selection of checks or cases by `--only` and `--skip`.

@@ -1,11 +1,10 @@
-//! Which entries of the catalogue are selected: by id, by prefix, or by a pattern with a star at its end.
+//! Selects entries of the catalogue by id, by prefix, or by a pattern with a final star.
 
 use std::collections::BTreeSet;
 
 use crate::entry::Entry;
 use crate::scenario::problem::distance;
 
-/// Which checks or cases are selected.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// None: all of them.
@@ -14,9 +13,10 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Those that match one of `only`, or all if there is none, without those that match one of `skip`.
+    /// The entries that match one of `only` (all if it is empty), without those that match one of `skip`.
     ///
     /// # Errors
+    ///
     /// When nothing in `entries` matches one of the patterns.
     pub fn new(entries: &[Entry], only: &[String], skip: &[String]) -> Result<Self, SelectError> {
         let all = |patterns: &[String]| -> Result<BTreeSet<String>, SelectError> {
@@ -27,20 +27,19 @@ impl Selection {
         Ok(Self { only, skip: all(skip)? })
     }
 
-    /// Whether the entry of that id is selected.
     #[must_use]
     pub fn has(&self, id: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(id)) && !self.skips(id)
     }
 
-    /// Whether the entry of that id is left out by name.
+    /// Whether `skip` names the entry.
     #[must_use]
     pub fn skips(&self, id: &str) -> bool {
         self.skip.contains(id)
     }
 }
 
-/// The ids that a pattern means: the one that it is, or those that begin with it.
+/// The entry with this id, or the entries whose ids begin with it.
 fn matching(entries: &[Entry], pattern: &str) -> Result<Vec<String>, SelectError> {
     let ids = || entries.iter().map(|entry| entry.id.as_str());
     if let Some(id) = ids().find(|id| *id == pattern) {
@@ -55,7 +54,8 @@ fn matching(entries: &[Entry], pattern: &str) -> Result<Vec<String>, SelectError
     Ok(found)
 }
 
-/// The id that the fewest changes turn the pattern into, or into its beginning: a pattern may be a prefix.
+/// The id at the least edit distance from the pattern, in whole or by its beginning: a pattern may be a
+/// prefix.
 fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
     let length = pattern.chars().count() + 1;
     let changes = |id: &str| {
@@ -65,7 +65,7 @@ fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
     ids.min_by_key(|id| changes(id)).unwrap_or_default().to_owned()
 }
 
-/// A pattern that nothing matches.
+/// A pattern without a match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing matches {given:?}; the nearest id is {nearest}, and `hookproof list` shows them all")]
 pub struct SelectError {

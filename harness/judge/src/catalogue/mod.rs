@@ -1,7 +1,7 @@
-//! The catalogue: every check of a sender and every case for a receiver, with its severity, its source and its remedy.
-//! A check declares its own entry (`check`); the cases are data, in the two `.toml` files beside this one.
+//! The catalogue: every check of a sender and every case for a receiver, with severity, source and remedy.
+//! Checks declare their own entries (`check`); the two `.toml` files beside this one hold the cases.
 //!
-//! Ids are stable slugs: never renumbered, never used again.
+//! Ids are stable slugs: never renumbered, never reused.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,19 +12,19 @@ use crate::check::{CHECKS, Check};
 pub use crate::entry::{Entry, Example, Severity, Verdict};
 pub use crate::select::{SelectError, Selection};
 
-/// The checks of a sender, in the order in which they are reported.
+/// In the order of the report.
 #[must_use]
 pub fn sender() -> &'static [Entry] {
     &SENDER
 }
 
-/// The cases for a receiver, in the order in which they are sent.
+/// In the order of sending.
 #[must_use]
 pub fn receiver() -> &'static [Entry] {
     &RECEIVER
 }
 
-/// The entry with an id, whichever side it judges.
+/// Searches both sides.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Entry> {
     sender().iter().chain(receiver()).find(|entry| entry.id == id)
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// Except for cases that only report, and need no remedy.
+    /// Cases that only report need no remedy.
     #[test]
     fn every_case_for_a_receiver_shows_how_to_mend_it_with_common_frameworks() {
         for entry in receiver().iter().filter(|entry| entry.severity != Severity::Info) {

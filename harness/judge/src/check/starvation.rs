@@ -1,10 +1,16 @@
 //! Spans in which a healthy endpoint received nothing while deliveries waited. They break no contract; every
 //! report shows them, as the effects of a kill appear here first.
 //!
-//! A silence lasts from a request to the next one, counted from when a delivery waited that had never been
-//! tried and no cause explains the wait: no request is open, no behaviour of the endpoint covers it, no
-//! `Retry-After` holds, the last attempt had not failed, and no backoff can follow attempts that the endpoint
-//! hides. It must last [`LEAST`], three gaps of the rate, and the longest window.
+//! A silence lasts from a request to the next one, counted from when an untried delivery waited and no cause explains
+//! the wait:
+//!
+//! - no request is open;
+//! - no behaviour of the endpoint covers it;
+//! - no `Retry-After` holds;
+//! - the last attempt had not failed;
+//! - no backoff can follow attempts that the endpoint hides.
+//!
+//! It must last [`LEAST`], three gaps of the rate, and the longest window.
 
 use serde::{Deserialize, Serialize};
 

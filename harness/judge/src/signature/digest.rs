@@ -1,16 +1,16 @@
-//! Hashes and the texts that stand for bytes.
+//! Hashes and text encodings of bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest;
 
-/// SHA-256, in lower-case hexadecimal.
+/// In lower case.
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
-/// Two hexadecimal digits for each byte, in lower case.
+/// In lower case.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -18,7 +18,7 @@ pub fn hex(bytes: &[u8]) -> String {
     String::from_utf8(digits.collect()).expect("these digits are ASCII")
 }
 
-/// The bytes of a hexadecimal text in lower case; nothing if it is anything else.
+/// None unless the text is lower-case hexadecimal.
 #[must_use]
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
@@ -37,13 +37,13 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of a standard base64 text in its one right spelling; nothing if it is anything else.
+/// None unless the text is canonical standard base64.
 #[must_use]
 pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// The bytes of a base64 text with `-` and `_`, with its padding or without; nothing if it is anything else.
+/// URL-safe base64 with or without padding; none otherwise.
 #[must_use]
 pub fn unbase64url(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');

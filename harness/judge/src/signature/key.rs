@@ -1,4 +1,5 @@
-//! What the judge verifies signatures with: a secret that it shares with the sender, or the sender's public key.
+//! The keys with which the judge verifies signatures: a secret that it shares with the sender, or the
+//! sender's public key.
 
 use std::fmt;
 
@@ -10,53 +11,48 @@ use rustls_pki_types::pem::PemObject as _;
 use super::digest::{unbase64, unbase64url, unhex};
 use super::secret::{Secret, SecretError};
 
-/// The length of an ECDSA signature on P-256 as two numbers side by side; else it is in ASN.1.
+/// The length of a P-256 signature as two numbers side by side; any other length is ASN.1.
 const P256_FIXED_BYTES: usize = 64;
 
-/// How an own signature is made.
+/// The algorithm of a sender's own scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// HMAC with SHA-1, which some senders still use.
+    /// SHA-1, which some senders still use.
     HmacSha1,
-    /// HMAC with SHA-256.
     HmacSha256,
-    /// HMAC with SHA-512.
     HmacSha512,
-    /// Ed25519.
     Ed25519,
-    /// ECDSA on P-256 with SHA-256, in ASN.1 or as two numbers of 32 bytes.
+    /// With SHA-256; ASN.1, or two numbers of 32 bytes.
     EcdsaP256,
-    /// RSA by PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
+    /// PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
     RsaSha256,
 }
 
-/// How a key is written.
+/// The text form of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
     /// The text's own bytes.
     Text,
-    /// Hexadecimal.
     Hex,
-    /// Base64, with `whsec_` before it or not.
+    /// With or without a leading `whsec_`.
     Base64,
-    /// A public key in PEM.
+    /// A public key.
     Pem,
 }
 
-/// What verifies signatures. It is never printed.
+/// A verification key. It is never printed.
 #[derive(Clone)]
 pub struct Key(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    /// A secret of a profile.
     Secret(Secret),
     Hmac(hmac::Key),
     Public(Algorithm, Vec<u8>),
 }
 
 impl Algorithm {
-    /// Whether the sender signs with a private key, and the judge knows the public one alone.
+    /// Whether the sender signs with a private key, so that the judge knows only the public key.
     #[must_use]
     pub const fn is_public(self) -> bool {
         matches!(self, Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256)
@@ -70,7 +66,6 @@ impl From<Secret> for Key {
 }
 
 impl Key {
-    /// Reads a key of an algorithm.
     pub(super) fn parse(algorithm: Algorithm, form: KeyForm, text: &str) -> Result<Self, KeyError> {
         if text.is_empty() {
             return Err(SecretError::Empty.into());
@@ -96,12 +91,12 @@ impl Key {
         }
     }
 
-    /// The secret of a profile, if it is one.
+    /// The secret of a profile, if the key is one.
     pub(super) const fn secret(&self) -> Option<&Secret> {
         if let Kind::Secret(secret) = &self.0 { Some(secret) } else { None }
     }
 
-    /// Whether a signature is one of this message by this key.
+    /// Whether this key signed the message.
     pub(super) fn made(&self, signature: &[u8], message: &[u8]) -> bool {
         match &self.0 {
             Kind::Secret(secret) => secret.made(signature, &[message]),
@@ -120,8 +115,8 @@ impl Key {
         }
     }
 
-    /// What two subscribers have in common only if they have the same secret; nothing of a public key, which a sender may
-    /// well use for all.
+    /// A value that two subscribers share only if they share a secret. None for a public key, which a sender
+    /// may use for all.
     #[must_use]
     pub fn mark(&self) -> Option<[u8; 32]> {
         const OWNER: &[u8] = b"owner";
@@ -151,8 +146,8 @@ fn public_key_of_pem(text: &str) -> Result<Vec<u8>, KeyError> {
     Ok(whole.as_ref().to_vec())
 }
 
-/// The key inside an X.509 `SubjectPublicKeyInfo`; the same bytes where they are none. Whether the rest is a key of the
-/// algorithm, the algorithm says.
+/// The key inside an X.509 `SubjectPublicKeyInfo`; other bytes stay as they are. The algorithm then checks
+/// whether they are a key.
 fn public_key_of_der(bytes: Vec<u8>) -> Vec<u8> {
     inside(&bytes).map(<[u8]>::to_vec).unwrap_or(bytes)
 }
@@ -164,12 +159,12 @@ fn inside(bytes: &[u8]) -> Option<&[u8]> {
     let (content, rest) = element(SEQUENCE, bytes)?;
     let (_algorithm, bits) = element(SEQUENCE, content)?;
     let (bits, after) = element(BIT_STRING, bits)?;
-    // The first byte says how many bits of the last are not used: none.
+    // The first byte counts the unused bits of the last byte: none.
     let (unused, key) = bits.split_first()?;
     (rest.is_empty() && after.is_empty() && *unused == 0).then_some(key)
 }
 
-/// The content of a DER element with this tag, and what comes after it.
+/// The content of a DER element with this tag, and the bytes after it.
 fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (found, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -184,13 +179,12 @@ fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if *found == tag { rest.split_at_checked(length) } else { None }
 }
 
-/// A text that is no key. None of these says anything of what it holds.
+/// An invalid key. The messages do not quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no secret of a profile.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// It is not written as the driver file says.
+    /// The text form is not the one in the driver file.
     #[error("the key is not {0}, as the driver file's sign.key says")]
     Form(&'static str),
 }

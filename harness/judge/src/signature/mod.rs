@@ -1,8 +1,8 @@
-//! Webhook signatures, written for the judge alone.
+//! Webhook signatures, implemented for the judge alone.
 //!
-//! If the judge shared a signer with the sender or a verifier with the receiver, one mistake would hide on both sides. So
-//! this module is written from the profiles' public definitions, on another crypto library (`ring`) than theirs. Its
-//! verifier also says *which* key signed. It reads no clock: time is an argument.
+//! If the judge shared a signer with the sender or a verifier with the receiver, one mistake would hide on
+//! both sides. So this module follows the profiles' public definitions, and uses another crypto library
+//! (`ring`). Its verifier also reports *which* key signed. It reads no clock: time is an argument.
 
 pub mod digest;
 mod key;

@@ -1,85 +1,72 @@
-//! A signature of a sender's own: in which header, over what, by what.
+//! A sender's own signature scheme: header, signed parts, algorithm.
 
 use super::digest::{base64, hex, unbase64, unbase64url, unhex};
 use super::key::{Algorithm, Key, KeyError, KeyForm};
 use super::verify::{Field, SIGNATURES_MAX, Seen, TEXT_BYTES_MAX, Wrong, is_canonical, one};
 
-/// How a signature is written.
+/// The text form of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Hexadecimal, in either case.
+    /// In either case.
     Hex,
-    /// Base64 with its padding.
+    /// With padding.
     Base64,
-    /// Base64 with `-` and `_`, with its padding or without.
+    /// URL-safe, with or without padding.
     Base64Url,
 }
 
-/// One piece of what is signed.
+/// One signed part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The delivery's id, as its header has it.
+    /// As in its header.
     Id,
-    /// The timestamp, as its header has it.
+    /// As in its header.
     Timestamp,
-    /// The body.
     Body,
     /// The value of another header.
     Header(String),
-    /// A text that stands there as it is.
+    /// Literal text.
     Text(String),
 }
 
-/// In which unit a timestamp counts since 1970.
+/// The unit of a timestamp since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Seconds.
     Seconds,
-    /// Milliseconds.
     Milliseconds,
 }
 
-/// Where a timestamp stands.
+/// The place of a timestamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// In a header of its own.
     Header(String),
-    /// In the signature's header, after these letters.
+    /// In the signature's header, after this prefix.
     Beside(String),
 }
 
-/// A signature of a sender's own.
 #[derive(Clone, Debug)]
 pub struct OwnScheme {
-    /// How it is made; nothing where the sender does not sign.
+    /// None if the sender does not sign.
     pub algorithm: Option<Algorithm>,
-    /// How it is written.
     pub encoding: Encoding,
-    /// How the secret or the public key is written.
     pub key: KeyForm,
-    /// The header that it stands in; empty where the sender does not sign.
+    /// Empty if the sender does not sign.
     pub header: String,
-    /// What stands before it.
     pub prefix: String,
-    /// What separates several values in its header; without it there is one.
+    /// Separates several values in the header; without it there is one.
     pub separator: Option<String>,
-    /// What is signed, one after another.
+    /// In order.
     pub signed: Vec<Part>,
-    /// Where the timestamp stands.
     pub timestamp: Option<Stamp>,
-    /// What the timestamp counts.
     pub unit: Unit,
-    /// The header of the delivery's id.
     pub id: Option<String>,
-    /// The header of the attempt's number.
     pub attempt: Option<String>,
 }
 
-/// The headers of a request.
 type Headers<'a> = &'a [(&'a str, &'a [u8])];
 
 impl OwnScheme {
-    /// Whether the sender signs.
     #[must_use]
     pub const fn is_signed(&self) -> bool {
         self.algorithm.is_some()
@@ -119,7 +106,7 @@ impl OwnScheme {
         }
     }
 
-    /// A timestamp in seconds; as it is where it is no number.
+    /// A timestamp in seconds; a text that is no number stays as it is.
     fn in_seconds(&self, text: String) -> String {
         match (self.unit, text.parse::<u64>()) {
             (Unit::Milliseconds, Ok(count)) => (count / 1_000).to_string(),
@@ -158,7 +145,7 @@ impl OwnScheme {
         if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
     }
 
-    /// The bytes of every signature in the value of its header.
+    /// The bytes of every signature in the header's value.
     fn signatures(&self, values: &str) -> Result<Vec<Vec<u8>>, Wrong> {
         let mut signatures = Vec::new();
         for (place, text) in self.values(values).enumerate() {
@@ -182,15 +169,14 @@ impl OwnScheme {
         Ok(signatures)
     }
 
-    /// Whether a value of the signature's header is the timestamp: it has the timestamp's prefix, unless the signature's is
-    /// longer and fits too.
+    /// Whether a value of the signature's header is the timestamp: it has the timestamp's prefix, and not a
+    /// longer prefix of a signature.
     fn is_timestamp(&self, value: &str) -> bool {
         let Some(Stamp::Beside(prefix)) = &self.timestamp else { return false };
         let is_signature = self.prefix.len() > prefix.len() && value.starts_with(&self.prefix);
         value.starts_with(prefix) && !is_signature
     }
 
-    /// The values of the signature's header.
     fn values<'a>(&'a self, values: &'a str) -> impl Iterator<Item = &'a str> {
         let several = self.separator.as_deref().map(|separator| values.split(separator).map(str::trim));
         let whole = if several.is_none() { Some(values) } else { None };

@@ -1,9 +1,8 @@
-//! The signing profiles, and in which headers each puts what.
+//! The signing profiles and their headers.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to sign webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Standard Webhooks 1.0: base64 over `id.timestamp.body`, several signatures.
@@ -19,7 +18,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
 
@@ -35,7 +33,7 @@ impl Profile {
         }
     }
 
-    /// The header of the signature, in lower case.
+    /// In lower case.
     #[must_use]
     pub const fn signature_header(self) -> &'static str {
         match self {
@@ -46,7 +44,7 @@ impl Profile {
         }
     }
 
-    /// The header of the timestamp. Stripe's stands inside the signature's header.
+    /// None for Stripe, which puts the timestamp into the signature's header.
     #[must_use]
     pub const fn timestamp_header(self) -> Option<&'static str> {
         match self {
@@ -56,7 +54,7 @@ impl Profile {
         }
     }
 
-    /// The header of the delivery's id. Where there is none, the body's `id` is all there is.
+    /// Without such a header, only the body's `id` names the delivery.
     #[must_use]
     pub const fn id_header(self) -> Option<&'static str> {
         match self {
@@ -67,7 +65,6 @@ impl Profile {
         }
     }
 
-    /// The header of the event's type, where there is one.
     #[must_use]
     pub const fn type_header(self) -> Option<&'static str> {
         match self {
@@ -77,7 +74,6 @@ impl Profile {
         }
     }
 
-    /// The header of the attempt's number, where there is one.
     #[must_use]
     pub const fn attempt_header(self) -> Option<&'static str> {
         match self {
@@ -86,13 +82,11 @@ impl Profile {
         }
     }
 
-    /// Whether the delivery's id is part of what is signed.
     #[must_use]
     pub const fn signs_id(self) -> bool {
         matches!(self, Self::StandardWebhooks)
     }
 
-    /// Whether a timestamp is part of what is signed.
     #[must_use]
     pub const fn signs_timestamp(self) -> bool {
         matches!(self, Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe)
@@ -104,13 +98,12 @@ impl Profile {
         matches!(self, Self::StandardWebhooks | Self::Stripe)
     }
 
-    /// Whether signatures are base64; else they are hexadecimal.
+    /// Base64 or hexadecimal.
     #[must_use]
     pub const fn is_base64(self) -> bool {
         matches!(self, Self::StandardWebhooks)
     }
 
-    /// What stands before each signature.
     #[must_use]
     pub const fn signature_prefix(self) -> &'static str {
         match self {
@@ -137,7 +130,6 @@ impl FromStr for Profile {
     }
 }
 
-/// A name that no profile has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
 pub struct UnknownProfile {

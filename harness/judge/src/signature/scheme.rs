@@ -1,4 +1,4 @@
-//! How a sender signs what it delivers: by a profile, whose headers may have other names; in a way of its own; or not at all.
+//! A sender's scheme: a profile, perhaps with other header names; its own scheme; or no signature.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,20 +10,18 @@ use super::profile::Profile;
 use super::secret::Secret;
 use super::verify::{Seen, Wrong, verify_by};
 
-/// How the names of the headers of Standard Webhooks begin.
+/// The prefix of the header names of Standard Webhooks.
 const STANDARD_PREFIX: &str = "webhook-";
 
-/// How a sender signs. Copies share what they hold.
+/// Clones are cheap: they share their data.
 #[derive(Clone, Debug)]
 pub enum Scheme {
-    /// By a profile.
     Profile {
-        /// Which one.
         profile: Profile,
-        /// What stands in its header names in place of `webhook-`, in lower case.
+        /// Replaces `webhook-` in its header names; in lower case.
         header_prefix: Option<String>,
     },
-    /// In a way of its own, or not at all.
+    /// The sender's own scheme, or none.
     Own(Arc<OwnScheme>),
 }
 
@@ -34,7 +32,7 @@ impl From<Profile> for Scheme {
 }
 
 impl Scheme {
-    /// A new secret of these bytes, as this scheme writes secrets.
+    /// A new secret of these bytes, in the scheme's text form.
     #[must_use]
     pub fn secret_of(&self, bytes: &[u8]) -> String {
         match self {
@@ -43,7 +41,7 @@ impl Scheme {
         }
     }
 
-    /// Whether there is anything to verify with a key.
+    /// Whether requests carry a signature.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         match self {
@@ -52,7 +50,7 @@ impl Scheme {
         }
     }
 
-    /// The key that a secret, or the text of a public key, stands for.
+    /// The key of a secret, or of the text of a public key.
     pub fn key(&self, text: &str) -> Result<Key, KeyError> {
         match self {
             Self::Profile { profile, .. } => Ok(Key::from(Secret::parse(*profile, text)?)),
@@ -60,7 +58,7 @@ impl Scheme {
         }
     }
 
-    /// Reads a request's headers, and says which of the keys signed the body.
+    /// Reads a request's headers, and finds the keys that signed the body.
     #[must_use]
     pub fn verify(&self, keys: &[Key], headers: &[(&str, &[u8])], body: &[u8]) -> Seen {
         let (profile, prefix) = match self {
@@ -80,7 +78,7 @@ impl Scheme {
 }
 
 impl Wrong {
-    /// The same with headers called as the sender calls them.
+    /// The same with the sender's header names.
     fn renaming(self, from: &str, to: &str) -> Self {
         let renamed = |name: Cow<'static, str>| Cow::Owned(name.replacen(from, to, 1));
         match self {
@@ -93,8 +91,8 @@ impl Wrong {
     }
 }
 
-/// A header's name as the profile has it, for a sender that puts `prefix` in place of `webhook-`. Beside those, a sender
-/// may send the standard ones too, and they are not looked at.
+/// The profile's name of a header, for a sender that uses `prefix` in place of `webhook-`. The sender may
+/// also send the standard headers, which are ignored.
 fn standard_name<'a>(name: &'a str, prefix: &str) -> Cow<'a, str> {
     let lower = name.to_ascii_lowercase();
     match lower.strip_prefix(prefix) {

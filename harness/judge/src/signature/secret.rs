@@ -1,4 +1,4 @@
-//! A secret that the judge shares with what it judges.
+//! A secret that the judge shares with the program under test.
 
 use std::fmt;
 
@@ -10,32 +10,32 @@ use zeroize::Zeroizing;
 use super::digest::hex;
 use super::profile::Profile;
 
-/// What a secret of Standard Webhooks begins with.
+/// The prefix of secrets of Standard Webhooks.
 const PREFIX: &str = "whsec_";
-/// From how many bytes on a key is known by its bytes, and by these in hexadecimal.
+/// From this length on, the bytes of a key, and their hexadecimal form, count as the secret.
 const KEY_BYTES_KNOWN_MIN: usize = 8;
 
-/// A secret, ready to sign by the profile that it was read for. It is never printed: its text leaves by
-/// [`Secret::redact`] alone, which takes it out of other texts.
+/// A secret, ready to sign by its profile. It is never printed; [`Secret::redact`] removes its text from
+/// other texts.
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
-    /// What the key is made of.
+    /// The bytes of the key.
     bytes: Zeroizing<Vec<u8>>,
     key: hmac::Key,
 }
 
 impl Secret {
-    /// Reads a secret. By Standard Webhooks the key is what the base64 after `whsec_` stands for (the prefix may be
-    /// missing, as some libraries show it without); by every other profile it is the text's own bytes.
+    /// For Standard Webhooks, the key is the decoded base64 after `whsec_` (which may be missing, as some
+    /// libraries omit it). For every other profile, the key is the text's own bytes.
     pub fn parse(profile: Profile, text: &str) -> Result<Self, SecretError> {
-        // No profile's secret is the prefix alone: it is what is left where nothing was filled in.
+        // A prefix alone is a template without a value, and no profile's secret.
         if text.is_empty() || text == PREFIX {
             return Err(SecretError::Empty);
         }
         let bytes = if profile == Profile::StandardWebhooks {
             let encoded = text.strip_prefix(PREFIX).unwrap_or(text);
-            // The decoder's error would say which character stands where.
+            // The decoder's error would quote a character of the secret.
             let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| SecretError::Encoding)?;
             if bytes.is_empty() {
                 return Err(SecretError::Empty);
@@ -48,7 +48,7 @@ impl Secret {
         Ok(Self { text: Zeroizing::new(text.to_owned()), bytes, key })
     }
 
-    /// The HMAC-SHA256 of these parts, one after another.
+    /// The HMAC-SHA256 of the concatenated parts.
     #[must_use]
     pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.key);
@@ -60,12 +60,12 @@ impl Secret {
         tag
     }
 
-    /// Whether `tag` is the HMAC-SHA256 of these parts; takes the same time wherever they differ.
+    /// Whether `tag` is the HMAC-SHA256 of the parts; takes constant time.
     pub(super) fn made(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
         hmac::verify(&self.key, &parts.concat(), tag).is_ok()
     }
 
-    /// A text with the secret taken out of it, wherever it stands, in every form that [`Secret::is_in`] knows.
+    /// The text without the secret in any form that [`Secret::is_in`] knows.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.redact_bytes(text.as_bytes())).into_owned()
@@ -77,20 +77,21 @@ impl Secret {
         self.forms().iter().fold(bytes.to_vec(), |bytes, form| without(&bytes, form))
     }
 
-    /// Whether bytes hold the secret: with or without its prefix, or as the key's own bytes, or these in hexadecimal.
+    /// Whether the bytes contain the secret: with or without its prefix, as the key's bytes, or as their
+    /// hexadecimal form.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         self.forms().iter().any(|form| bytes.windows(form.len()).any(|window| window == form.as_slice()))
     }
 
-    /// The forms in which it may stand somewhere, the longest first where one holds another. None is empty.
+    /// The forms of the secret, a longer one before those inside it. None is empty.
     fn forms(&self) -> Vec<Zeroizing<Vec<u8>>> {
         let bare = self.text.strip_prefix(PREFIX).unwrap_or(&self.text);
         let mut forms = vec![self.text.as_bytes().to_vec()];
         if bare != self.text.as_str() {
             forms.push(bare.as_bytes().to_vec());
         }
-        // A few bytes stand anywhere, by chance.
+        // A few bytes can occur by chance.
         if self.bytes.len() >= KEY_BYTES_KNOWN_MIN {
             let spelled = hex(&self.bytes);
             forms.extend([spelled.to_uppercase().into_bytes(), spelled.into_bytes(), self.bytes.to_vec()]);
@@ -99,7 +100,7 @@ impl Secret {
     }
 }
 
-/// Bytes with every place taken out where these stand.
+/// The bytes without each occurrence of `form`.
 fn without(bytes: &[u8], form: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -118,13 +119,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A text that is no secret. Neither of these says anything of what it holds.
+/// An invalid secret. The messages do not quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// There is nothing.
     #[error("the secret is empty")]
     Empty,
-    /// Not base64, where it has to be.
     #[error(
         "the secret is not standard base64 with its padding; standard-webhooks expects {PREFIX} and base64"
     )]

@@ -4,21 +4,18 @@ use super::digest::{base64, hex};
 use super::profile::Profile;
 use super::secret::Secret;
 
-/// What one attempt is signed over, or goes along with.
+/// The input of a signature, and the type of the event.
 #[derive(Clone, Copy, Debug)]
 pub struct Signing<'a> {
-    /// The delivery's id.
     pub id: &'a str,
-    /// The timestamp, as it is to be written: a judge also signs texts that are no number.
+    /// In its text form: the judge also signs timestamps that are no number.
     pub timestamp: &'a str,
-    /// The event's type.
     pub event_type: &'a str,
-    /// The body.
     pub body: &'a [u8],
 }
 
 impl Signing<'_> {
-    /// The one signature by a secret, with what stands before it: `v1,…`, `sha256=…`.
+    /// With the profile's prefix: `v1,…`, `sha256=…`.
     #[must_use]
     pub fn signature(&self, profile: Profile, secret: &Secret) -> String {
         encode(profile, &self.tag(profile, secret))
@@ -30,7 +27,7 @@ impl Signing<'_> {
         secret.tag(&self.parts(profile))
     }
 
-    /// What is hashed, one after another.
+    /// The hashed parts, in order.
     #[must_use]
     pub(super) fn parts(&self, profile: Profile) -> Vec<&[u8]> {
         let (id, timestamp) = (self.id.as_bytes(), self.timestamp.as_bytes());
@@ -41,7 +38,7 @@ impl Signing<'_> {
         }
     }
 
-    /// The headers of an attempt that carries these signatures, whatever they are.
+    /// The headers of an attempt with these signatures, valid or not.
     #[must_use]
     pub fn headers(&self, profile: Profile, signatures: &[String]) -> Vec<(String, String)> {
         let signature = match profile {
@@ -63,8 +60,8 @@ impl Signing<'_> {
     }
 }
 
-/// The headers of an attempt that is signed as it should be, by each of these secrets where the profile has room for
-/// several signatures, else by the first.
+/// The headers of a correct attempt, signed with each secret if the profile allows several signatures, else
+/// with the first.
 #[must_use]
 pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec<(String, String)> {
     let count = if profile.has_several_signatures() { secrets.len() } else { 1 };
@@ -72,7 +69,7 @@ pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec
     signing.headers(profile, &signatures.collect::<Vec<_>>())
 }
 
-/// A signature in the profile's text, with what stands before it.
+/// The profile's text form of a signature, with its prefix.
 #[must_use]
 pub fn encode(profile: Profile, tag: &[u8]) -> String {
     let text = if profile.is_base64() { base64(tag) } else { hex(tag) };

@@ -1,5 +1,5 @@
-//! Verifying: what a request carries, and which keys signed it. Strict: what only a lenient receiver would take is
-//! wrong, and the reason is said.
+//! Strict verification: reads the signature headers of a request and finds the keys that signed it. A request
+//! that only a lenient receiver would accept is wrong, with a reason.
 
 use std::borrow::Cow;
 
@@ -8,63 +8,54 @@ use super::profile::Profile;
 use super::secret::Secret;
 use super::sign::Signing;
 
-/// The most signatures of one request that are looked at.
+/// Limit of examined signatures in a request.
 pub(super) const SIGNATURES_MAX: usize = 64;
-/// The most of a header's value that is kept to be shown.
+/// Limit of a kept header value.
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
 
-/// What a request carries of its profile, word for word, and the verdict on it. Bytes that are no UTF-8 show as
-/// U+FFFD; long values are cut.
+/// The signature headers of a request, verbatim, and their verdict. Bytes outside UTF-8 show as U+FFFD; long
+/// values are cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The delivery's id.
     pub id: Option<String>,
-    /// The timestamp.
     pub timestamp: Option<String>,
-    /// The attempt's number.
     pub attempt: Option<String>,
     /// The whole signature header.
     pub signature: Option<String>,
-    /// The places among the secrets of those that signed it, or why none did.
+    /// The places of the secrets that signed it.
     pub verdict: Result<Vec<usize>, Wrong>,
 }
 
-/// Why a request is not signed as it should be.
+/// Why a signature is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// A header of the profile is missing.
     #[error("there is no {0} header")]
     Missing(Cow<'static, str>),
-    /// A header of the profile is there several times.
     #[error("there are several {0} headers")]
     Several(Cow<'static, str>),
-    /// A header of the profile is empty, or not visible ASCII.
+    /// Empty, or not visible ASCII.
     #[error("the {0} header is empty or not visible ASCII")]
     Text(Cow<'static, str>),
-    /// The timestamp is not a number of seconds in its one right spelling.
+    /// Not a canonical number of seconds.
     #[error("the timestamp {0:?} is not a number of seconds")]
     Timestamp(String),
-    /// There is no signature of the profile's kind and version in the header.
+    /// The header holds no signature of the profile's kind and version.
     #[error("the {0} header holds no signature of the profile's kind")]
     NoSignature(Cow<'static, str>),
-    /// A signature is not written as the profile has it.
     #[error("signature {0} of the request is not written as the profile has it")]
     Encoding(usize),
-    /// More signatures than anybody would look at.
     #[error("there are more than {SIGNATURES_MAX} signatures")]
     TooMany,
-    /// No known key made any of them.
     #[error("no known key made any of the signatures")]
     NoKey,
 }
 
-/// Reads a request's headers by the profile, and says which of the secrets signed the body.
+/// Reads a request's headers by the profile, and finds the secrets that signed the body.
 #[must_use]
 pub fn verify(profile: Profile, secrets: &[Secret], headers: &[(&str, &[u8])], body: &[u8]) -> Seen {
     verify_by(profile, &secrets.iter().collect::<Vec<_>>(), headers, body)
 }
 
-/// The same by secrets that lie apart.
 pub(super) fn verify_by(
     profile: Profile,
     secrets: &[&Secret],
@@ -89,7 +80,7 @@ pub(super) fn verify_by(
     }
 }
 
-/// What a request has of a header.
+/// A header in a request.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     /// Its value, or the first of several.
@@ -138,7 +129,8 @@ fn judge(
     if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
 }
 
-/// The bytes of every signature of the profile's version. Those of other versions are left alone, as the profiles want.
+/// The bytes of every signature of the profile's version. Signatures of other versions are ignored, as the
+/// profiles demand.
 fn tags(profile: Profile, signatures: &[&str]) -> Result<Vec<Vec<u8>>, Wrong> {
     let mut tags = Vec::new();
     for (place, signature) in signatures.iter().enumerate() {
@@ -149,7 +141,7 @@ fn tags(profile: Profile, signatures: &[&str]) -> Result<Vec<Vec<u8>>, Wrong> {
     if tags.is_empty() { Err(Wrong::NoSignature(profile.signature_header().into())) } else { Ok(tags) }
 }
 
-/// The one value of a header that has to be there; nothing to read where the profile has no such header.
+/// The single value of a required header; empty if the profile has no such header.
 pub(super) fn one<'a>(name: Option<&str>, field: Option<Field<'a>>) -> Result<&'a str, Wrong> {
     let (Some(name), Some(field)) = (name, field) else { return Ok("") };
     let name = || Cow::Owned(name.to_owned());
@@ -162,14 +154,14 @@ pub(super) fn one<'a>(name: Option<&str>, field: Option<Field<'a>>) -> Result<&'
     text.filter(|text| !text.is_empty()).ok_or_else(|| Wrong::Text(name()))
 }
 
-/// The timestamp and the parts with a `v1=` or another version in a `Stripe-Signature` header.
+/// The timestamp and the versioned parts (`v1=`) of a `Stripe-Signature` header.
 fn stripe_parts(header: &str) -> (Option<&str>, Vec<&str>) {
     let mut parts = header.split(',');
     let timestamp = parts.clone().find_map(|part| part.strip_prefix("t="));
     (timestamp, parts.by_ref().filter(|part| !part.starts_with("t=")).collect())
 }
 
-/// Whether a text is a number of seconds as everybody writes it: digits, no sign, no leading zero; an `i64`.
+/// Whether a text is a canonical `i64` number of seconds: digits, no sign, no leading zero.
 pub(super) fn is_canonical(timestamp: &str) -> bool {
     timestamp.parse::<i64>().is_ok_and(|seconds| seconds >= 0 && seconds.to_string() == timestamp)
 }
