@@ -38,9 +38,9 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 pub struct Bounds {
     /// The longest body in bytes.
     pub body_bytes: u32,
-    /// For a body to arrive.
+    /// The time limit for a body to arrive.
     pub body_time: Duration,
-    /// In bytes for all bodies, without the first 16 KiB of each.
+    /// The memory in bytes for all bodies, without the first 16 KiB of each.
     pub bodies_bytes: u32,
 }
 
@@ -206,7 +206,7 @@ impl Gate {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            // Not signed.
+            // Trailers are not signed.
             let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             total = total.saturating_add(length);

@@ -88,7 +88,7 @@ impl Guard {
 fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [Some(address), None] };
     match v6.segments() {
-        // Not IPv4, though in the compatible range.
+        // These are in the compatible range, but not IPv4.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [Some(address), None],
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
             [Some(ipv4_at(v6, 96)), None]

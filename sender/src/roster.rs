@@ -210,7 +210,7 @@ impl Subscriber {
         &self.settings
     }
 
-    /// Of an attempt; for a broken subscriber, the longest possible one.
+    /// The time limit of an attempt; for a broken subscriber, the longest possible one.
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         self.ready.as_ref().map_or(*SettingsText::TIMEOUT.end(), |ready| ready.agreement().timeouts.total)

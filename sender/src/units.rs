@@ -31,7 +31,7 @@ pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("d", Nanos::DAY.0),
 ];
 
-/// To the second below two minutes, to the minute below two hours, and so on.
+/// Rounds to the second below two minutes, to the minute below two hours, and so on.
 pub(crate) fn rough(length: Nanos) -> Nanos {
     const STEPS: [(Nanos, Nanos); 5] = [
         (Nanos::from_millis(1), Nanos::from_micros(1)),
@@ -139,7 +139,7 @@ impl TryFrom<Rate> for contract::Rate {
     }
 }
 
-/// The most in any window of a length, wherever it begins: `60 per 1s`.
+/// The most in each sliding window of a length: `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowCap {
     count: u64,

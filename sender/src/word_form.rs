@@ -1,5 +1,4 @@
-//! Enumerations whose variants are words in configuration. Their doc comments also appear in the reference of
-//! settings.
+//! Enumerations of words in configuration. Their doc comments also appear in the reference of settings.
 
 /// Declares the enumeration, the default first. Parsing and printing are up to the type.
 macro_rules! word_form {

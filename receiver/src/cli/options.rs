@@ -73,7 +73,7 @@ impl ListenArgs {
     }
 }
 
-/// From the environment: a command line would show it to others.
+/// Reads the environment, because a command line would show the secret to others.
 pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let unusable = |problem: String| {
         Failure::Usage(format!("the environment variable {variable} {problem}; expected a secret in it"))

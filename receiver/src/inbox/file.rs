@@ -191,7 +191,7 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     Ok(sql)
 }
 
-/// To test whether writing works.
+/// Rewrites the present version, to test whether writing works.
 pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(&format!("PRAGMA user_version = {VERSION};"))
 }

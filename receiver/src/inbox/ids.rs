@@ -9,13 +9,13 @@ use rusqlite::{CachedStatement, Connection, Transaction};
 const RECENT_MAX: usize = 8_192;
 const RECENT_BYTES_MAX: usize = 1 << 20;
 
-/// Not in the index, as of the last commit.
+/// The ids that the index lacks, as of the last commit.
 #[derive(Debug)]
 pub(super) struct Ids {
     recent: HashSet<String>,
     bytes: usize,
     recent_max: usize,
-    /// Of the file that they match, if known.
+    /// The version of the file that the ids match, if known.
     pub(super) version: Option<i64>,
     last: u64,
 }
@@ -31,7 +31,7 @@ impl Ids {
         Self { recent: HashSet::new(), bytes: 0, recent_max, version: None, last: 0 }
     }
 
-    /// For a transaction. If they are not put back, they are read from the file again.
+    /// Takes the ids for a transaction. If they are not put back, they are read from the file again.
     pub(super) fn take(&mut self) -> Self {
         let unsure = Self { last: self.last, ..Self::of(self.recent_max) };
         std::mem::replace(self, unsure)
@@ -65,7 +65,7 @@ impl Ids {
         if self.is_over(1) { self.index(transaction) } else { Ok(()) }
     }
 
-    /// In index order, so that each page changes only once.
+    /// Adds the missing ids in index order, so that each page changes only once.
     pub(super) fn index(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         if self.version == Some(version(transaction)?) {
             // An unreadable row does not block others.
@@ -107,7 +107,7 @@ pub(super) fn index<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<Ca
     transaction.prepare_cached("SELECT 1 FROM inbox_ids WHERE id = ?1")
 }
 
-/// The index is complete now.
+/// Records that the index is complete.
 pub(super) fn mark(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let mark = "UPDATE inbox_indexed SET effect = (SELECT ifnull(max(seq), 0) FROM effects),
          delivery = max((SELECT ifnull(max(seq), 0) FROM received), (SELECT ifnull(max(seq), 0) FROM inbox_failed))";

@@ -28,7 +28,7 @@ pub(super) struct Ledger {
     durability: Durability,
     syncs: bool,
     ids: Ids,
-    /// As of the last commit.
+    /// The backlog as of the last commit.
     waiting: Amount,
     swept: Option<Millis>,
 }
@@ -233,9 +233,9 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// In one commit, which fails if true.
+        /// Arrivals in one commit, which fails if true.
         Arrive(Vec<u8>, bool),
-        /// On the first due deliveries.
+        /// Work on the first due deliveries.
         Work(Vec<Outcome>),
         /// Another receiver stores these despite the lock.
         Intrude(Vec<u8>),
@@ -275,7 +275,7 @@ mod tests {
         KeepsWhatFailed,
     }
 
-    /// With its expected content.
+    /// The inbox with its expected content.
     struct World {
         folders: Vec<TempDir>,
         ledger: Ledger,

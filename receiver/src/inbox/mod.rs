@@ -47,7 +47,7 @@ use queue::Queue;
 pub struct Options {
     /// The file. Created if it does not exist.
     pub path: PathBuf,
-    /// To wait for another process to release the file.
+    /// How long to wait for another process to release the file.
     pub open_within: Duration,
     /// The failures that an acknowledged delivery survives.
     pub durability: Durability,
@@ -55,7 +55,7 @@ pub struct Options {
     pub waiting_max: u64,
     /// The most bytes of their bodies.
     pub waiting_bytes_max: u64,
-    /// For finished deliveries, to recognise repeats. Longer than any sender retries.
+    /// How long to remember finished deliveries, to recognise repeats. Longer than any sender retries.
     pub keep: Duration,
     /// The retries of failed work.
     pub retry: RetryPolicy,
@@ -107,7 +107,7 @@ impl Arrival {
     }
 }
 
-/// In both cases it is safe, and the sender gets a success.
+/// The result of an arrival. It is safe in both cases, and the sender gets a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// New: it will be processed.

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::settle::Settlement;
 use super::{Accepted, Arrival, Refused};
 
-/// Beyond it, senders must retry.
+/// The most orders. Beyond it, senders must retry.
 const QUEUE_MAX: usize = 1_024;
 const COMMIT_MAX: usize = 512;
 
@@ -80,13 +80,13 @@ impl Queue {
         self.lock().len() == 0
     }
 
-    /// Callers then stop waiting.
+    /// Drops all orders, so that callers stop waiting.
     pub(super) fn abandon(&self) {
         let mut orders = self.lock();
         *orders = Orders { is_closed: true, ..Orders::default() };
     }
 
-    /// At most one commit's worth. `None` once it is closed and empty.
+    /// Waits for orders: at most one commit's worth. `None` once it is closed and empty.
     pub(super) fn next(&self) -> Option<Round> {
         let mut orders = self.lock();
         while orders.len() == 0 && !orders.is_closed {
@@ -97,7 +97,7 @@ impl Queue {
         orders.take()
     }
 
-    /// After releasing the lock, which the writer needs next.
+    /// Wakes the writer after releasing the lock, which it needs next.
     fn wake(&self, mut orders: MutexGuard<'_, Orders>) {
         if std::mem::take(&mut orders.is_awaited) {
             drop(orders);

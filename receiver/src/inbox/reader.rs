@@ -160,7 +160,7 @@ fn unreadable(sql: &Connection, (seq, table): (u64, Table), error: &rusqlite::Er
     }
 }
 
-/// If readable.
+/// One column of a row, if readable.
 fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) -> Option<T> {
     let table = match table {
         Table::Received => "received",

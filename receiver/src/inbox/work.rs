@@ -84,7 +84,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// After that many failed attempts; `None` to give up.
+    /// The delay after that many failed attempts; `None` to give up.
     #[must_use]
     pub fn delay(&self, attempts: u32) -> Option<Duration> {
         let doubled =

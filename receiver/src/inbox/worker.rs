@@ -19,17 +19,17 @@ use super::settle::Settlement;
 use super::work::{Delivery, Failure, Work};
 use crate::clock::{Clock, Millis};
 
-/// Of one batch and commit: deliveries, and bytes of bodies that end it.
+/// The most deliveries in one batch and commit, and bytes of bodies that end it.
 const TAKEN_MAX: u32 = 512;
 const TAKEN_BYTES: usize = 8 << 20;
-/// If the process dies earlier, the work is repeated.
+/// Results are recorded after this much work. If the process dies earlier, the work is repeated.
 const NOTED_AFTER: Duration = Duration::from_millis(100);
-/// Clocks may be set.
+/// The longest wait between reads, because clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// For deliveries that can neither be read nor given up, and their number.
+/// How long and how many deliveries are skipped that can neither be read nor given up.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(60);
 const LEFT_ALONE_MAX: usize = 1_024;
-/// After a failed read or write.
+/// The pause after a failed read or write.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ struct Worker {
     put_off_max: Duration,
     stop: Arc<AtomicBool>,
     works: Arc<AtomicBool>,
-    /// With the end of their pauses.
+    /// Skipped deliveries, with the end of their pauses.
     left_alone: BTreeMap<u64, Millis>,
 }
 
@@ -116,7 +116,7 @@ impl Worker {
         let now = self.clock.now();
         self.left_alone.retain(|_, until| now < *until);
         let mut due = self.due(now)?;
-        // Before the work, which may take any time.
+        // Set before the work, which may take any time.
         self.works.store(true, Ordering::Relaxed);
         if due.is_empty() {
             let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
@@ -174,7 +174,7 @@ impl Worker {
         Ok(due)
     }
 
-    /// In a commit of its own, because the row may not be writable either.
+    /// Uses a commit of its own, because the row may not be writable either.
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
         error!(seq, id = row.id, why = row.why, "a delivery can't be read");
@@ -186,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// On failure, the deliveries stay due.
+    /// Has results recorded. On failure, the deliveries stay due.
     fn note(&self, settlements: Vec<Settlement>) -> bool {
         self.queue.settle(settlements).blocking_recv().unwrap_or(false)
     }

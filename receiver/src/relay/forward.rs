@@ -178,7 +178,7 @@ impl Head {
         self.answer.status()
     }
 
-    /// Without a body if that is too long or too slow.
+    /// The answer, without a body if that is too long or too slow.
     pub(super) async fn whole(self) -> Response<Full<Bytes>> {
         let (parts, body) = self.answer.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect();

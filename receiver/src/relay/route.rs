@@ -134,7 +134,7 @@ enum Forwarded {
     Ours(Answer),
 }
 
-/// For repeats.
+/// The answer to a repeat.
 fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;

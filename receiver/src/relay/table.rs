@@ -26,7 +26,7 @@ pub struct RouteSettings {
     pub keys: Keys,
     /// The target.
     pub target: Target,
-    /// Until the target's status, the wait for an earlier request with the same id included.
+    /// The time limit until the target's status, with the wait for an earlier request with the same id.
     pub timeout: Duration,
     /// With one route for all, `None` allows any path. With a route for each subscriber, deliveries here need
     /// no `X-VVV-Subscriber`.
@@ -47,13 +47,13 @@ pub enum Routes {
 pub struct Options {
     /// How long a forwarded id is remembered.
     pub window: Duration,
-    /// Of one route; the oldest make room.
+    /// The most ids of one route; the oldest make room.
     pub route_ids_max: usize,
-    /// Of all routes, divided evenly.
+    /// The most ids of all routes, divided evenly.
     pub ids_max: usize,
-    /// Requests under way on one of several routes.
+    /// The most requests under way on one of several routes.
     pub route_under_way_max: usize,
-    /// Requests under way on all routes.
+    /// The most requests under way on all routes.
     pub under_way_max: usize,
 }
 

@@ -45,7 +45,7 @@ impl Window {
         Self { length, seen: Mutex::new(seen) }
     }
 
-    /// Beyond it, the oldest ids are forgotten.
+    /// Changes the bound. Beyond it, the oldest ids are forgotten.
     pub(super) fn resize(&self, remembered_max: usize) {
         let mut seen = self.lock();
         seen.remembered_max = remembered_max;

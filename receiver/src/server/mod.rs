@@ -29,20 +29,21 @@ use crate::answer::{closing, method_not_allowed, text};
 use open::{Answer, Open};
 use stall::Stall;
 
-/// After a failure, most likely for lack of file descriptors.
+/// The pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// While the address is in use.
+/// The interval of tries while the address is in use.
 const BIND_AGAIN: Duration = Duration::from_millis(20);
 const HEADERS_MAX: usize = 100;
 
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Beyond it, the oldest without a request under way is closed; if all have one, the new one waits.
+    /// The most connections. Beyond it, the oldest without a request under way is closed, or the new one
+    /// waits.
     pub connections: usize,
-    /// In bytes, at least 8,192. Beyond it, the answer is 431.
+    /// The longest head in bytes, at least 8,192. Beyond it, the answer is 431.
     pub head_bytes: usize,
-    /// For a head, for rest between two requests, and for an unread answer.
+    /// The time limit of a head, of rest between two requests, and of an unread answer.
     pub head_time: Duration,
 }
 
@@ -161,7 +162,7 @@ async fn answer<S>(
 where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
 {
-    // Punctuation.
+    // Adds the punctuation.
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     if headers.sum::<usize>() > head_bytes_max {
         let line = format!("the head is too long; expected at most {head_bytes_max} bytes");

@@ -12,10 +12,10 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// While a new connection waits.
+/// The interval of checks while a new connection waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// In order of arrival.
+/// The open connections, in order of arrival.
 pub(super) struct Open {
     places: Arc<Semaphore>,
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
@@ -23,7 +23,7 @@ pub(super) struct Open {
 
 #[derive(Default)]
 struct State {
-    /// From their head to the last byte of their answer.
+    /// Requests from their head to the last byte of their answer.
     under_way: AtomicU32,
     is_told: AtomicBool,
     close: Notify,

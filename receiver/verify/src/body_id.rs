@@ -1,4 +1,4 @@
-//! The id of a delivery whose profile has no header for it: the top-level `id` of the body, or else a hash.
+//! Ids for profiles without an id header: the top-level `id` of the body, or else a hash.
 //! Used only after the signature was verified.
 
 use std::borrow::Cow;

@@ -54,7 +54,7 @@ pub struct Keys {
     tolerance_seconds: u32,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
-    /// By index of `macs`, then of `publics`.
+    /// The index among the secrets of each of `macs`, then of each of `publics`.
     places: Vec<usize>,
 }
 

@@ -36,7 +36,8 @@ impl Profile {
         }
     }
 
-    /// Otherwise an eavesdropper can have a delivery processed again under another id, so use TLS.
+    /// Whether the signature covers the id. Otherwise an eavesdropper can have a delivery processed again
+    /// under another id, so use TLS.
     #[must_use]
     pub const fn id_is_signed(self) -> bool {
         match self {
@@ -45,7 +46,7 @@ impl Profile {
         }
     }
 
-    /// So that old ones are refused.
+    /// Whether the signature covers a time, so that old ones are refused.
     #[must_use]
     pub const fn has_timestamp(self) -> bool {
         match self {

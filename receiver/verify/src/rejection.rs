@@ -42,7 +42,7 @@ pub enum Rejection {
         /// The header.
         name: &'static str,
     },
-    /// Perhaps a replay.
+    /// It was signed too long ago: perhaps a replay.
     #[error("the timestamp is {seconds} s in the past; expected at most {tolerance} s")]
     Old {
         /// Its age.
@@ -50,7 +50,7 @@ pub enum Rejection {
         /// The largest age.
         tolerance: u32,
     },
-    /// One of the clocks is wrong.
+    /// It was signed in the future: one of the clocks is wrong.
     #[error("the timestamp is {seconds} s in the future; expected at most {tolerance} s")]
     Ahead {
         /// How far ahead.
@@ -72,13 +72,13 @@ pub enum Rejection {
         /// The expected encoding.
         expected: &'static str,
     },
-    /// The secret or the signed content differs.
+    /// No signature matches: the secret or the signed content differs.
     #[error("no signature fits; check the secret, and that the body is the raw one")]
     Signature,
 }
 
 impl Rejection {
-    /// For logs and counters.
+    /// The rule's name, for logs and counters.
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Rejection {
         }
     }
 
-    /// 400 for a malformed request, 401 for one that proves nothing.
+    /// The HTTP status: 400 for a malformed request, 401 for one that proves nothing.
     #[must_use]
     pub const fn status(&self) -> http::StatusCode {
         match self {

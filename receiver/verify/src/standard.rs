@@ -14,7 +14,7 @@ const SIGNATURE: &str = "webhook-signature";
 
 const ED25519_BYTES: usize = 64;
 const ED25519_WRITTEN: usize = 88;
-/// Each costs as much as hashing many bodies.
+/// The most `v1a` signatures checked: each costs as much as hashing many bodies.
 const ED25519_TRIED_MAX: usize = 8;
 
 pub(super) fn verify<'a, H: Headers + ?Sized>(
@@ -25,7 +25,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
 ) -> Result<Verified<'a>, Rejection> {
     let id = id(headers, ID)?;
     if id.contains('.') {
-        // It would make the signed text `id.timestamp.body` ambiguous.
+        // A dot would make the signed text `id.timestamp.body` ambiguous.
         return Err(Rejection::Id { name: ID });
     }
     let timestamp = only(headers, TIMESTAMP)?;

@@ -9,9 +9,9 @@
 //! - An unsynced commit may precede a synced one in the log. If that sync fails, the next sync succeeds and
 //!   leaves a hole, at which recovery stops.
 //!
-//! So [`ends_the_process`] takes the write lock, invalidates the log's index, leaves a marker file, and exits
-//! with code 70. It does not close the database, since closing would move the log. Every process then reads
-//! the whole log again, and counts none of it as moved.
+//! So [`ends_the_process`] leaves a marker file, takes the write lock, invalidates the log's index, and exits
+//! with code 70. It does not close the database, since closing would move the log. Every process then reads the
+//! whole log again, and counts none of it as moved.
 //!
 //! [`repair`], called when a process opens the database, finds the marker, writes the log over itself and
 //! syncs it. The marker needs no sync, since a power cut also drops the unsynced pages.
@@ -33,10 +33,10 @@ use rusqlite::{Connection, Error, Result};
 
 const EXIT: i32 = 70;
 
-/// For a running commit, so that none follows.
+/// How long to wait for a running commit, so that none follows.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Both copies of its head. SQLite reads the log again if they are invalid.
+/// Both copies of the index's head. SQLite reads the log again if they are invalid.
 const INDEX_HEAD: [u8; 96] = [0; 96];
 
 const CHUNK: usize = 1 << 20;
@@ -47,7 +47,7 @@ fn is_failed_sync(error: &Error) -> bool {
 }
 
 thread_local! {
-    /// In a commit's hook on this thread. SQLite reports it as a plain `SQLITE_ERROR`.
+    /// A sync failed in a commit's hook on this thread. SQLite reports that as a plain `SQLITE_ERROR`.
     static FAILED_IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -107,7 +107,7 @@ fn prepare_the_next(sql: &Connection, database: &Path) -> io::Result<()> {
     invalidate_index(database)
 }
 
-/// Call it first after opening a database.
+/// Repairs the log after a failed sync. Call it first after opening a database.
 ///
 /// # Errors
 /// When the log cannot be written, or another process keeps writing.

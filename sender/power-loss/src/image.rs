@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{Change, Random, Recording};
 
-/// Written atomically.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// Percentages of unsynced sectors that survive.
@@ -34,7 +34,7 @@ impl Image {
 #[derive(Clone, Debug, Default)]
 struct File {
     durable: Vec<u8>,
-    /// Since its last sync, as indices in the recording.
+    /// Changes since the last sync, as indices in the recording.
     pending: Vec<usize>,
 }
 
@@ -49,7 +49,7 @@ pub struct Images<'a> {
     /// The system reuses inode numbers, so the latest file counts.
     by_number: BTreeMap<u64, usize>,
     names: Names,
-    /// At the folder's last sync, and after each change since.
+    /// The names at the folder's last sync, and after each change since.
     since: Vec<Names>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Images<'a> {
         Image { cut, seed, files }
     }
 
-    /// After the last change, without a cut.
+    /// The disk after the last change, without a cut.
     ///
     /// # Panics
     /// As [`Self::after`].
@@ -156,7 +156,7 @@ impl<'a> Images<'a> {
     }
 }
 
-/// To the sectors that `keeps` selects.
+/// Applies a change to the sectors that `keeps` selects.
 fn apply(file: &mut Vec<u8>, change: &Change, mut keeps: impl FnMut(usize) -> bool) {
     match change {
         Change::Write { offset, bytes, .. } => {

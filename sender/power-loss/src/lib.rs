@@ -26,13 +26,13 @@ const STATE_BYTES: usize = 8 * 3 * 2;
 /// The kind of file of a failing sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// The database, whose name ends with `.db`.
+    /// The database, with a name that ends with `.db`.
     Database = 0,
     /// Its write-ahead log.
     Log = 1,
 }
 
-/// A folder whose changes are recorded.
+/// A folder with recorded changes.
 #[derive(Debug)]
 pub struct Disk {
     home: TempDir,
@@ -83,7 +83,7 @@ impl Disk {
         program.env("POWER_LOSS_RECORD", self.record()).env("POWER_LOSS_STATE", self.state());
     }
 
-    /// Also makes the program's syncs do nothing.
+    /// Records a program, and makes its syncs do nothing.
     pub fn attach_lying(&self, program: &mut Command) {
         self.attach(program);
         program.env("POWER_LOSS_LIES", "1");

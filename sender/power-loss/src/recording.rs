@@ -61,7 +61,7 @@ pub enum Change {
 /// The changes in order.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// With the recording's length after each.
+    /// Each change, with the recording's length after it.
     changes: Vec<(u64, Change)>,
 }
 
@@ -99,7 +99,7 @@ impl Recording {
         &self.changes[place].1
     }
 
-    /// Changes in the first `position` bytes.
+    /// The number of changes in the first `position` bytes.
     #[must_use]
     pub fn before(&self, position: u64) -> usize {
         self.changes.partition_point(|(end, _)| *end <= position)

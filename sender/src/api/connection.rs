@@ -18,7 +18,7 @@ const BODY_RATE: u64 = 16 << 10;
 const BEHIND_MAX: u64 = 10 * BODY_RATE;
 /// A body that lags further behind may lose its place to another connection.
 const SLOW: u64 = BODY_RATE;
-/// For one body, however fast.
+/// The most checks of one body, however fast it comes.
 const BODY_LOOKS_MAX: u32 = 25;
 
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub(super) struct TooSlow;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Requests whose head has arrived.
+    /// Requests with a complete head.
     begun: AtomicU64,
     /// Requests without a full answer yet.
     under_way: AtomicU32,
@@ -45,7 +45,7 @@ pub(super) struct State {
     is_told: AtomicBool,
     begun_before: AtomicU64,
     close: Notify,
-    /// Also when it does not close as told.
+    /// Notified when this connection is at rest, or does not close as told.
     rested: Arc<Notify>,
 }
 
@@ -110,7 +110,7 @@ impl State {
         self.behind() > SLOW
     }
 
-    /// Only if it is at rest. Returns whether it was told.
+    /// Returns whether the connection was at rest, and so was told.
     pub(super) fn tell_to_close(&self, or_unread: bool) -> bool {
         self.tell_to_close_if(|state| state.is_at_rest(or_unread))
     }
@@ -139,7 +139,7 @@ impl State {
         self.close.notified().await;
     }
 
-    /// If a request has begun or the body has arrived since, another connection has to make room.
+    /// False if a request has begun or the body has arrived since. Another connection then has to make room.
     pub(super) fn closes_at_once(&self) -> bool {
         let at_once = self.begun_before.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire)
             && (self.is_at_rest(true) || self.is_slow());

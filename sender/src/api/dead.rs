@@ -19,7 +19,7 @@ const STEP_ROWS: u32 = 500;
 /// The answer says whether to ask again.
 const STEPS_MAX: u32 = 200;
 const IDS_MAX: usize = 10_000;
-/// As long as dead letters are kept.
+/// An analysis covers at most the time for which dead letters are kept.
 const HOURS_MAX: u64 = 24 * 30;
 
 /// `GET /v1/dead`

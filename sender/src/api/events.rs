@@ -33,7 +33,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
     refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
-    // Only a stopping sender gives none.
+    // Only a stopping sender gives no answer.
     let result = results.into_iter().next();
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;

@@ -110,7 +110,7 @@ pub(super) fn length(
     })
 }
 
-/// With its fault as this process sees it.
+/// Shows the fault as this process sees it.
 pub(super) fn subscriber(subscriber: &read::Subscriber, roster: &Roster) -> Value {
     let fault = roster.get(subscriber.lane).and_then(|known| known.ready().err().map(ToString::to_string));
     shown::subscriber(subscriber, fault)

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::App;
 use super::problem::Problem;
 
-/// Without a token: health checks, and the console's page, which holds no data.
+/// Paths that need no token: health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -36,7 +36,7 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// By the head alone, so that a refused body is not read.
+/// Judges the head alone, so that a refused body is not read.
 fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let authority = authority(request)?;
     match &app.config().token {

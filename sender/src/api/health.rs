@@ -118,7 +118,7 @@ mod tests {
         let (go_on, goes_on) = channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
         let mut asked = JoinSet::new();
-        // Until a query is refused: then all threads are busy and the queue is full.
+        // Ends once a query is refused: all threads are busy and the queue is full.
         loop {
             let (sender, goes_on) = (sender.clone(), Arc::clone(&goes_on));
             asked.spawn(async move { sender.read(move |_| goes_on.lock().unwrap().recv().is_ok()).await });

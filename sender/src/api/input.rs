@@ -213,7 +213,7 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-/// If the rest is JSON.
+/// The first field with a lone surrogate, if the rest is JSON.
 fn with_lone_surrogate(bytes: &[u8]) -> Option<Excerpt> {
     let mut fields = Json::parse(bytes, Limits::default().depth_max).ok()?.fields();
     let (name, _) =

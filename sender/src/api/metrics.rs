@@ -44,7 +44,7 @@ const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("30", 30_000),
 ];
 
-/// By default: first the lanes that [need attention](Need).
+/// Lanes shown by default: first those that [need attention](Need).
 const LANES_MAX: usize = 100;
 
 /// `GET /metrics`
@@ -101,7 +101,7 @@ impl Need {
     ];
 }
 
-/// As the owner of lanes sees them.
+/// The lanes as their owner sees them.
 struct Known<'a> {
     views: BTreeMap<LaneId, &'a LaneView>,
     roster: &'a Roster,
@@ -407,7 +407,7 @@ async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     }
 }
 
-/// With or without metrics of their own.
+/// Counts all lanes, with or without metrics of their own.
 fn under_way(text: &mut Exposition, requests: &UnderWay) {
     let mut one = |name, help, value: u64| text.family(name, Type::Gauge, help).sample(&[], value);
     let help = "Attempts of this process whose request may yet arrive, of all subscribers.";

@@ -28,13 +28,13 @@ use super::connection::State;
 const CONNECTIONS_MAX: usize = 1_024;
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
-/// Also for rest between two requests.
+/// The time limit of a head, and of rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Checks for slow bodies and unread answers. An answer is given up after this many checks without progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 30;
 const LOOKS_MAX_AT_STOP: u32 = 2;
-/// After a failure, most likely for lack of file descriptors.
+/// The pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why the server cannot listen.
@@ -118,7 +118,7 @@ async fn answer_all(
             accepted = accept => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Once for each series of failures.
+                    // Logs once for each series of failures.
                     if !failing {
                         warn!(%error, "can't accept connections; trying on");
                     }

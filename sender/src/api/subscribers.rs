@@ -25,7 +25,7 @@ use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsText};
 
-/// After concurrent changes.
+/// Retries after concurrent changes.
 const CHANGES_MAX: u32 = 8;
 /// Usually milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);

@@ -171,7 +171,7 @@ impl Audit {
         Ok(most)
     }
 
-    /// Until `take` returns false.
+    /// Stops when `take` returns false.
     fn each_span(
         &self,
         look: &Look,
@@ -230,7 +230,7 @@ fn add_row(table: &mut Table, measure: &str, sample: &mut Sample) {
     table.row([measure.to_owned(), found.samples.to_string(), p50, p95, p99, error]);
 }
 
-/// Without the last second, which may continue on the next page.
+/// Omits the last second, which may continue on the next page.
 fn whole_seconds(rows: &[AuditSecond], is_last: bool) -> &[AuditSecond] {
     let Some(last) = rows.last().filter(|_| !is_last) else { return rows };
     &rows[..rows.partition_point(|row| row.second < last.second)]

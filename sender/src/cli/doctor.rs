@@ -20,10 +20,10 @@ use crate::store::liveness::Life;
 use crate::store::read::{Owner, Reader};
 use crate::store::{Command, Database, Durability, Finding, Reply, State, Store, StoreError};
 
-/// For a lane without an owner and with due deliveries.
+/// A lane with due deliveries and no owner for this long is stuck.
 const STUCK_AFTER: Nanos = Nanos::MINUTE;
 const STEP_ROWS: u32 = 500;
-/// Something is wrong.
+/// The exit code if a check fails.
 const EXIT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]

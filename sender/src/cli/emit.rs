@@ -14,7 +14,7 @@ use super::session::{WriteSession, with_session};
 use crate::event::{Limits, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
 
-/// Also bounds the reading ahead.
+/// Events in one batch, which also bounds the reading ahead.
 const BATCH_EVENTS: usize = 1_000;
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -183,7 +183,7 @@ struct Tally {
     lines: u64,
     recorded: u64,
     deliveries: u64,
-    /// Without subscribers that had no room.
+    /// Recorded, except for subscribers without room.
     in_part: u64,
     refused: u64,
 }

@@ -144,7 +144,7 @@ fn report(name: &str, failure: &Failure) -> ExitCode {
     failure.exit_code()
 }
 
-/// Without the paragraphs around it.
+/// The error and its hint, without the paragraphs around them.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let told = text

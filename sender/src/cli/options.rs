@@ -138,7 +138,7 @@ impl Requests {
     }
 }
 
-/// From the environment: a command line would show it to others.
+/// Reads the environment, because a command line would show the secret to others.
 pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let text = std::env::var(variable).map_err(|problem| {
         let problem = match problem {
@@ -229,7 +229,7 @@ impl Keep {
     }
 }
 
-/// Where only leases show that a process is dead.
+/// The default where only leases show that a process is dead.
 const LEASE_THAT_TELLS: Nanos = Nanos::from_secs(5);
 
 /// Retention belongs to the delivering processes.

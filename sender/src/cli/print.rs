@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use crate::excerpt::is_hidden;
 
-/// Until the reader closes the pipe (`| head`).
+/// Writes until the reader closes the pipe (`| head`).
 pub(super) struct Printer {
     out: Box<dyn Write>,
     pub(super) json: bool,

@@ -18,7 +18,7 @@ use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
 
-/// After SIGINT, as shells report it.
+/// The exit code after SIGINT, as shells report it.
 const EXIT_INTERRUPTED: u8 = 130;
 /// Attempts were cut off. The next start repeats them.
 const EXIT_CUT_OFF: u8 = 1;

@@ -114,7 +114,7 @@ impl Look {
         })
     }
 
-    /// By name or public id.
+    /// Finds it by name or public id.
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
         for whom in [Whom::Name(name.into()), Whom::Id(name.into())] {
             if let Some(found) = self.reader.subscriber(&whom)? {
@@ -128,7 +128,7 @@ impl Look {
     }
 }
 
-/// Until `take` returns false.
+/// Stops when `take` returns false.
 pub(super) fn each<T>(
     mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>,
     mut take: impl FnMut(T) -> Result<bool, Failure>,

@@ -23,7 +23,7 @@ use crate::store::latency::Measured;
 use crate::store::read::{Nodes, Over, Status as Figures};
 use crate::subscriber::RegionSecrets;
 
-/// Then the sender is behind.
+/// The sender is behind if a delivery has been due for longer.
 const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
 const NAMES_MAX: usize = 10;
 
@@ -74,7 +74,7 @@ struct Found {
     overdue: Nanos,
     measured: Measured,
     slow: Vec<String>,
-    /// Of all nodes, from checkpoints.
+    /// Those of all nodes, from checkpoints.
     breakers: Vec<OpenBreaker>,
     /// With the regions known here.
     roster: Arc<Roster>,

@@ -20,7 +20,7 @@ use crate::store::read;
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
-/// After concurrent changes.
+/// Retries after concurrent changes.
 const CHANGES_MAX: u32 = 5;
 
 #[derive(Subcommand, Debug)]

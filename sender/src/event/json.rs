@@ -89,13 +89,13 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// In order, with repeated keys. Empty for other kinds.
+    /// The fields in order, with repeated keys. Empty for other kinds.
     #[must_use]
     pub fn fields(self) -> Fields<'a> {
         Fields::of(self)
     }
 
-    /// In order. Empty for other kinds.
+    /// The elements in order. Empty for other kinds.
     #[must_use]
     pub fn elements(self) -> Elements<'a> {
         Elements::of(self)

@@ -43,7 +43,8 @@ pub struct Shaping {
 }
 
 impl Shaping {
-    /// Beyond the longest event. One pseudonym for each rule, with its new name, always fits.
+    /// Bytes that shaping may add to the longest event: at least one pseudonym for each rule, with its new
+    /// name.
     pub const GROWTH_BYTES_MAX: usize = 256 << 10;
 
     /// Leaves all data as it is.

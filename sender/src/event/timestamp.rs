@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn moments_print_as_known_dates() {
-        // From Python's datetime.
+        // Expected values from Python's datetime.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

@@ -28,7 +28,7 @@ pub struct Parts {
 }
 
 impl Target {
-    /// In bytes, as written and in its normal form.
+    /// The longest URL in bytes, as written and in its normal form.
     pub const BYTES_MAX: usize = 2_048;
 
     /// Parses and checks a URL.

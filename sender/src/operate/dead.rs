@@ -9,18 +9,18 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
 
-/// In one hour for one endpoint: an outage.
+/// This many in one hour for one endpoint are an outage.
 const CLUSTER_ROWS: u64 = 50;
-/// With one kind of status: a pattern.
+/// This many with one kind of status are a pattern.
 const STATUS_ROWS: u64 = 5;
 /// Covers patterns that take days to show.
 pub(crate) const LOOK_BACK_DAYS: u64 = 7;
-/// A few on this many days: an endpoint that mostly works.
+/// A few on each of this many days mean an endpoint that mostly works.
 const ACCUMULATION_DAYS: usize = 3;
-/// Over this many hours: more than one outage.
+/// Failures over this many hours are more than one outage.
 const TRICKLE_HOURS: usize = 6;
 pub(crate) const GROUPS_MAX: u32 = 10_000;
-/// Of a slow accumulation.
+/// More on one day are no slow accumulation.
 const ACCUMULATION_ROWS_A_DAY: u64 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::LaneId;
 use crate::event::{EventPatterns, Pattern};
 
-/// By distinct pattern, in order. Clones share lists until one changes.
+/// The lanes of each pattern, in order. Clones share lists until one changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     all: Lanes,

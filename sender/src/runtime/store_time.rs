@@ -13,7 +13,7 @@ use crate::store::{Reader, Store, StoreError};
 /// Beyond this difference from the wall clock, an operator must act.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
-/// Also logs the clock's faults.
+/// Starts the clock, and logs its faults.
 pub(super) fn begin(
     store: &mut dyn Store,
     liveness: &dyn Liveness,
@@ -42,7 +42,7 @@ pub(super) fn begin(
     Ok(clock)
 }
 
-/// Without logging, and with a bound on setting the time back.
+/// Starts the clock without logging. Bounds how far the time is set back.
 pub(crate) fn begin_within(
     back_max: Nanos,
     store: &mut dyn Store,

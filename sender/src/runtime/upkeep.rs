@@ -1,4 +1,4 @@
-//! Gives up expired deliveries, and deletes rows whose retention has ended. Small steps leave room for other
+//! Gives up expired deliveries, and deletes rows after their retention. Small steps leave room for other
 //! commands, so that deliveries do not wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ const LOOKS_WHERE_IDLE: [u32; 2] = [2, 10];
 pub const UPKEEP_ROWS: u32 = 500;
 /// The rest waits for the next poll.
 const STEPS_MAX: u32 = 64;
-/// Of these, steps that may find nothing.
+/// Steps that may find nothing.
 const FRUITLESS_STEPS_MAX: u32 = 4;
 const LAST_STEP: Duration = Duration::from_secs(1);
 
@@ -228,7 +228,7 @@ mod tests {
         store
     }
 
-    /// For each command: steps, deleted rows, and whether it found nothing.
+    /// Returns for each command its steps, its rows, and whether it found nothing.
     fn look_at(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
         upkeep_due(&Retention::default(), now, UPKEEP_ROWS).map(|command| {
             let (mut steps, mut rows) = (Steps::default(), 0);

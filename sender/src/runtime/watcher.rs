@@ -94,7 +94,7 @@ impl Watcher {
                 Err(error) => {
                     self.note(Some(error.clone()));
                     failed += 1;
-                    // Once for each outage, and not where the store's thread logs it.
+                    // Logs once for each outage, and not where the store's thread does.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
                         said = true;
                         error!(%error, "can't look for new work; trying on");

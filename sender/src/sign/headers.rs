@@ -10,7 +10,7 @@ use super::mac::Tag;
 pub struct Headers {
     /// All values, concatenated.
     text: String,
-    /// With the end of its value.
+    /// Each name, with the end of its value.
     ends: [(&'static str, usize); Self::COUNT_MAX],
     count: usize,
 }

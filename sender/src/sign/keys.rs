@@ -37,7 +37,7 @@ impl Retiring {
 }
 
 impl Keys {
-    /// Of keys that sign at once. A rotation beyond it is refused.
+    /// The most keys that sign at once. A rotation beyond it is refused.
     pub const COUNT_MAX: usize = 4;
 
     /// One key alone, also to drop all others when one was exposed.
@@ -46,7 +46,7 @@ impl Keys {
         Self { current, retiring: Vec::new() }
     }
 
-    /// Of `retiring`, the most recent must be first.
+    /// Stored keys. The most recent of `retiring` must be first.
     pub fn from_parts(current: Secret, retiring: Vec<Retiring>) -> Result<Self, KeysError> {
         if retiring.len() >= Self::COUNT_MAX {
             return Err(KeysError::TooMany { count: retiring.len() + 1 });

@@ -9,7 +9,7 @@ use super::profile::KeyForm;
 
 const PREFIX: &str = "whsec_";
 
-/// Only [`Secret::reveal`] exposes its text. Wiped when dropped.
+/// A secret. Only [`Secret::reveal`] exposes its text. Wiped when dropped.
 ///
 /// New secrets have the form of Standard Webhooks: `whsec_` and base64. Migrated subscribers may bring plain
 /// text, for profiles that sign with the text.

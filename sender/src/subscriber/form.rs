@@ -1,4 +1,4 @@
-//! For settings where serde accepts too much or explains too little.
+//! Readers of settings where serde accepts too much or explains too little.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,6 +1,6 @@
 //! Suggestions for misspelt names.
 
-/// Of equally near names, the first.
+/// Prefers the first of equally near names.
 pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters, but at least two, for two swapped letters, and never all.
     let letters = given.chars().count();

@@ -148,7 +148,7 @@ impl Attempt<'_> {
         self.request.permit.lease.is_over(self.shared.clock.now())
     }
 
-    /// Within [`TIMER_MAX`], since timers do not count suspended time.
+    /// The next check of the lease, within [`TIMER_MAX`], since timers do not count suspended time.
     fn next_look(&self) -> Instant {
         after(self.request.permit.lease.remaining(self.shared.clock.now()).min(TIMER_MAX))
     }

@@ -24,10 +24,10 @@ use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
-/// Before the next address is tried in parallel (RFC 8305).
+/// The wait before the next address is tried in parallel (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Before running tries are replaced, where no place for another is free.
+/// The wait before running tries are replaced, where no place for another is free.
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Connector {
@@ -123,7 +123,7 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// An equal share of the time left, or at least a stagger if that leaves time for the next try.
+/// The time of running tries: an equal share of the time left, or at least a stagger if that leaves time.
 fn patience(left: Duration, waiting: usize) -> Duration {
     let parts = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
     (left / parts).max(STAGGER.min(left / 2)).min(ALONE_MAX)

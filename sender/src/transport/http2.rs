@@ -30,7 +30,7 @@ use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 use crate::boot_clock::{BootClock, BootTime};
 
-/// Even if the endpoint allows more.
+/// The most requests at once, even if the endpoint allows more.
 const REQUESTS_MAX: u32 = 100;
 
 /// Unread bytes of one answer and of all, which bound a connection's memory.
@@ -50,11 +50,11 @@ pub(super) struct Http2 {
     socket: Arc<SocketState>,
     /// Notified when this connection becomes idle.
     sockets: Arc<Sockets>,
-    /// At most one request lacks a stream id.
+    /// Held during a hand-over, so that at most one request lacks a stream id.
     handing_over: Mutex<()>,
     /// Requests under way. Only [`Place`] changes it.
     requests: AtomicU32,
-    /// Accepts no further request, because one was not answered.
+    /// The connection accepts no further request, because one was not answered.
     retired: AtomicBool,
     /// A request that was given up may leave until then.
     ends: Mutex<Option<BootTime>>,
@@ -167,7 +167,7 @@ impl Http2 {
     }
 }
 
-/// Also ends with the connection.
+/// Waits for `end`, or for the connection's own end.
 async fn cut_later(connection: Weak<Http2>, end: BootTime, clock: BootClock) {
     let is_there = || connection.upgrade().is_some_and(|connection| !connection.driver.is_finished());
     loop {
@@ -211,7 +211,7 @@ impl Place {
             () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
             answered = self.make(request, body, tracker) => answered,
         };
-        // While the place is held, since dropping it may end the connection.
+        // Checked while the place is held, since dropping it may end the connection.
         answered.map_err(|failure| match failure {
             Failure::Broken(_) | Failure::Half(_) if self.connection.socket.is_cut() => Failure::CutOff,
             failure => failure,

@@ -110,7 +110,7 @@ impl Lanes {
         by_id.range((begin, end)).take(LANES_AT_ONCE).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
     }
 
-    /// Also forgets unused lanes.
+    /// Closes connections idle since before `oldest`, and forgets unused lanes.
     pub(super) fn close_idle(&self, oldest: Instant) {
         let lanes: Vec<_> = lock(&self.by_id).values().cloned().collect();
         // Without the lock of the map, since closing takes time.
@@ -151,7 +151,7 @@ impl Lane {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts down.
+    /// Whether to check a kept connection closely. Each call counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self
@@ -188,7 +188,7 @@ impl Lane {
         Ok(route)
     }
 
-    /// At the bound, waits until a connection of the lane is free.
+    /// A connection, or room for one. At the bound, waits until one of the lane is free.
     pub(super) async fn find(
         &self,
         want: Want,
@@ -213,7 +213,7 @@ impl Lane {
         self.kept(Want::Any, idle_max)
     }
 
-    /// Needs no closer check.
+    /// A shared connection, which needs no closer check.
     pub(super) fn shared(&self, connections_max: u32) -> Option<Place> {
         self.limit.set_max(connections_max);
         lock(&self.kept).enter(&self.limit)
@@ -244,7 +244,7 @@ impl Lane {
         None
     }
 
-    /// Unless it is no longer useful.
+    /// Keeps a connection, unless it is no longer useful.
     pub(super) fn keep(&self, connection: Box<Http1>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {

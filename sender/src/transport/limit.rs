@@ -12,7 +12,7 @@ pub(super) struct SocketLimit {
     /// Set by the latest attempt.
     max: AtomicU32,
     pub(super) freed: Notify,
-    /// For bytes beside the answers, over all sockets of the lane.
+    /// Charged for bytes beside the answers, over all sockets of the lane.
     pub(super) account: Arc<Account>,
 }
 
@@ -57,7 +57,7 @@ impl SocketPermit {
         self
     }
 
-    /// `None` if the lane or all sockets are at their bound.
+    /// Another place; `None` if the lane or all sockets are at their bound.
     pub(super) fn beside(&self, sockets: &Arc<Sockets>) -> Option<Self> {
         let beside = self.limit.enter()?;
         Some(beside.with(sockets.enter()?))

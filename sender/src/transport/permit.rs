@@ -34,12 +34,12 @@ impl SendPermit {
         if self.is_revoked(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
 
-    /// Does not check the attempt's own deadline.
+    /// Whether the lane may send nothing more. Does not check the attempt's own deadline.
     pub(super) fn is_revoked(&self, now: BootTime) -> bool {
         self.lease.is_over(now) || self.cancelled.is_cancelled()
     }
 
-    /// For later bytes. Consent is not checked: a pause does not cut requests under way.
+    /// Checks later bytes. Does not check consent: a pause does not cut requests under way.
     pub(super) fn check_rest(&self, now: BootTime) -> Result<(), Failure> {
         if self.lease.is_over(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }

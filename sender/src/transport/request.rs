@@ -19,7 +19,7 @@ pub struct Destination {
 /// One attempt.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The lane whose connections to use.
+    /// The lane that provides the connections.
     pub lane: LaneId,
     /// The destination.
     pub target: &'a Destination,
@@ -27,11 +27,12 @@ pub struct Request<'a> {
     pub headers: &'a Headers,
     /// The body.
     pub body: &'a Arc<[u8]>,
-    /// For everything: a free connection, name lookup, connecting, TLS, sending, and the whole answer.
+    /// The limit for everything: a free connection, name lookup, connecting, TLS, sending, and the whole
+    /// answer.
     pub deadline: Duration,
     /// Its deadline is the end of `deadline`.
     pub permit: SendPermit,
-    /// For a new connection: name lookup, connecting and TLS.
+    /// The limit for a new connection: name lookup, connecting and TLS.
     pub connect_deadline: Duration,
     /// The most connections that the lane may have now.
     pub connections_max: NonZeroU32,

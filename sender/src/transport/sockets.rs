@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::timer::{after, now, reached};
 
-/// As many as are needed, a few for later callers, and few enough not to block the thread.
+/// One search closes as many as are needed, a few for later callers, and few enough not to block the thread.
 const CLOSED_AT_ONCE_MIN: u32 = 32;
 const CLOSED_AT_ONCE_MAX: u32 = 256;
 /// Each search may scan all lanes.
@@ -54,7 +54,7 @@ impl Sockets {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Then idle connections should close.
+    /// Whether attempts wait, so that idle connections should close.
     pub(super) fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
@@ -68,7 +68,7 @@ impl Sockets {
     /// Call it under the lock that the search takes, or sequentially consistent with the data that the search
     /// reads.
     pub(super) fn note_idle(&self) {
-        // Lanes do not contend for its cache line.
+        // Written only on change, so that lanes do not contend for its cache line.
         if !self.may_be_idle.load(Ordering::SeqCst) {
             self.may_be_idle.store(true, Ordering::SeqCst);
         }
@@ -150,7 +150,7 @@ pub(super) fn are_used_up(error: &io::Error) -> bool {
 
 /// The share of the limit on open files that the database, the API and the rest leave.
 pub(super) fn max_by_limit() -> u32 {
-    // If the system does not tell.
+    // Assumed if the system does not tell.
     const COMMON: u32 = 1_024;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     share_of(soft_limit(&limits).unwrap_or(COMMON))

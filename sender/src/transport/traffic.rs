@@ -18,15 +18,16 @@ use super::failure::Failure;
 use super::sync::lock;
 use super::timer::now;
 
-/// In bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half of it.
+/// The largest balance in bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half.
 const BALANCE_MAX: i64 = 2 * 1024 * 1024;
-/// For a connection after an overdraft: 16 s of time.
+/// The balance that a connection needs after an overdraft: 16 s of time.
 const BALANCE_TO_RECOVER: i64 = BALANCE_MAX / 2;
-/// Enough for 120 connections with a PING a second each.
+/// Earned by time: enough for 120 connections with a PING a second each.
 const BYTES_A_MILLISECOND: i64 = 64;
-/// For a read beside its bytes, and at least for a write: about the system's own cost.
+/// The cost of a read beside its bytes, and the least cost of a write: about the system's own cost.
 const CALL_BYTES: usize = 256;
-/// For each answer and connection: a head twice as long as common proxies allow, or a certificate chain.
+/// Earned by each answer and connection: a head twice as long as common proxies allow, or a certificate
+/// chain.
 pub(super) const ANSWER_BYTES: usize = 16 * 1024;
 /// A byte of a body pays for itself and as much framing.
 const BODY_EARNS: usize = 2;
@@ -64,7 +65,7 @@ impl Account {
         if is_hostile { Err(io::Error::other(Failure::Hostile)) } else { Ok(()) }
     }
 
-    /// Then the lane's connections must end, and no new one may start.
+    /// If so, the lane's connections must end, and no new one may start.
     pub(super) fn is_hostile(&self) -> bool {
         let mut state = lock(&self.0);
         state.is_hostile && state.is_still_hostile(now())

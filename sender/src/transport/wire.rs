@@ -71,7 +71,7 @@ impl Wire {
         !matches!(looked, Err(Errno::AGAIN))
     }
 
-    /// Only if the unread bytes were TLS records without data, which this reads.
+    /// The connection goes on only if the unread bytes were TLS records without data, which this reads.
     pub(super) fn poll_outlives_unread(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if let Stream::Plain(_) = self.stream {
             return Poll::Ready(false);

@@ -135,7 +135,7 @@ impl SocketState {
         self.discard.load(Ordering::Relaxed)
     }
 
-    /// Then requests do not fail by the endpoint's fault.
+    /// This end closes the connection, so its requests do not fail by the endpoint's fault.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
     }

@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
         Self { rest: json.0 }
     }
 
-    /// At its end if it is not of this kind.
+    /// Inside a container of this kind; otherwise at its end.
     fn inside(json: Json<'a>, kind: JsonKind) -> Self {
         let mut walk = Self::before(json);
         if json.kind() == kind {

@@ -114,7 +114,7 @@ impl Node {
         self.kept && self.replaced.is_none() && self.fields.is_empty()
     }
 
-    /// Of a container, at least its existence is allowed.
+    /// Whether any part of such a value is allowed. A container's existence always is.
     pub(super) fn lets_through(&self, kind: JsonKind) -> bool {
         self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
     }

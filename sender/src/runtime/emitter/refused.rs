@@ -6,7 +6,7 @@ use crate::engine::LaneId;
 use crate::store::reply::FullLane;
 
 const LISTED_MAX: usize = 100;
-/// For all events of one request. Beyond it, each event lists one.
+/// Refusals listed in one request. Beyond it, each event lists one.
 const LISTED_TOGETHER_MAX: usize = 10_000;
 
 /// A subscriber that was refused an event.

@@ -64,7 +64,7 @@ fn bounds(setting: &Setting) -> String {
     }
 }
 
-/// To [`WIDTH`] characters.
+/// Wraps lines to [`WIDTH`] characters.
 fn wrapped(words: &str, margin: &str) -> String {
     let mut text = String::new();
     let mut line = margin.to_owned();
