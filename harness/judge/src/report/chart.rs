@@ -32,15 +32,13 @@ const NARROW: u64 = 20;
 #[derive(Clone, Debug)]
 pub struct Chart {
     pub title: String,
-    /// Its ends, in nanoseconds or places.
+    /// In nanoseconds or places.
     pub span: (u64, u64),
     /// Names of places; without any, the axis shows time.
     pub places: Vec<(u64, String)>,
     /// The shapes, the first at the bottom.
     pub shapes: Vec<Shape>,
-    /// A limit line, and its name.
     pub bound: Option<(u64, String)>,
-    /// Bands behind the shapes.
     pub bands: Vec<Band>,
     /// Whether the key explains the bands; the chart above may have done so.
     pub bands_told: bool,
@@ -48,9 +46,7 @@ pub struct Chart {
     pub ticks: Vec<(u64, &'static str)>,
     /// The names of the ticks' classes.
     pub ticks_key: Vec<(&'static str, String)>,
-    /// Whether the scale is logarithmic.
     pub doubling: bool,
-    /// Formats a height.
     pub show: fn(u64) -> String,
 }
 
@@ -95,17 +91,14 @@ impl Chart {
         self.shapes.iter().map(row).max().unwrap_or(0)
     }
 
-    /// The height of the drawing.
     pub(super) fn tall(&self) -> usize {
         usize::try_from(self.below() + 16).unwrap_or(0)
     }
 
-    /// The lower end of the plot and its ticks.
     fn below(&self) -> u64 {
         self.head() + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
     }
 
-    /// The space above the plot.
     fn head(&self) -> u64 {
         let told = self.told_height(&self.heights()).chars().count() as u64 * LETTER;
         let meets = self.rows() == 0 && self.letters().iter().any(|(.., x)| *x < told);
@@ -262,7 +255,6 @@ impl Chart {
         }
     }
 
-    /// The label of the plot's height.
     fn told_height(&self, heights: &Heights) -> String {
         let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
         let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
@@ -290,7 +282,7 @@ impl Chart {
         shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
     }
 
-    /// The letters with their places, shifted apart.
+    /// Shifted apart.
     fn letters(&self) -> Vec<(char, &Band, u64)> {
         let mut placed: Vec<(char, &Band, u64)> = Vec::new();
         for (letter, band) in self.lettered_bands() {

@@ -11,10 +11,8 @@ use super::run::Report;
 use crate::check::{Status, Verdict};
 use crate::exit;
 
-/// Newer runs against older ones, by scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// The difference of each scenario that both sides ran.
     pub compared: Vec<(String, Difference)>,
     /// The newer side's scenarios without an older run.
     pub unknown: Vec<String>,
@@ -34,7 +32,6 @@ impl Comparison {
     }
 }
 
-/// Compares each scenario of the newer runs with the older ones.
 #[must_use]
 pub fn compare_all(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Comparison {
     let mut comparison = Comparison::default();
@@ -72,7 +69,7 @@ fn scenarios(reports: &[Report]) -> Vec<&str> {
     names
 }
 
-/// The difference between older and newer runs of one scenario; runs of others are ignored.
+/// Runs of other scenarios are ignored.
 #[must_use]
 pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
     let (base, new) = (runs_of(scenario, base), runs_of(scenario, new));
@@ -89,7 +86,6 @@ pub(super) fn runs_of<'r>(scenario: &str, reports: &'r [Report]) -> Vec<&'r Repo
 
 type Told = fn(&Report) -> String;
 
-/// Compares the identity of both sides.
 fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     let set = |reports: &[&Report], what: Told| {
         let mut values: Vec<String> =

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A difference that can be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// A scenario is no longer run.
@@ -51,14 +50,10 @@ impl FromStr for Allowed {
     }
 }
 
-/// The differences between older runs and newer ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Regressions.
     pub regressions: Vec<String>,
-    /// Improvements.
     pub improvements: Vec<String>,
-    /// Allowed differences.
     pub allowed: Vec<String>,
 }
 

@@ -50,7 +50,6 @@ fn rates(drawn: &Drawn, counts: &[u64]) -> Vec<(u64, u64)> {
     (0..counts.len()).map(|at| (middle(at), rate(at))).collect()
 }
 
-/// The overview, on one time axis.
 pub(super) fn course(report: &Report) -> Vec<Part> {
     let (drawn, whole) = (&report.course.drawn, (0, report.course.lasted));
     if drawn.step == 0 {
@@ -195,7 +194,6 @@ fn endpoints(report: &Report) -> Vec<Band> {
     named.collect()
 }
 
-/// The charts of one subscriber.
 pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -> Vec<Part> {
     let whole = (0, report.course.lasted);
     let step = report.course.drawn.step;
@@ -249,7 +247,6 @@ fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<I
     })
 }
 
-/// The surroundings of a witness.
 pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Chart {
     let whose = witness.subscriber.as_deref().unwrap_or("all subscribers");
     let (shown, all) = (drawn.requests.len(), drawn.requests_in_all);
@@ -292,7 +289,6 @@ const fn class(came: Came) -> &'static str {
     }
 }
 
-/// The generator's own lag.
 pub(super) fn lag(report: &Report) -> Vec<Part> {
     let lag = &report.generator.by_second.0;
     // A virtual clock has no lag.

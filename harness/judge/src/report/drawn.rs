@@ -12,7 +12,6 @@ use crate::check::{Status, Verdict};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 use crate::trace::{Depth, Process, ProcessEvent};
 
-/// The most steps of a series.
 pub(super) const STEPS_MAX: u64 = 240;
 /// The most lanes with charts; others have figures only.
 pub(super) const LANES_MAX: usize = 12;
@@ -29,7 +28,7 @@ pub struct Series(pub Vec<u64>);
 /// The chart data of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
-    /// The length of a step, in nanoseconds.
+    /// Nanoseconds.
     pub step: u64,
     /// In each step: events offered, events accepted, requests arrived, requests answered with 2xx.
     pub flow: [Series; 4],
@@ -42,9 +41,9 @@ pub struct Drawn {
     pub waiting: Vec<(u64, u64)>,
     /// The backlog, by the sender's reports.
     pub told: Vec<(u64, u64)>,
-    /// Resident memory of the sender's processes, in bytes.
+    /// In bytes.
     pub resident: Vec<(u64, u64)>,
-    /// Busy processors of these, in thousandths, between samples.
+    /// In thousandths, between samples.
     #[serde(default)]
     pub busy: Vec<(u64, u64)>,
     /// Lanes, the worst first.
@@ -53,40 +52,33 @@ pub struct Drawn {
     pub order: Vec<usize>,
     /// Subscribers that received nothing although their endpoints were well.
     pub silences: Vec<Silence>,
-    /// Outages of the sender's processes.
     pub breaks: Vec<Break>,
-    /// The surroundings of the witnesses.
     pub closeups: Vec<Closeup>,
 }
 
-/// The chart data of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneDrawn {
-    /// Its subscriber's index in the report.
+    /// Index in the report.
     pub subscriber: usize,
     /// Requests in each step that were answered with 2xx, with 429, and otherwise or not.
     pub came: [Series; 3],
     /// Its backlog, by the harness's own account.
     pub waiting: Vec<(u64, u64)>,
-    /// Its endpoint's behaviours.
     pub behaviours: Vec<(u64, u64, String)>,
 }
 
 /// An outage of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
-    /// Its beginning.
     pub from: u64,
     /// When the process was ready again; none if it was not.
     pub until: Option<u64>,
-    /// The worker and its fault.
     pub what: String,
-    /// The first request after that.
+    /// The first request after the outage.
     pub heard: Option<u64>,
 }
 
 impl Drawn {
-    /// From a run and its verdicts.
     pub(super) fn new(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Self {
         let step = step(evidence.end);
         let silences = silences(evidence);
@@ -144,7 +136,6 @@ fn place(t: u64, step: u64) -> usize {
     usize::try_from(t / step).unwrap_or(usize::MAX)
 }
 
-/// The number of moments in each step.
 fn counted(times: &mut dyn Iterator<Item = u64>, step: u64, end: u64) -> Series {
     let mut counts = vec![0; place(end, step) + 1];
     for t in times {
@@ -266,7 +257,6 @@ fn lane(evidence: &Evidence<'_>, at: usize, step: u64) -> LaneDrawn {
     }
 }
 
-/// A behaviour in words.
 fn told(behaviour: &Behaviour) -> String {
     let answer = match &behaviour.answer {
         Answer::Status(reply) => match &reply.retry_after {

@@ -70,7 +70,6 @@ pub(super) struct Compared {
     pub(super) name: String,
     pub(super) was: String,
     pub(super) is: String,
-    /// The noise band.
     pub(super) least: String,
     pub(super) most: String,
     /// Whether it improved; none within its noise.
@@ -78,7 +77,6 @@ pub(super) struct Compared {
     times: String,
 }
 
-/// The figures that both sides have.
 pub(super) fn compared(base: &[&Report], new: &[&Report]) -> Vec<Compared> {
     let [before, now] = [base, new].map(|side| side.iter().map(|run| figures_of(run)).collect::<Vec<_>>());
     let (old, recent) = (by_name(&before), by_name(&now));
@@ -108,7 +106,6 @@ fn by_name(runs: &[Vec<Figure>]) -> BTreeMap<&str, Vec<u64>> {
     values
 }
 
-/// Records the figures beyond their noise.
 pub(super) fn figures(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     for Compared { name, was, is, least, most, better, times } in compared(base, new) {
         let what = format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise");
@@ -130,7 +127,6 @@ fn median(sorted: &[u64], better: Better) -> Option<u64> {
     sorted.get(middle).copied()
 }
 
-/// The noise band.
 fn band(sorted: &[u64], unit: Unit) -> (u64, u64) {
     let (Some(least), Some(most)) = (sorted.first().copied(), sorted.last().copied()) else {
         return (0, u64::MAX);

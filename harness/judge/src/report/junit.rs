@@ -22,17 +22,15 @@ use crate::check::{Status, Verdict, decides};
 pub struct Unjudged {
     /// A scenario's name, or a file.
     pub subject: String,
-    /// The reason.
     pub why: String,
 }
 
-/// The regressions since a baseline, by scenario.
+/// By scenario.
 pub type Regressions = BTreeMap<String, Vec<String>>;
 
 /// The result of a whole run, as its exit code has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The exit code is 0.
     Passed,
     /// A failure or a regression.
     Failed(String),
@@ -43,36 +41,26 @@ pub enum Outcome {
 /// One run, or one receiver.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Its name.
     pub name: String,
-    /// How long it took.
     pub took: Duration,
-    /// The result of the whole.
     pub outcome: Outcome,
-    /// Further facts, by name.
     pub properties: Vec<(&'static str, String)>,
-    /// Its checks or cases.
     pub cases: Vec<Case>,
 }
 
 /// One check, or one case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its group.
     pub class: String,
-    /// Its id.
     pub name: String,
     /// How long it took; zero for a check, which judges the whole run.
     pub took: Duration,
-    /// Its verdict.
     pub status: catalogue::Verdict,
     /// Whether the run proves nothing if this one is inconclusive.
     pub decides: bool,
-    /// The finding, in a sentence.
     pub seen: String,
-    /// Details of a failure.
     pub detail: String,
-    /// The reason of an expected failure.
+    /// Why its failure is expected.
     pub excused: Option<String>,
 }
 

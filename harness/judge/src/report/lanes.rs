@@ -45,7 +45,7 @@ fn accused(report: &Report) -> Option<&SubscriberReport> {
     names.find_map(|name| report.subscribers.iter().find(|one| one.name == name && has_series(one)))
 }
 
-/// One series, unless it is empty.
+/// Adds nothing for an empty series.
 fn row(text: &mut String, name: &str, series: &Series, more: &str) {
     let most = series.0.iter().copied().max().unwrap_or(0);
     if most == 0 {

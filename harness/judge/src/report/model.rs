@@ -18,9 +18,8 @@ pub struct Document {
 
 #[derive(Clone, Debug, Default)]
 pub struct Headline {
-    /// The verdict; none for figures without a limit.
+    /// None for figures without a limit.
     pub status: Option<Status>,
-    /// The reason, in one sentence.
     pub sentence: String,
     /// Further facts, such as the unproven.
     pub more: Vec<String>,
@@ -64,7 +63,6 @@ pub enum Cell {
     Link(String),
     /// A figure, right-aligned.
     Number(String),
-    /// A verdict, in its colour and word.
     Status(Status),
 }
 
@@ -76,18 +74,15 @@ impl Table {
     }
 }
 
-/// A witness in one sentence.
 pub(super) fn witnessed(witness: &Witness) -> String {
     let whose = witness.subscriber.as_deref().unwrap_or("the sender");
     format!("at {}, {whose}: {}", show(witness.from), witness.what)
 }
 
-/// The remedy for a failed check.
 pub(super) fn remedy(id: &str) -> &'static str {
     catalogue::find(id).map_or("", |entry| entry.remedy.as_str())
 }
 
-/// The catalogue entry of a check.
 pub fn explained(id: &str) -> Vec<Part> {
     let Some(entry) = catalogue::find(id) else { return Vec::new() };
     let rows = [

@@ -13,7 +13,7 @@ const LINE: usize = 18;
 /// Letters in a line.
 const LETTERS: usize = 92;
 
-/// The picture; none where no failure can be drawn.
+/// None if no failure can be drawn.
 #[must_use]
 pub fn picture(report: &Report) -> Option<String> {
     let drawn = report.course.drawn.closeups.first()?;
@@ -59,7 +59,6 @@ fn framed(title: &str, what: &str, chart: &Chart) -> String {
     visible(&markup.into_string()) + "\n"
 }
 
-/// Wraps words into lines.
 fn wrapped(words: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split_whitespace() {

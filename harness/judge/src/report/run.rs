@@ -13,7 +13,6 @@ use crate::check::outcomes::{Fate, fates_of};
 use crate::scenario::{SECOND, Scenario};
 use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
-/// The version of this format.
 const FORMAT: u32 = 1;
 /// The most places of a series by second; in a longer run several seconds share one.
 const SECONDS_MAX: u64 = 7_200;
@@ -21,48 +20,35 @@ const SECONDS_MAX: u64 = 7_200;
 /// gigabytes.
 const SERIES_MAX: usize = 100;
 
-/// One run, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The version of this format.
     pub format: u32,
-    /// Hookproof's version.
     pub version: String,
-    /// The scenario's name.
     pub scenario: String,
-    /// The scenario's purpose.
     pub about: String,
-    /// The seed of all random choices.
     pub seed: u64,
-    /// The sender under test, by its driver.
+    /// The driver's name.
     pub driver: String,
     /// The command that repeats the run.
     pub repeat: String,
-    /// How the run ended; none for a trace that was cut short.
+    /// None for a truncated trace.
     pub ended: Option<Ended>,
-    /// The machine, if the trace has it.
     pub machine: Option<Machine>,
-    /// All verdicts.
     pub judgement: Judgement,
-    /// The sender's speed.
     #[serde(flatten)]
     pub speed: Speed,
-    /// The generator's own lag.
     pub generator: Lag,
-    /// Each subscriber's result.
     pub subscribers: Vec<SubscriberReport>,
-    /// The course of the run.
     #[serde(flatten)]
     pub course: Course,
 }
 
-/// The course of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
-    /// SHA-256 of the scenario after `--set`, in hexadecimal; empty in an older report.
+    /// Hexadecimal; empty in an older report.
     #[serde(default)]
     pub scenario_sha256: String,
-    /// The length of the run, in nanoseconds; 0 in an older report.
+    /// Nanoseconds; 0 in an older report.
     #[serde(default)]
     pub lasted: u64,
     /// The seconds in each place of a series, which has the fullest of them: 1, except in a very long run.
@@ -70,10 +56,9 @@ pub struct Course {
     pub seconds_each: u64,
     /// The backlog, by second.
     pub waiting: Series,
-    /// The injected faults.
     #[serde(default)]
     pub faults: Vec<FaultReport>,
-    /// The chart data; empty in an older report.
+    /// Empty in an older report.
     #[serde(default)]
     pub drawn: Drawn,
 }
@@ -82,25 +67,22 @@ const fn one() -> u64 {
     1
 }
 
-/// A fault of the sender under test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultReport {
-    /// Its beginning, in nanoseconds since the run began.
+    /// Nanoseconds since the run began.
     pub at: u64,
-    /// Its end, for faults that last.
+    /// None for a moment.
     pub until: Option<u64>,
     /// Its name in the scenario, and its target.
     pub what: String,
 }
 
-/// The speed of a sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// The sender's rate over the machine's ceiling.
     pub efficiency: Option<serde_json::Number>,
     /// A bare client's rate on the same machine, per second.
     pub ceiling_per_second: Option<u64>,
-    /// The sender's deliveries per second.
     pub delivered_per_second: Option<u64>,
     /// Events that the sender's API accepted per second, where it delayed later events.
     #[serde(default)]
@@ -110,16 +92,12 @@ pub struct Speed {
     pub offered_per_second: Option<u64>,
 }
 
-/// A generator's lag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lag {
-    /// Events released.
     pub events: u64,
-    /// The median, in nanoseconds.
+    /// Nanoseconds, as the next two.
     pub p50: u64,
-    /// The 99th percentile.
     pub p99: u64,
-    /// The most.
     pub max: u64,
     /// The most in each second of the run, in microseconds.
     #[serde(default)]
@@ -129,22 +107,16 @@ pub struct Lag {
     pub not_offered: u64,
 }
 
-/// One subscriber's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberReport {
-    /// Its name.
     pub name: String,
-    /// Its contract, in words.
+    /// In words.
     pub contract: String,
     /// The most requests that its contract allows in a second.
     pub allowed: Option<u64>,
-    /// The bound of its queue.
     pub bound: Option<u64>,
-    /// Requests that arrived.
     pub arrivals: u64,
-    /// Deliveries that it took.
     pub delivered: u64,
-    /// Dead letters.
     pub dead: u64,
     /// From emit to first arrival, in nanoseconds: p50, p95, p99, max.
     pub latency: [u64; 4],
@@ -159,7 +131,6 @@ pub struct SubscriberReport {
 }
 
 impl Report {
-    /// From a run and its judgement; `repeat` is the command that repeats it.
     #[must_use]
     pub fn new(scenario: &Scenario, trace: &Trace, judgement: Judgement, repeat: String) -> Self {
         let evidence = Evidence::new(scenario, trace);
@@ -210,7 +181,7 @@ impl Report {
         }
     }
 
-    /// The reason why the run is incomplete.
+    /// None for a whole run.
     pub(super) fn cut_short(&self) -> Option<&'static str> {
         match self.ended {
             Some(Ended::Done) => None,
@@ -252,7 +223,6 @@ impl Seconds {
         highest
     }
 
-    /// The number of moments in each second.
     fn counted(self, times: impl Iterator<Item = u64>) -> Series {
         let mut seconds: Vec<u64> = times.map(|t| t / SECOND).collect();
         seconds.sort_unstable();
@@ -345,7 +315,6 @@ fn waiting(trace: &Trace, seconds: Seconds) -> Series {
     Series(if is_told { kept } else { Vec::new() })
 }
 
-/// The JSON Schema of the report.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     use serde_json::json;

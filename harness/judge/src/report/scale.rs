@@ -30,12 +30,10 @@ fn doublings(value: u64) -> u64 {
     u64::from(whole) * 1_024 + u64::try_from(((value << 10) >> whole) - 1_024).unwrap_or(0)
 }
 
-/// The power of ten below a value.
 pub(super) fn decade_below(value: u64) -> u64 {
     10_u64.pow(value.saturating_sub(1).max(1).ilog10())
 }
 
-/// The share of `size` that `part` is of `whole`.
 pub(super) fn scaled(part: u64, whole: u64, size: u64) -> u64 {
     u64::try_from(u128::from(part.min(whole)) * u128::from(size) / u128::from(whole.max(1))).unwrap_or(size)
 }

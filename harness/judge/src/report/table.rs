@@ -10,7 +10,6 @@ use crate::check::excuses::DRIVER;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
-/// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
     /// On a terminal.
@@ -28,7 +27,6 @@ impl Colours {
     }
 }
 
-/// The report as lines of text.
 #[must_use]
 pub fn terminal(report: &Report, colours: Colours) -> String {
     let mut text = String::new();
@@ -141,7 +139,6 @@ fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
     }
 }
 
-/// Text in the colour of a verdict.
 pub fn paint(status: Status, text: &str, colours: Colours) -> String {
     let code = match status {
         _ if colours == Colours::No => return text.to_owned(),

@@ -36,7 +36,6 @@ pub fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
     super::page::live(&document, &kept.display().to_string())
 }
 
-/// The page before a run begins.
 #[must_use]
 pub fn html_awaited() -> String {
     let verdict = Headline { sentence: "no run has begun yet".to_owned(), ..Headline::default() };
@@ -44,7 +43,6 @@ pub fn html_awaited() -> String {
     super::page::live(&document, "in the folder that --out names")
 }
 
-/// The verdict so far.
 fn so_far(report: &Report, is_full: bool) -> Headline {
     let verdicts = &report.judgement.verdicts;
     let failed: Vec<&str> =
@@ -60,7 +58,6 @@ fn so_far(report: &Report, is_full: bool) -> Headline {
     Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
 }
 
-/// The page that explains why there is no report.
 #[must_use]
 pub fn html_unjudged(unjudged: &Unjudged) -> String {
     let more = [
@@ -180,7 +177,7 @@ fn silence(report: &Report, one: &Silence) -> String {
     )
 }
 
-/// Every subscriber in a table, the worst first, and charts of the first.
+/// Every subscriber in a table, the worst first, and charts of the first ones.
 fn subscribers(report: &Report) -> Vec<Part> {
     let drawn = &report.course.drawn;
     let all = 0..report.subscribers.len();
@@ -216,7 +213,6 @@ fn table(subscribers: &[&SubscriberReport], searched: bool) -> Table {
     Table { head: head.map(str::to_owned).to_vec(), rows: subscribers.iter().map(row).collect(), searched }
 }
 
-/// The figures beside those of older runs, with their noise.
 fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     let same = runs_of(&report.scenario, baseline);
     let rows = compared(&same, &[report]);
@@ -240,7 +236,7 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     vec![Part::Title("Against the baseline".to_owned()), fold]
 }
 
-/// Every check with its evidence, failures first.
+/// Failures first.
 fn checks(report: &Report) -> Vec<Part> {
     let (silent, mut judged): (Vec<&Verdict>, Vec<&Verdict>) =
         report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);

@@ -48,18 +48,15 @@ pub(super) const BEHAVIOUR: Section = Section {
     ],
 };
 
-/// A behaviour of an endpoint for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Its beginning.
     pub at: Duration,
-    /// Its length; none to the end.
+    /// None lasts to the end of the run.
     pub lasts: Option<Duration>,
-    /// Its effect.
     pub answer: Answer,
-    /// The share of requests that meet it.
+    /// The share of requests with this behaviour.
     pub share: Millionths,
-    /// The attempts of a delivery that meet it, from 1; none for all.
+    /// The attempts of a delivery with this behaviour, from 1; none for all.
     pub attempts: Option<Range<Whole>>,
     /// The latency; none for the subscriber's `answers`.
     pub latency: Option<Range<Duration>>,
@@ -67,7 +64,6 @@ pub struct Behaviour {
     pub serves: Option<Duration>,
 }
 
-/// An endpoint's answer, or its misbehaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A whole answer.
@@ -129,20 +125,14 @@ impl Answer {
 /// The piece size of an answer's body, in bytes.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
-/// A whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Its status.
     pub status: u16,
-    /// Its `Retry-After`.
     pub retry_after: Option<RetryAfter>,
-    /// The size of its body.
     pub body: Size,
-    /// Its `Location`.
     pub location: Option<String>,
 }
 
-/// A `Retry-After`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
     /// In seconds.

@@ -38,11 +38,9 @@ pub(super) const LIMIT: Section = Section {
 /// A contract: in every window of every length w at most `burst + rate·w`, and all caps at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Rate and burst; none for no such limit.
     pub bucket: Option<Bucket>,
     /// Caps on sliding windows.
     pub windows: Vec<Window>,
-    /// The most open requests; none for no limit.
     pub in_flight: Option<u32>,
     /// Whether our sender paces its attempts evenly; no verdict depends on it.
     pub pace: bool,
@@ -134,14 +132,12 @@ pub(super) const QUEUE: Section = Section {
     ],
 };
 
-/// The bounds of a subscriber's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Deliveries; none if the scenario doesn't bound them.
+    /// None without a bound.
     pub rows: Option<u64>,
     /// Bytes of bodies.
     pub bytes: Option<Size>,
-    /// The policy of a full queue.
     pub when_full: WhenFull,
 }
 

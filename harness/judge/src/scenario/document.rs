@@ -4,7 +4,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
 
-/// A value with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     /// From 1; none for a value of `--set`.
@@ -12,7 +11,7 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-/// A value. Numbers keep their notation, so that reading rounds nothing.
+/// Numbers keep their notation, so that reading rounds nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Text(String),
@@ -32,7 +31,6 @@ pub(super) struct Entry {
 }
 
 impl Value {
-    /// Its kind, for messages.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -131,7 +129,6 @@ impl Node {
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node.value)
     }
 
-    /// The document as TOML, for the trace's header.
     pub(super) fn to_toml(&self) -> String {
         toml::to_string(&plain(&self.value)).unwrap_or_default()
     }
@@ -156,7 +153,6 @@ fn plain(value: &Value) -> toml::Value {
     }
 }
 
-/// The offsets of a text's lines.
 struct Lines(Vec<usize>);
 
 impl Lines {

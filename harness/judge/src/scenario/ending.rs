@@ -5,7 +5,7 @@ use super::Scenario;
 /// The state of a run after all events and faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// When that state began, in nanoseconds since the run began.
+    /// Nanoseconds since the run began.
     pub since: u64,
     /// Whether nothing is outstanding.
     pub settled: bool,

@@ -129,14 +129,10 @@ const KNOWN: Section = Section {
     ],
 };
 
-/// The expectations of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expect {
-    /// The most lost deliveries.
     pub lost: u64,
-    /// The allowed duplicates.
     pub duplicates: Duplicates,
-    /// The bounds of the total queue.
     pub queue_rows: QueueRows,
     /// The most that a retry may be later than `Retry-After` asks and the contract allows.
     pub retry_after_late: Duration,
@@ -146,9 +142,7 @@ pub struct Expect {
     pub accepted_min: Option<Millionths>,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
-    /// The bounds of the sender's resources.
     pub holds: Holds,
-    /// The bounds of speed.
     pub speeds: Speeds,
     /// The generator's largest lag at its 99th percentile.
     pub schedule_late: Duration,
@@ -160,7 +154,6 @@ pub struct Expect {
     pub recovery_gap_max: Duration,
     /// How long after its recovery an endpoint is watched for a storm.
     pub no_storm: Duration,
-    /// Expected failures, by the check's id.
     pub known: BTreeMap<String, Known>,
     /// The keys in the file, which distinguish an explicit figure from a default.
     pub written: BTreeSet<&'static str>,
@@ -169,18 +162,15 @@ pub struct Expect {
 /// The bounds of the deliveries that wait for all subscribers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueRows {
-    /// The most.
     pub max: Option<u64>,
-    /// The least at some moment; below it the run misses its purpose.
+    /// A run that never reaches it misses its purpose.
     pub min: Option<u64>,
 }
 
-/// Bounds of speed, by subscriber or group.
+/// Keyed by subscriber or group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Speeds {
-    /// Bounds of the latency from emit to first arrival, perhaps for parts of the run.
     pub latency: Vec<LatencyBound>,
-    /// Bounds for slow endpoints at which the sender must keep its rate.
     pub pressure: Vec<PressureBound>,
 }
 
@@ -192,30 +182,23 @@ impl Speeds {
     }
 }
 
-/// Bounds of the sender's resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
-    /// The largest growth of resident memory.
     pub rss_growth_max: Option<Size>,
-    /// The bounds of retained deliveries.
     pub kept: KeptBound,
 }
 
-/// The bounds of deliveries retained after success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptBound {
-    /// The longest retention.
     pub age: Option<Duration>,
     /// The largest size of the sender's database, beside the backlog.
     pub bytes: Option<Size>,
 }
 
-/// The allowed duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     /// Those of attempts that were open, or just answered, when a process was killed.
     InFlightAtKill,
-    /// At most this many.
     AtMost(u64),
 }
 
@@ -224,9 +207,8 @@ pub enum Duplicates {
 pub struct PressureBound {
     /// A subscriber, or a group.
     pub name: String,
-    /// The longest answer.
     pub target: Duration,
-    /// When it begins, since the run began.
+    /// Since the run began.
     pub at: Duration,
     /// The share of answers that must be within the target.
     pub within: Millionths,
@@ -256,9 +238,8 @@ pub struct LatencyBound {
     pub name: String,
     /// The first moment of events that count, since the run began.
     pub at: Duration,
-    /// The length of that; none to the end.
+    /// None lasts to the end.
     pub lasts: Option<Duration>,
-    /// The upper bound of each percentile.
     pub most: Percentiles,
 }
 
@@ -279,23 +260,16 @@ impl LatencyBound {
     }
 }
 
-/// The upper bound of each percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles {
-    /// The median.
     pub p50: Option<Duration>,
-    /// The 95th.
     pub p95: Option<Duration>,
-    /// The 99th.
     pub p99: Option<Duration>,
-    /// The longest.
     pub max: Option<Duration>,
 }
 
-/// An expected failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The reason.
     pub why: String,
     /// The day on which the excuse ends.
     pub until: Option<Day>,

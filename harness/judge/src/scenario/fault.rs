@@ -56,20 +56,16 @@ pub(super) const FAULT: Section = Section {
     ],
 };
 
-/// A planned fault of the sender under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Its beginning, since the run began.
+    /// Since the run began.
     pub at: Duration,
-    /// Its length.
     pub lasts: Duration,
-    /// Its process; none for all.
+    /// None for all processes.
     pub worker: Option<FaultTarget>,
-    /// Its action.
     pub action: FaultAction,
 }
 
-/// The action of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultAction {
     /// SIGKILL; started again after `lasts`.
@@ -129,31 +125,18 @@ pub enum FaultAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// See [`FaultAction::Kill`].
     Kill,
-    /// See [`FaultAction::Stop`].
     Stop,
-    /// See [`FaultAction::Restart`].
     Restart,
-    /// See [`FaultAction::Start`].
     Start,
-    /// See [`FaultAction::ClockStep`].
     ClockStep,
-    /// See [`FaultAction::ClockSkew`].
     ClockSkew,
-    /// See [`FaultAction::DiskFull`].
     DiskFull,
-    /// See [`FaultAction::LockDatabase`].
     LockDatabase,
-    /// See [`FaultAction::DatabaseRestart`].
     DatabaseRestart,
-    /// See [`FaultAction::Partition`].
     Partition,
-    /// See [`FaultAction::Limit`].
     Limit,
-    /// See [`FaultAction::Rotate`].
     Rotate,
-    /// See [`FaultAction::Redrive`].
     Redrive,
 }
 
@@ -184,7 +167,6 @@ impl FaultKind {
         words
     };
 
-    /// Its word in scenarios and traces.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -212,7 +194,6 @@ impl fmt::Display for FaultKind {
 }
 
 impl FaultAction {
-    /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> FaultKind {
         match self {

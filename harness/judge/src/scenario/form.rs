@@ -56,7 +56,6 @@ pub(super) const fn must(key: &'static str, form: Form, about: &'static str) -> 
 }
 
 impl Form {
-    /// The expected form, for messages.
     pub(super) fn expected(&self) -> String {
         match self {
             Self::Text => "text".to_owned(),

@@ -78,30 +78,23 @@ const ROOT: Section = Section {
     ],
 };
 
-/// A run's traffic, endpoints and faults, with its expectations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// Its name.
     pub name: String,
-    /// Its purpose.
     pub about: String,
-    /// The seed of all random choices.
     pub seed: u64,
     /// The longest time from the last event until all is settled.
     pub drain: Duration,
     /// The time without arrivals, open exchanges and outstanding deliveries that ends a run.
     pub linger: Duration,
-    /// The setup of the sender under test.
     pub sender: Setup,
-    /// Phases of traffic, in order; at least one.
+    /// In order; at least one.
     pub traffic: Vec<Phase>,
-    /// The events of the traffic.
     pub events: Events,
-    /// The endpoints and their contracts, `count` expanded; at least one.
+    /// At least one; `count` is expanded.
     pub subscribers: Vec<Subscriber>,
-    /// The faults of the sender under test, in the order of time.
+    /// Sorted by time.
     pub faults: Vec<FaultPlan>,
-    /// The expectations.
     pub expect: Expect,
     /// The file's text; after `--set`, the rewritten document.
     pub text: String,
@@ -135,7 +128,6 @@ impl Scenario {
         }
     }
 
-    /// The subscriber with that name.
     #[must_use]
     pub fn subscriber(&self, name: &str) -> Option<&Subscriber> {
         self.subscribers.iter().find(|subscriber| subscriber.name == name)

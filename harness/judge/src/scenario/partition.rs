@@ -3,10 +3,8 @@
 use super::quantity::Duration;
 use super::reader::Reader;
 
-/// Their words.
 pub(super) const HOW: [&str; 4] = ["silence", "cut", "delay", "half-open"];
 
-/// A kind of separation between a process and its database server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partition {
     /// Messages wait, and neither side notices; they pass once it is over.

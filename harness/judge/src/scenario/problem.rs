@@ -2,16 +2,15 @@
 
 use std::fmt;
 
-/// A problem: its place, the error and the expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file's name as given.
+    /// As given.
     pub file: String,
-    /// The line, from 1; none for a missing key, or a value of `--set`.
+    /// From 1; none for a missing key, or a value of `--set`.
     pub line: Option<usize>,
-    /// The key, from the root: `subscriber[0].limit.rate`. Empty for the file as a whole.
+    /// From the root: `subscriber[0].limit.rate`. Empty for the file as a whole.
     pub key: String,
-    /// The error, and the expectation.
+    /// The error and the expectation.
     pub what: String,
 }
 

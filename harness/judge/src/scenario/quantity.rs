@@ -34,19 +34,16 @@ const SIZES: [(&str, u64); 7] = [
 pub struct Duration(pub u64);
 
 impl Duration {
-    /// From seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * SECOND)
     }
 
-    /// From milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// In nanoseconds.
     #[must_use]
     pub const fn nanos(self) -> u64 {
         self.0
@@ -71,9 +68,8 @@ impl fmt::Display for Duration {
 /// A count per duration: `20/s`, `14000/min`, `100/10s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// The count.
     pub count: u64,
-    /// The duration; never 0.
+    /// Never 0.
     pub per: Duration,
 }
 
@@ -107,9 +103,9 @@ impl fmt::Display for Rate {
 /// A cap in every window of this length: `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// The cap; never 0.
+    /// Never 0.
     pub count: u64,
-    /// The length; never 0.
+    /// Never 0.
     pub length: Duration,
 }
 
@@ -153,14 +149,12 @@ impl fmt::Display for Size {
 /// A closed range: `20ms..80ms`. A single value is both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range<T> {
-    /// The least.
     pub least: T,
-    /// The most; never below the least.
+    /// Never below `least`.
     pub most: T,
 }
 
 impl<T: Copy> Range<T> {
-    /// A single value.
     #[must_use]
     pub const fn just(value: T) -> Self {
         Self { least: value, most: value }
@@ -214,7 +208,6 @@ impl fmt::Display for Whole {
 pub struct Millionths(pub u64);
 
 impl Millionths {
-    /// One.
     pub const ONE: Self = Self(1_000_000);
 
     /// For inexact arithmetic, such as a distribution's exponent.

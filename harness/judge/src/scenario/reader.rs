@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         self.problems.add(line, &self.key(key), what.into());
     }
 
-    /// The value of a key, if it is present and valid.
+    /// None if the key is missing or invalid.
     pub(super) fn get<T: Readable>(&self, key: &str) -> Option<T> {
         let entry = self.entry(key)?;
         let read = T::read(&entry.node.value);

@@ -33,14 +33,11 @@ pub(super) const RETRY: Section = Section {
     ],
 };
 
-/// The retry policy of failed attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The kind of backoff.
     pub backoff: Backoff,
     /// The first delay, which doubles.
     pub base: Duration,
-    /// The longest delay.
     pub cap: Duration,
     /// The largest addition of [`Backoff::Additive`].
     pub jitter: Duration,
@@ -70,7 +67,6 @@ pub enum Backoff {
 }
 
 impl Backoff {
-    /// Its word in scenarios.
     #[must_use]
     pub fn name(self) -> &'static str {
         BACKOFFS.iter().find(|(_, backoff)| *backoff == self).map_or("", |(name, _)| name)
@@ -157,9 +153,7 @@ pub(super) const BREAKER: Section = Section {
 pub struct Breaker {
     /// The consecutive failures that open it.
     pub failures: u32,
-    /// The first cooldown.
     pub cooldown: Duration,
-    /// The longest cooldown.
     pub cooldown_max: Duration,
 }
 

@@ -38,16 +38,13 @@ pub(super) const SENDER: Section = Section {
     ],
 };
 
-/// The setup of the sender under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The number of processes on one store.
+    /// Processes on one store.
     pub workers: u32,
-    /// The kind of store.
     pub store: Store,
     /// The failure that an acknowledgement survives.
     pub durability: Durability,
-    /// Further arguments.
     pub arguments: Vec<String>,
     /// How long after a process was killed its work continues at the latest: its lease and the takeover.
     pub takeover_within: Duration,
@@ -57,16 +54,12 @@ pub struct Setup {
     pub stop_within: Duration,
 }
 
-/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// A file.
     Sqlite,
-    /// A server.
     Postgres,
 }
 
-/// The failure that an acknowledgement survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut.
@@ -76,7 +69,6 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Its word in scenarios.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

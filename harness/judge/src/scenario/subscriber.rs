@@ -67,28 +67,20 @@ const COALESCE: Section = Section {
     ],
 };
 
-/// One endpoint and its contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// Its name, unique in the scenario: `ingest`, or `ingest-3` for one of several.
+    /// Unique in the scenario: `ingest`, or `ingest-3` for one of several.
     pub name: String,
     /// Its name in the file: `ingest`.
     pub group: String,
     /// The events that it is owed.
     pub events: Vec<Pattern>,
-    /// Its contract.
     pub limit: Limit,
-    /// The bounds of its queue.
     pub queue: Queue,
-    /// The signing profile.
     pub sign: Profile,
-    /// The timeout of an attempt.
     pub timeout: Duration,
-    /// The retry policy.
     pub retry: Retry,
-    /// The breaker; none if the scenario has none.
     pub breaker: Option<Breaker>,
-    /// Further processing of its events by the sender.
     pub handling: Handling,
     /// The endpoint's latency when it behaves.
     pub answers: Range<Duration>,
@@ -96,7 +88,6 @@ pub struct Subscriber {
     pub behaviours: Vec<Behaviour>,
 }
 
-/// The sender's processing of a subscriber's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handling {
     /// The coalesced event types.
@@ -110,7 +101,6 @@ pub struct Handling {
 /// Within a window, only the newest event of a type and key is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coalesce {
-    /// The event type.
     pub kind: String,
     /// The window, from the first event.
     pub window: Duration,
@@ -132,13 +122,11 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its word in scenarios and drivers.
     #[must_use]
     pub fn name(self) -> &'static str {
         PROFILES.iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
     }
 
-    /// The profile with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
@@ -162,7 +150,6 @@ impl Profile {
 pub struct Pattern(String);
 
 impl Pattern {
-    /// The pattern's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -185,7 +172,6 @@ impl Pattern {
 }
 
 impl Subscriber {
-    /// Whether it is owed events of that type.
     #[must_use]
     pub fn is_owed(&self, kind: &str) -> bool {
         self.events.iter().any(|pattern| pattern.matches(kind))

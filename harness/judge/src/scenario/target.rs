@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// One of the sender's processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultTarget {
     /// By its number, from 0.
@@ -22,7 +21,6 @@ impl FaultTarget {
         Ok(Self::OwnerOf(name.to_owned()))
     }
 
-    /// The subscriber whose owner it is.
     #[must_use]
     pub fn owner_of(&self) -> Option<&str> {
         match self {
@@ -31,7 +29,7 @@ impl FaultTarget {
         }
     }
 
-    /// Its number, if fixed.
+    /// None for an owner.
     #[must_use]
     pub fn worker(&self) -> Option<usize> {
         match self {

@@ -23,18 +23,15 @@ pub(super) const PHASE: Section = Section {
     ],
 };
 
-/// A phase of traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// The rate over time.
     pub shape: Shape,
-    /// The length; none for a recording that is played to its end.
+    /// None for a recording, which plays to its end.
     pub lasts: Option<Duration>,
-    /// The key of all its events; none for those of [`Events`] or of its recording.
+    /// None for keys of [`Events`] or of the recording.
     pub key: Option<String>,
 }
 
-/// The rate of a phase over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Evenly spaced.
@@ -182,16 +179,14 @@ pub(super) const EVENTS: Section = Section {
     ],
 };
 
-/// The events of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
     /// Types and their weights, sorted by name, so that a rewritten file means the same; never empty.
     pub types: Vec<(String, u32)>,
-    /// The number of keys.
     pub keys: u32,
     /// Zipf's exponent; 0 is uniform.
     pub key_skew: Millionths,
-    /// The size of the data, in bytes.
+    /// In bytes.
     pub data_bytes: Range<Whole>,
     /// The share of events that are offered twice with the same id.
     pub repeated: Millionths,

@@ -4,12 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::{FaultKind, FaultPlan, SECOND};
 
-/// A fault injected into the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// When it began.
     pub t: u64,
-    /// Its kind.
     #[serde(rename = "do")]
     pub kind: FaultKind,
     /// When it ended, for faults that last.
@@ -65,7 +62,6 @@ impl Fault {
         self.cuts_off() || (self.delay.is_some() && self.slows_writing() >= takeover_within)
     }
 
-    /// The index of a fault in its scenario.
     pub fn place(plans: &[FaultPlan], plan: &FaultPlan) -> Option<u32> {
         // By address: two faults of a scenario may be equal.
         (0..).zip(plans).find(|(_, one)| std::ptr::eq(*one, plan)).map(|(at, _)| at)
@@ -77,27 +73,21 @@ impl Fault {
 pub struct Undone {
     /// When that was known.
     pub t: u64,
-    /// Its kind.
     #[serde(rename = "do")]
     pub kind: FaultKind,
     /// The process; none for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u32>,
-    /// Its index in the scenario's list of faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<u32>,
-    /// Why not.
     pub why: String,
 }
 
-/// An event in the life of a process of the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// When.
     pub t: u64,
-    /// Its number, from 0.
+    /// From 0.
     pub worker: u32,
-    /// The event.
     pub event: ProcessEvent,
     /// An exit: `exit 0`, `signal 9`. A strike: its means where that was no signal; such a strike ends when
     /// the process is gone.
@@ -105,23 +95,16 @@ pub struct Process {
     pub status: Option<String>,
 }
 
-/// An event in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessEvent {
-    /// It was started.
     Started,
-    /// It reported that it is ready.
     Ready,
-    /// It was sent SIGKILL.
     Killed,
-    /// It was asked to stop.
     Asked,
-    /// It was stopped with SIGSTOP.
+    /// SIGSTOP.
     Stopped,
-    /// It was continued with SIGCONT.
     Continued,
-    /// It is gone.
     Exited,
 }
 

@@ -25,7 +25,6 @@ pub(super) fn write(text: &mut Vec<u8>, record: &Record) -> Option<Result<()>> {
     }
 }
 
-/// A line under construction.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl Line<'_> {

@@ -17,7 +17,7 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Opens a trace file; none before its header is written.
+    /// None before the header is written.
     pub fn open(path: &Path) -> Result<Option<Self>, TraceError> {
         let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
         match Reading::begin(&mut source) {
@@ -27,7 +27,7 @@ impl Growing {
         }
     }
 
-    /// Reads the lines written since, up to the bound, as a trace that was cut short there.
+    /// Reads the new lines, up to the bound, as a truncated trace.
     pub fn catch_up(&mut self) -> Result<&Trace, TraceError> {
         while !self.is_full() {
             match self.reading.next(&mut self.source)? {
@@ -48,7 +48,6 @@ impl Growing {
         Ok(&self.reading.trace)
     }
 
-    /// Whether the bound on bytes is reached.
     pub fn is_full(&self) -> bool {
         self.reading.bytes() >= BYTES_MAX
     }

@@ -5,20 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Backoff, Duration, Profile, Retry, Scenario};
 
-/// A thread of the harness stood still. Its stamps of that time may belong to any moment of it.
+/// The stamps of a stalled thread's time may belong to any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// The thread: [`ENDPOINTS`] stamps arrivals, [`GENERATOR`] releases events.
+    /// [`ENDPOINTS`] or [`GENERATOR`].
     pub thread: String,
     /// When it was last seen to run.
     pub from: u64,
-    /// When it ran again.
     pub until: u64,
 }
 
-/// The thread that stamps arrivals.
+/// Stamps arrivals.
 pub const ENDPOINTS: &str = "endpoints";
-/// The thread that releases events.
+/// Releases events.
 pub const GENERATOR: &str = "generator";
 
 /// The name of our own sender's driver file. Checks excuse nothing for it.
@@ -29,82 +28,73 @@ pub const OURS: &str = "hookproof";
 pub struct Unoffered {
     /// When the harness knew.
     pub t: u64,
-    /// When the schedule had it.
     pub intended: u64,
-    /// The event.
     pub token: u64,
-    /// The reason, for people.
+    /// For people.
     pub why: String,
 }
 
 /// How far the sender's clock is ahead of the harness's, estimated from the `Date` fields of its answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
-    /// When it was computed.
     pub t: u64,
     /// Nanoseconds; negative where the sender's clock is behind.
     pub ns: i64,
-    /// The error bound of the estimate, in nanoseconds.
+    /// Error bound in nanoseconds.
     pub error: u64,
 }
 
 /// The form of subscribers' URLs, where they are not the endpoints' own addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Public {
-    /// The URL, with `{endpoint}` in place of the endpoint's name.
+    /// With `{endpoint}` in place of the endpoint's name.
     pub url: String,
-    /// Its path, likewise.
     pub path: String,
 }
 
 /// A request or handshake that reached the harness, but none of its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
-    /// When.
     pub t: u64,
-    /// Its kind.
     pub kind: StrayKind,
     /// The harness's token, if the request had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// The requested target, or the error.
     pub said: String,
-    /// The number of events that this record stands for: 1, or all that exceeded the limit of single records.
+    /// Events in this record: 1, or all beyond the limit of single records.
     pub count: u64,
 }
 
-/// A kind of unrouted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StrayKind {
-    /// A request that names no endpoint by path or host, or that ended before it named one.
+    /// It names no endpoint by path or host, or ended before it named one.
     Request,
     /// A failed TLS handshake.
     Handshake,
 }
 
-/// A connection on which TLS was agreed. Its client waits for that before it sends the request.
+/// A TLS connection; the client waits for the handshake before it sends the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
     /// When the connection was accepted.
     pub t: u64,
-    /// When TLS was agreed.
+    /// When the handshake ended.
     pub until: u64,
-    /// The connection, numbered over the run.
+    /// Numbered over the run.
     pub connection: u64,
     /// The first arrival on it, once the trace is read.
     #[serde(skip)]
     pub first: Option<u64>,
 }
 
-/// The way to the endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     /// The form of URLs, where they are not the endpoints' own addresses.
     pub public: Option<Public>,
-    /// Requests and handshakes that matched no endpoint.
     pub strays: Vec<Stray>,
-    /// Connections with TLS, in the order of their numbers.
+    /// In the order of their numbers.
     pub handshakes: Vec<Handshake>,
 }
 
@@ -119,7 +109,7 @@ impl Reached {
 /// The driver file's declarations about the sender. The trace holds them so that it can be judged alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
-    /// Features that the sender lacks, or for which the driver file has no call.
+    /// Missing features, or missing calls in the driver file.
     #[serde(default)]
     pub lacks: Vec<Lack>,
     /// Fixed retry delays in nanoseconds, in place of each subscriber's backoff.
@@ -146,15 +136,11 @@ pub struct Declared {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signs {
-    /// By this profile.
     Profile(String),
-    /// In its own way. The fields say which parts its requests carry.
+    /// A scheme of the sender's own; the fields name the parts of its requests.
     Own {
-        /// A signature.
         signature: bool,
-        /// A timestamp.
         timestamp: bool,
-        /// The delivery's id.
         id: bool,
         /// Whether the timestamp is signed, so that each attempt has its own signature.
         signs_timestamp: bool,
@@ -164,14 +150,12 @@ pub enum Signs {
 /// A subscriber's value that differs from the scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// The subscriber.
     pub subscriber: String,
     /// The setting and its value, for people.
     pub what: String,
 }
 
 impl Declared {
-    /// Whether the driver file declares this lack.
     #[must_use]
     pub fn lacks(&self, what: Lack) -> bool {
         self.lacks.contains(&what)
@@ -209,7 +193,7 @@ pub enum Lack {
     Start,
     /// Local processes that the harness can stop and measure.
     Process,
-    /// The path of a database that the harness may lock.
+    /// The path of a lockable database.
     Database,
     /// A call that looks into the queue.
     Depth,
@@ -217,7 +201,6 @@ pub enum Lack {
     Kept,
     /// Dead letters, or a call that lists them.
     DeadLetters,
-    /// A breaker.
     Breaker,
     /// Ordered first attempts within a key.
     Order,
@@ -227,6 +210,5 @@ pub enum Lack {
     Rotate,
     /// A call that sends dead letters again.
     Redrive,
-    /// Signatures.
     Signature,
 }

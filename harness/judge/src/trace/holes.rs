@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::reader::Trace;
 
 impl Trace {
-    /// The number of lost records; 0 for a trace that was cut short.
+    /// Lost records; 0 for a truncated trace.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.trailer.as_ref().map_or(0, |trailer| trailer.dropped)

@@ -24,20 +24,17 @@ pub struct Ledger {
 #[derive(Debug)]
 struct Carried {
     lane: u32,
-    /// The attempts that a delivery of the lane has in total.
     attempts: u32,
     tokens: Vec<u64>,
 }
 
 impl Ledger {
-    /// An empty ledger for the subscribers of a scenario.
     pub fn new(scenario: &Scenario) -> Self {
         let lanes = (0..).zip(&scenario.subscribers);
         let lanes = lanes.map(|(at, one)| (one.name.clone(), (at, one.retry.attempts))).collect();
         Self { lanes, ..Self::default() }
     }
 
-    /// The number of open deliveries.
     pub fn open(&self) -> usize {
         self.open.len()
     }

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Host {
     /// The machine's own limit.
     pub ceiling: Option<Ceiling>,
-    /// Its description.
     pub machine: Option<Machine>,
-    /// The changes of its wall clock.
     pub clock_sets: Vec<ClockSet>,
 }
 
@@ -28,22 +26,17 @@ pub struct ClockSet {
 /// The machine's own limit, measured before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// When it was measured; 0 for before the run.
+    /// 0 for before the run.
     pub t: u64,
-    /// Requests a second of a bare client, to the same endpoints with the same bodies.
+    /// Requests per second of a bare client, to the same endpoints with the same bodies.
     pub per_second: u64,
 }
 
-/// The machine of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's own name.
     pub processor: String,
-    /// The usable cores.
     pub cores: u64,
-    /// Its memory.
     pub memory_bytes: u64,
-    /// Its system and architecture.
     pub system: String,
 }
 

@@ -33,39 +33,26 @@ pub(super) const BYTES_MAX: u64 = 8 << 30;
 /// A whole trace in memory: one list for each kind, in the order of its lines; arrivals by number.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// The first line.
     pub header: Header,
-    /// Events that were written to the sender's API.
     pub offers: Vec<Offer>,
-    /// Events that it accepted.
     pub accepted: Vec<Accepted>,
-    /// Events that it refused.
     pub refused: Vec<Refused>,
     /// Requests, by number: `arrivals[n].n == n`.
     pub arrivals: Vec<Arrival>,
-    /// Answers.
     pub answers: Vec<Answer>,
     /// Exchanges that ended without an answer.
     pub cuts: Vec<Cut>,
-    /// Faults injected into the sender.
     pub faults: Vec<Fault>,
-    /// The history of its processes.
     pub processes: Vec<Process>,
-    /// Its reports of its queue.
     pub depths: Vec<Depth>,
-    /// Its dead letters.
     pub dead: Vec<Dead>,
     /// Secrets that several subscribers have.
     pub shared: Vec<SharedSecret>,
-    /// The machine.
     pub host: Host,
     /// The driver file's declarations; without any, the sender lacks nothing.
     pub declared: Declared,
-    /// When threads of the harness stood still.
     pub stalls: Vec<Stall>,
-    /// Events that were never written to the sender's API.
     pub unoffered: Vec<Unoffered>,
-    /// Faults that were planned and not injected.
     pub undone: Vec<Undone>,
     /// The way to the endpoints, and the requests that matched none.
     pub reached: Reached,
@@ -75,30 +62,23 @@ pub struct Trace {
     pub trailer: Option<Trailer>,
 }
 
-/// The reason why a trace is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It can't be read.
     #[error("reading the trace failed: {0}")]
     Io(#[from] std::io::Error),
-    /// It is empty.
     #[error("the trace is empty; expected a header in its first line")]
     Empty,
-    /// It doesn't begin with a header.
     #[error("the trace has no header; expected one in its first line")]
     NoHeader,
     /// Another version wrote it.
     #[error("the trace has format {0}; expected {FORMAT}: judge it with the version that wrote it")]
     Format(u32),
-    /// It is too large.
     #[error("the trace is larger than {} GiB; expected a smaller one, of a shorter run", BYTES_MAX >> 30)]
     Large,
-    /// A line is no record.
     #[error("line {line} of the trace is no record: {why}")]
     Line {
         /// From 1.
         line: u64,
-        /// The error.
         why: String,
     },
     /// Its records contradict each other.
@@ -107,7 +87,6 @@ pub enum TraceError {
 }
 
 impl Trace {
-    /// A trace with only a header.
     #[must_use]
     pub fn of(header: Header) -> Self {
         Self {

@@ -23,7 +23,6 @@ impl Trace {
         }
     }
 
-    /// Reads a trace.
     pub fn read(mut source: impl BufRead) -> Result<Self, TraceError> {
         let (mut reading, _) = Reading::begin(&mut source)?;
         loop {

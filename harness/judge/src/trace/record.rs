@@ -10,55 +10,31 @@ use super::machine::{Ceiling, ClockSet, Machine};
 use super::said::{Dead, Depth};
 use super::shared::{Shared, Text};
 
-/// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "k", rename_all = "kebab-case")]
 pub enum Record {
-    /// The first line.
     Header(Box<Header>),
-    /// An event was written to the sender's API.
     Offer(Offer),
-    /// The sender took responsibility for an event.
     Accepted(Accepted),
-    /// The sender refused an event, or did not answer.
     Refused(Refused),
-    /// A whole request was read at an endpoint.
     Arrival(Arrival),
-    /// An endpoint answered.
     Answer(Answer),
-    /// An endpoint ended an exchange without an answer.
     Cut(Cut),
-    /// A fault was injected into the sender under test.
     Fault(Fault),
-    /// An event in the life of a process of the sender under test.
     Process(Process),
-    /// The sender under test reported its queue and its cost.
     Depth(Depth),
-    /// The sender under test listed a delivery as given up.
     Dead(Dead),
-    /// Two subscribers were given the same secret.
     SharedSecret(SharedSecret),
-    /// The machine's own limit.
     Ceiling(Ceiling),
-    /// The machine of the run.
     Machine(Machine),
-    /// The machine's wall clock was set.
     ClockSet(ClockSet),
-    /// The driver file's declarations about the sender.
     Declared(Declared),
-    /// A thread of the harness stood still.
     Stall(Stall),
-    /// An event was never written to the sender's API.
     Unoffered(Unoffered),
-    /// The offset of the sender's clock.
     Offset(Offset),
-    /// The form of subscribers' URLs.
     Public(Public),
-    /// A request or handshake that matched no endpoint.
     Stray(Stray),
-    /// TLS was agreed on a connection.
     Handshake(Handshake),
-    /// A planned fault was not injected.
     Undone(Undone),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
@@ -67,21 +43,16 @@ pub enum Record {
 /// The identity of a run: scenario, schedule, seed, driver, clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The format of this trace.
     pub format: u32,
-    /// Hookproof's version.
     pub version: String,
-    /// The scenario's name.
     pub scenario: String,
     /// SHA-256 of the scenario after `--set`, in hexadecimal.
     pub scenario_sha256: String,
     /// SHA-256 of the schedule, in hexadecimal.
     pub schedule_sha256: String,
-    /// The seed of the schedule and of the endpoints' choices.
+    /// Of the schedule and of the endpoints' choices.
     pub seed: u64,
-    /// The driver's name.
     pub driver: String,
-    /// `real` or `virtual`.
     pub clock: ClockKind,
     /// The smallest step seen on the clock.
     pub clock_resolution_ns: u64,
@@ -91,17 +62,13 @@ pub struct Header {
     pub scenario_toml: String,
 }
 
-/// The clock of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClockKind {
-    /// The machine's.
     Real,
-    /// The simulator's.
     Virtual,
 }
 
-/// An event was written to the sender's API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
     /// When the harness began to write its call.
@@ -114,40 +81,33 @@ pub struct Offer {
     pub held: u64,
     /// The harness's name for the event, unique in the run unless the event was offered twice on purpose.
     pub token: u64,
-    /// The event's type.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// The event's key.
     pub key: Text,
     /// The subscribers that it is owed to, by the scenario's patterns.
     pub owed: Shared<[Text]>,
 }
 
-/// The sender took responsibility for an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// When its answer was read.
+    /// When the answer was read.
     pub t: u64,
-    /// The event.
     pub token: u64,
-    /// The answer's status.
     pub status: u16,
-    /// The number of matching subscribers, where the sender reports it.
+    /// Matching subscribers, where the sender reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<u32>,
 }
 
-/// The sender did not take responsibility for an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
     /// When the harness knew.
     pub t: u64,
-    /// The event.
     pub token: u64,
-    /// The answer's status; none if there was no answer.
+    /// None without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// `Retry-After` of the answer, word for word.
+    /// Verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<String>,
     /// Whether the outcome is in doubt: the answer was lost.
@@ -158,18 +118,17 @@ pub struct Refused {
     pub why: String,
 }
 
-/// A request reached an endpoint. Its number is its place in the order of arrivals.
+/// Its number is its place in the order of arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
     /// When its first byte was read.
     pub t: u64,
     /// When its last byte was read.
     pub read: u64,
-    /// Its number, from 0, by which answers and cuts refer to it.
+    /// From 0; answers and cuts refer to it.
     pub n: u64,
-    /// The subscriber whose endpoint it is.
     pub endpoint: Text,
-    /// The connection, numbered over the run.
+    /// Numbered over the run.
     pub connection: u64,
     /// The harness's token, found in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,17 +139,14 @@ pub struct Arrival {
     /// The delivery's id, from the profile's header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Text>,
-    /// The attempt's number, where a header carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Text>,
     /// The parts that most requests to an endpoint share.
     #[serde(flatten)]
     pub head: Shared<Head>,
-    /// The body's length.
     pub bytes: u64,
-    /// SHA-256 of the body, in hexadecimal.
+    /// In hexadecimal.
     pub sha256: Text,
-    /// Its signature.
     #[serde(flatten)]
     pub signed: Signed,
 }
@@ -198,24 +154,19 @@ pub struct Arrival {
 /// The parts that most requests to an endpoint share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
-    /// Its method.
     pub method: Text,
-    /// Its path.
     pub path: Text,
-    /// Its content type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<Text>,
 }
 
-/// The signature of an arrival, and the verifier's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signed {
-    /// The signature header, word for word.
+    /// Verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Box<str>>,
-    /// The verdict of the harness's own verifier.
     pub verified: Verified,
-    /// The timestamp header, word for word.
+    /// Verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Text>,
 }
@@ -224,29 +175,26 @@ pub struct Signed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verified {
-    /// Right, by these of the subscriber's keys (0 is the oldest).
+    /// Valid, by these of the subscriber's keys (0 is the oldest).
     Keys(Shared<[usize]>),
-    /// Wrong, and the reason.
+    /// Invalid, with the reason.
     No(Text),
     /// Not checked, and the reason: the harness lacks a secret or does not know the profile.
     Unchecked(Text),
 }
 
-/// An endpoint answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// When the first byte was written.
+    /// First byte written.
     pub t: u64,
-    /// When the last byte was written.
+    /// Last byte written.
     pub end: u64,
     /// The arrival that it answers.
     pub n: u64,
-    /// Its status.
     pub status: u16,
-    /// `Retry-After`, word for word.
+    /// Verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Text>,
-    /// Whether the whole answer was written.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub whole: bool,
 }
@@ -254,14 +202,10 @@ pub struct Answer {
 /// An exchange ended without an answer, or a connection without a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
-    /// When.
     pub t: u64,
-    /// The endpoint.
     pub endpoint: Text,
-    /// The arrival, if one was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
-    /// How it ended.
     pub how: CutKind,
     /// When the first byte of an incomplete request was read; none for an arrival, or without a byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -296,26 +240,19 @@ pub enum CutKind {
 /// A subscriber was given the secret of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedSecret {
-    /// When.
     pub t: u64,
-    /// The subscriber.
     pub endpoint: String,
-    /// The other one.
     pub with: String,
 }
 
 /// The totals of a whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trailer {
-    /// When the run ended.
     pub t: u64,
-    /// How.
     pub ended: Ended,
     /// Lines before this one.
     pub lines: u64,
-    /// Events offered.
     pub offers: u64,
-    /// Arrivals.
     pub arrivals: u64,
     /// Whether the sender lists its dead letters one by one: subscriber, token, reason.
     #[serde(default)]
@@ -326,13 +263,11 @@ pub struct Trailer {
     pub dropped: u64,
 }
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// All was settled, or `drain` had passed.
     Done,
-    /// The run was interrupted.
     Interrupted,
     /// The sender died for good.
     SenderGone,

@@ -55,9 +55,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Lines,
-    /// Whether the writer found none and wants to be notified.
+    /// Whether the writer waits for a notification.
     tell: bool,
-    /// Whether the writer is gone.
     left: bool,
 }
 
@@ -68,7 +67,6 @@ pub struct Records {
     orders: Receiver<Order>,
 }
 
-/// An order to the writer.
 #[derive(Debug)]
 enum Order {
     /// The run begins: write this first, then the lines recorded earlier.
@@ -84,21 +82,16 @@ enum Order {
 /// Totals so far, including dropped records.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Events offered.
     pub offers: AtomicU64,
-    /// Events that the sender accepted.
     pub accepted: AtomicU64,
-    /// Events that it refused.
     pub refused: AtomicU64,
-    /// Requests that were answered 2xx.
     pub delivered: AtomicU64,
-    /// Exchanges with an endpoint that are over.
+    /// Finished exchanges with endpoints.
     pub ended: AtomicU64,
     /// The latest time at which bytes reached an endpoint.
     pub came: AtomicU64,
     /// Events of the schedule that were never written to the sender's API.
     pub unoffered: AtomicU64,
-    /// Records that were dropped.
     pub dropped: AtomicU64,
 }
 
@@ -127,7 +120,6 @@ impl Lately {
 }
 
 impl Recorder {
-    /// A recorder with room for this many records, and its reader.
     #[must_use]
     pub fn new(lines_max: usize) -> (Self, Records) {
         let (orders, ordered) = channel();
@@ -145,12 +137,10 @@ impl Recorder {
         (recorder, records)
     }
 
-    /// Starts to count open deliveries.
     pub fn account(&self, ledger: Ledger) {
         self.0.ledger.get_or_init(|| Mutex::new(ledger));
     }
 
-    /// The open deliveries, where they are counted.
     pub fn owed(&self) -> Option<usize> {
         self.0.ledger.get().map(|ledger| lock(ledger).open())
     }
@@ -163,13 +153,11 @@ impl Recorder {
         Ok((recorder, writer))
     }
 
-    /// Begins the trace.
     pub fn begin(&self, header: Header) {
         // Without a writer there is no trace to begin; its thread reports why.
         let _ = self.0.orders.send(Order::Begin(Box::new(header)));
     }
 
-    /// Records a record.
     pub fn keep(&self, record: Record) {
         let tally = &self.0.tally;
         let counter = match &record {
@@ -195,7 +183,7 @@ impl Recorder {
         }
     }
 
-    /// Queues a line; answers false if there is no room or no writer.
+    /// Returns false without room or writer.
     fn put(&self, line: &Lines) -> bool {
         let mut waiting = lock(&self.0.waiting);
         if waiting.left {
@@ -253,7 +241,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the trace: the trailer comes after all earlier records.
+    /// The trailer comes after all earlier records.
     pub fn end(&self, end: End) {
         // Without a writer there is no trace to end; its thread reports why.
         let _ = self.0.orders.send(Order::End(end));
@@ -265,24 +253,21 @@ impl Recorder {
         *lock(&self.0.arrivals)
     }
 
-    /// The latest events.
     pub fn lately(&self) -> Lately {
         lock(&self.0.lately).clone()
     }
 
-    /// Totals so far, including dropped records.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.0.tally
     }
 
-    /// Whether the writer is gone, as the latest recording thread found: the disk failed.
+    /// As the latest recording thread found: the disk failed.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.0.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Records that were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.tally.dropped.load(Ordering::Relaxed)
@@ -292,7 +277,9 @@ impl Recorder {
 impl Records {
     /// Takes the records since the last call.
     ///
-    /// # Panics Never: each line was written as a record.
+    /// # Panics
+    ///
+    /// Never: each line was written as a record.
     #[must_use]
     pub fn take(&self) -> Vec<Record> {
         let mut lines = Lines::default();

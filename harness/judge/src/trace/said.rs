@@ -7,25 +7,24 @@ use serde::{Deserialize, Serialize};
 pub struct Depth {
     /// When it was asked.
     pub t: u64,
-    /// The subscriber; none for the whole sender.
+    /// None for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
     /// Deliveries waiting, in flight included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
-    /// Bytes waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Dead letters so far.
+    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead: Option<u64>,
-    /// Deliveries done so far.
+    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
     /// Deliveries replaced by newer ones so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalesced: Option<u64>,
-    /// Resident memory of all its processes.
+    /// Of all processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
     /// Processor time of the living processes since their start, in nanoseconds.
@@ -36,10 +35,8 @@ pub struct Depth {
     pub kept: Option<Kept>,
 }
 
-/// The deliveries that a sender retains after success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Whether the sender listed them.
     pub listed: bool,
     /// When the oldest of them was delivered, on the sender's clock in Unix nanoseconds; none if there are
     /// none.
@@ -55,17 +52,14 @@ pub struct Kept {
 pub struct Dead {
     /// When it was asked.
     pub t: u64,
-    /// The subscriber.
     pub subscriber: String,
     /// The harness's token, found in the listed body; none if the sender doesn't list it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// The delivery's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// `exhausted`, `expired`, `overflow`, `gone`, or the sender's own word.
     pub reason: String,
-    /// Attempts made, where the sender reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
 }

@@ -12,11 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shared<T: ?Sized>(pub(super) Arc<T>);
 
-/// A shared text.
 pub type Text = Shared<str>;
 
 impl Text {
-    /// The text itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

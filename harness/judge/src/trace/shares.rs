@@ -9,7 +9,6 @@ use super::shared::{Shared, Text};
 /// The most values of a kind that are remembered; it bounds the memory for a trace without repetition.
 const KNOWN_MAX: usize = 1 << 16;
 
-/// Values of one kind that were read lately.
 struct Known<T: ?Sized>(HashSet<Shared<T>>);
 
 impl<T: ?Sized> Default for Known<T> {

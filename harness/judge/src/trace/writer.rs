@@ -21,27 +21,21 @@ pub struct Writer<W: Write> {
 /// The part of the trailer that only the run knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// When the run ended.
     pub t: u64,
-    /// How.
     pub ended: Ended,
-    /// Whether the sender lists its dead letters by name.
     pub dead_listed: bool,
     /// Events that the generator released later than its budget.
     pub late: u64,
-    /// Records that were dropped.
     pub dropped: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace.
     pub fn new(sink: W, header: Header) -> io::Result<Self> {
         let mut writer = Self { sink, line: Lines::default(), counts: Counts::default() };
         writer.write(&Record::Header(Box::new(header)))?;
         Ok(writer)
     }
 
-    /// Adds a record.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
@@ -57,7 +51,6 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Flushes the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }
@@ -83,9 +76,7 @@ impl<W: Write> Writer<W> {
 
 /// A trace file, compressed if its name ends in `.zst`.
 pub enum TraceFile {
-    /// Uncompressed.
     Plain(BufWriter<File>),
-    /// Compressed.
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
 }
 
