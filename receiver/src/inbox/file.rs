@@ -10,12 +10,12 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 use tracing::info;
 
-/// "HKPI".
+/// "HKPI": marks an inbox's file.
 const APPLICATION_ID: i64 = 0x484B_5049;
 const VERSION: i64 = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// 32 MiB, so that a page that many commits change is moved once.
+/// The log's length before a checkpoint: 32 MiB, so that a page that many commits change is moved once.
 const CHECKPOINT_PAGES: i32 = 8_192;
 
 /// The failures that an acknowledged delivery survives.
@@ -224,7 +224,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Only their owner can read them, because bodies may be personal.
+/// Options for files that only their owner can read, because bodies may be personal.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

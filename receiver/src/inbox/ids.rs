@@ -68,7 +68,7 @@ impl Ids {
     /// Adds the missing ids in index order, so that each page changes only once.
     pub(super) fn index(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         if self.version == Some(version(transaction)?) {
-            // An unreadable row does not block others.
+            // Reads no rows, so that an unreadable one does not block others.
             let mut recent: Vec<_> = self.recent.iter().collect();
             recent.sort_unstable();
             let mut insert = transaction.prepare_cached("INSERT OR IGNORE INTO inbox_ids VALUES (?1)")?;

@@ -13,7 +13,7 @@ use super::work::{RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
 
-/// The interval, and rows of one table.
+/// The interval of sweeps, and the most rows that one deletes of each table.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_ROWS_MAX: u32 = 2_000;
 

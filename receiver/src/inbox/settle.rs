@@ -29,7 +29,7 @@ impl Settlement {
             && self.delivery.seq.checked_add(1) == Some(other.delivery.seq)
     }
 
-    /// It was not worked on.
+    /// A delivery that could not be read, and was not worked on.
     pub(super) fn unread(unread: Unreadable) -> Self {
         let Unreadable { seq, table, id, attempts, body_bytes, why, for_good } = unread;
         let (body, received) = (Bytes::new(), Millis(0));

@@ -121,7 +121,7 @@ impl Worker {
         if due.is_empty() {
             let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
             if next <= now {
-                // All are skipped.
+                // All due deliveries are skipped.
                 return Ok(AGAIN_AFTER);
             }
             let wait = next.since(now);

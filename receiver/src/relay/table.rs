@@ -222,7 +222,7 @@ const fn is_incomplete(rejection: &Rejection) -> bool {
 pub(super) enum Unrouted {
     /// The subscriber's header is repeated, empty or invalid.
     Malformed,
-    /// They lack a field of every profile.
+    /// The headers lack a field of every profile.
     Incomplete,
     Unknown,
     /// The one route has another path.

@@ -96,7 +96,7 @@ impl Family<'_> {
         self.with_suffix("", labels, value);
     }
 
-    /// `_bucket`, `_sum` or `_count`.
+    /// The suffix is `_bucket`, `_sum` or `_count`.
     pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
         let (name, labels, value) = (self.name, Labels(labels), value.into());
         self.text.line(format_args!("{name}{suffix}{labels} {value}"));

@@ -19,7 +19,7 @@ use crate::sign::{Keys, Retiring, Secret, Signer};
 use crate::store::read;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsText, checked_name};
 
-/// Checked only by itself.
+/// Input that is checked only by itself.
 pub(super) struct Written {
     pub(super) name: Option<Arc<str>>,
     pub(super) url: Option<Arc<str>>,

@@ -48,7 +48,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     refuse_codings(request.headers())
 }
 
-/// RFC 9112, 3.2: the target's authority goes before the header; only HTTP/1.0 may omit both.
+/// The request's host (RFC 9112, 3.2): the target's goes before the header's; only HTTP/1.0 may omit both.
 fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let bad = |found: &str| {
         let message =
@@ -72,13 +72,13 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let after = authority.as_str().strip_prefix(authority.host());
     let is_plain = match after.map(|after| after.strip_prefix(':').unwrap_or(after)) {
         Some(port) => port.is_empty() || authority.port_u16().is_some(),
-        // User information.
+        // User information stands before the host.
         None => false,
     };
     if is_plain { Ok(Some(authority)) } else { Err(bad("a host that is none")) }
 }
 
-/// Bodies are not decoded.
+/// Refuses encodings, because bodies are not decoded.
 fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     let is_only = |name, coding: &[u8]| {
         headers.get_all(name).iter().all(|found| found.as_bytes().eq_ignore_ascii_case(coding))

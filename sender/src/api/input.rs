@@ -118,8 +118,8 @@ pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
 }
 
-/// Required, because it protects a visitor's own machine from web pages: a browser sends this type only after
-/// a preflight.
+/// The type is required, because it protects a visitor's own machine from web pages: a browser sends it only
+/// after a preflight.
 pub(super) fn unsupported(expected: &str) -> Problem {
     let message = format!("the body's kind is not known; set the header content-type: {expected}");
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).field("content-type")

@@ -25,7 +25,7 @@ const PAGE: u32 = 1_000;
 const PAGES_MAX: u32 = 100;
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
 
-/// As text and in milliseconds. Includes the alerts' thresholds (0.5 s, 2 s), so that they need no
+/// Bounds as text and in milliseconds. They include the alerts' thresholds (0.5 s, 2 s), which then need no
 /// interpolation.
 const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("0.005", 5),
@@ -241,7 +241,7 @@ impl Figures {
                 break;
             }
         }
-        // They count in the totals, which must not fall.
+        // Removed lanes count in the totals, which must not fall.
         let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
@@ -302,7 +302,7 @@ fn totals(text: &mut Exposition, status: &Status) {
     }
 }
 
-/// Independent of the selection.
+/// Totals over all lanes, shown or not.
 fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     let counts = &figures.status.counts;
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);

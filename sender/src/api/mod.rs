@@ -67,7 +67,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Longer than a commit should wait for a locked database.
+    /// The default limit: longer than a commit should wait for a locked database.
     pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 }
 

@@ -63,7 +63,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(STORE_SECS)
     }
 
-    /// A defect.
+    /// Reports a defect.
     pub(super) fn unexpected(doing: &'static str, reply: &Reply) -> Self {
         error!(doing, ?reply, "the store answered something unexpected");
         let message = format!("could not {doing}: the store's answer makes no sense; this is a defect");

@@ -159,7 +159,7 @@ async fn answer_one(
     let mut is_last = false;
     loop {
         tokio::select! {
-            // No request is dropped unread.
+            // Input first, so that no request is dropped unread.
             biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
@@ -251,7 +251,7 @@ impl Open {
         }
     }
 
-    /// Otherwise they would stay for ever and hold up a stop.
+    /// Ends slow bodies and unread answers, which would stay for ever and hold up a stop.
     async fn look_around(&self, look_every: Duration) {
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -37,7 +37,7 @@ pub(super) async fn shed(
     Ok(ok(&json!({ "shed": shed, "more": more })))
 }
 
-/// Returns how many, and whether more may be left.
+/// Returns how many were shed, and whether more may be left.
 async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Problem> {
     let clock = app.sender().clock();
     let (began, mut shed) = (clock.now(), 0);

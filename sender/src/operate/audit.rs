@@ -13,7 +13,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// In any span of `length`.
+    /// The most attempts in any span of `length`.
     pub(crate) fn most_in(&self, length: Nanos) -> u64 {
         let earned = u128::from(self.count) * u128::from(length.0) / u128::from(self.per.0.max(1));
         let bucket = u64::try_from(earned).unwrap_or(u64::MAX).saturating_add(self.burst.into());
@@ -22,7 +22,7 @@ impl Limit {
         caps.fold(bucket, u64::min)
     }
 
-    /// Rounded up. Attempts beyond it use saved burst.
+    /// The rate for one second, rounded up. Attempts beyond it use saved burst.
     pub(crate) fn rate_per_second(&self) -> u64 {
         let earned = u128::from(self.count) * u128::from(Nanos::SECOND.0);
         u64::try_from(earned.div_ceil(u128::from(self.per.0.max(1)))).unwrap_or(u64::MAX)

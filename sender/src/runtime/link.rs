@@ -39,7 +39,8 @@ pub(super) fn submit(
     commands: Vec<Command>,
     then: impl FnOnce(Result<Vec<Reply>, Failed>) + Send + 'static,
 ) {
-    // The store's thread calls `then`, or this one if `store.submit` fails.
+    // The store calls the answer on its thread or on this one; if it refuses the commands, this thread calls
+    // `then`.
     let ours = Arc::new(Mutex::new(Some(then)));
     let theirs = Arc::clone(&ours);
     let answer = move |result: Result<Vec<Reply>, StoreError>| {

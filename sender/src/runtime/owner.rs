@@ -88,7 +88,7 @@ pub(super) fn clear_up_the_dead(
     bury_the_dead(&**liveness, reader)
 }
 
-/// Mostly killed commands.
+/// Forgets dead owners, mostly killed commands.
 fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = liveness.dead();
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };

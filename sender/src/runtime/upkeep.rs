@@ -45,7 +45,7 @@ impl Default for Retention {
     }
 }
 
-/// Adds given-up deliveries to `work_done`.
+/// Sweeps and purges until told to stop. Adds given-up deliveries to `work_done`.
 pub(super) async fn keep_up(
     store: Handle,
     clock: Clock,

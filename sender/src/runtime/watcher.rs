@@ -117,7 +117,7 @@ impl Watcher {
         let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
             tell_of_broken(&before, &roster);
-            // Lanes before the emitter: an event matched with a version must be sent with that version's
+            // The lanes get it first: an event matched with a version must be sent with that version's
             // secrets.
             events.send(Event::Roster(Arc::clone(&roster)));
             emitter.use_roster(Arc::clone(&roster));

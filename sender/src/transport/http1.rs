@@ -35,7 +35,7 @@ impl Http1 {
         Self { wire, socket, is_open: true, has_surplus: false }
     }
 
-    /// Whether to keep it, as far as the endpoint's end or unrequested bytes have been seen.
+    /// Whether to keep it: neither its end nor unrequested bytes have been seen.
     pub(super) fn is_ready(&mut self) -> bool {
         // A real waker would keep the last task's memory alive.
         let mut nobody = Context::from_waker(Waker::noop());

@@ -106,7 +106,7 @@ impl SocketState {
         lock(&self.requests).current = Some(request);
     }
 
-    /// The socket may close normally.
+    /// The request is answered, so the socket may close normally.
     pub(super) fn answered(&self) {
         lock(&self.requests).current = None;
         self.discard.store(false, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use super::{Accepted, EmitError, Known, Prepared};
 use crate::fanout::SHAPED_BYTES_MAX;
 use crate::store::command::Command;
 
-/// One in the commit, and one that is ready next.
+/// Chunks of one request: one in the commit, and one that is ready next.
 pub(super) const CHUNKS_MAX: usize = 2;
 
 const _: () = assert!(
