@@ -67,7 +67,7 @@ impl Drain {
 /// delay.
 struct Others {
     liveness: Arc<dyn Liveness>,
-    /// The former ends of their leases.
+    /// The ends of their leases at that time.
     before: BTreeMap<OwnerId, StoreTime>,
 }
 

@@ -56,7 +56,7 @@ impl List {
     }
 }
 
-/// Queries may hold tokens.
+/// Omits the query, which may hold tokens.
 fn without_query(url: &str) -> String {
     url.split_once('?').map_or_else(|| url.to_owned(), |(path, _)| format!("{path}?…"))
 }

@@ -20,10 +20,10 @@ use crate::transport::Settings;
 
 /// The exit code after SIGINT, as shells report it.
 const EXIT_INTERRUPTED: u8 = 130;
-/// Attempts were cut off. The next start repeats them.
+/// The exit code if attempts were cut off. The next start repeats them.
 const EXIT_CUT_OFF: u8 = 1;
 
-/// Opening itself also waits.
+/// The pause before the database is opened again. Opening itself also waits.
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]

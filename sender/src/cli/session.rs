@@ -57,7 +57,7 @@ impl WriteSession {
         }
     }
 
-    /// Pauses between steps, until `step` returns false.
+    /// Repeats `step` with pauses, until it returns false.
     pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
         let clock = self.sender.clock();
         in_steps(|| clock.now(), |length| self.wait(rest(length)), step)
@@ -82,7 +82,7 @@ fn in_steps(
     }
 }
 
-/// Closes the database in any case.
+/// Runs `work`, and closes the database in any case.
 pub(super) fn with_session<T>(
     options: Options,
     work: impl FnOnce(&WriteSession) -> Result<T, Failure>,

@@ -12,7 +12,7 @@ use crate::guard::{Guard, Target};
 use crate::store::read::Subscriber;
 use crate::subscriber;
 
-/// Their values are split at commas if there are no brackets.
+/// Settings with lists: values without brackets are split at commas.
 const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl FromStr for Setting {
     }
 }
 
-/// `limit.rate=10/s` needs no quotes; only JSON does.
+/// Parses JSON if the value looks like it, and else text: `limit.rate=10/s` needs no quotes.
 fn read(key: &str, text: &str) -> Result<Value, String> {
     if key == "name" || key == "url" {
         return Ok(Value::String(text.to_owned()));

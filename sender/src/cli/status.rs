@@ -68,7 +68,7 @@ struct Found {
     figures: Figures,
     /// Processes that hold subscribers.
     senders: usize,
-    /// Living ones, and those that drain.
+    /// Living nodes, and those that drain.
     nodes: [usize; 2],
     in_flight: InFlight,
     overdue: Nanos,
@@ -76,7 +76,7 @@ struct Found {
     slow: Vec<String>,
     /// Those of all nodes, from checkpoints.
     breakers: Vec<OpenBreaker>,
-    /// With the regions known here.
+    /// The subscribers, with the regions known here.
     roster: Arc<Roster>,
     now: StoreTime,
     log_bytes: u64,

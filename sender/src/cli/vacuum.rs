@@ -28,7 +28,7 @@ pub(super) struct Vacuum {}
 impl Vacuum {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        // A file size limit then fails the write instead of ending the process.
+        // With the runtime's signal handler, a file size limit fails the write instead of ending the process.
         let _runtime = runtime()?;
         let (Space { bytes, free_bytes }, bytes_after) = database.vacuum().map_err(failure)?;
         if printer.json {

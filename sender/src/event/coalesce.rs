@@ -35,7 +35,7 @@ impl Coalescing {
     /// The longest window.
     pub const WINDOW_MAX: Nanos = Nanos::HOUR;
 
-    /// The slot in which the event replaces others, and the window. `None` without a key.
+    /// The slot in which the event replaces others, and the window. `None` without a key or a matching rule.
     #[must_use]
     pub fn slot(&self, event_type: &EventType, key: Option<&EventKey>) -> Option<(CoalescingKey, Nanos)> {
         let key = key?;

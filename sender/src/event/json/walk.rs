@@ -106,7 +106,8 @@ impl<'a> Walk<'a> {
         self.rest = self.rest.strip_prefix(['{', '[']).unwrap_or(self.rest);
     }
 
-    /// Returns whether the container had no more values. The end of the text closes everything.
+    /// Leaves the container if it has no more values, and returns whether it did. The end of the text closes
+    /// everything.
     pub(in crate::event) fn leave(&mut self) -> bool {
         self.skip_separators();
         match self.rest.strip_prefix(['}', ']']) {
