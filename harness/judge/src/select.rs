@@ -7,7 +7,7 @@ use crate::scenario::problem::distance;
 
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// None: all of them.
+    /// The selected ids; none for all of them.
     only: Option<BTreeSet<String>>,
     skip: BTreeSet<String>,
 }

@@ -12,19 +12,19 @@ use crate::check::{CHECKS, Check};
 pub use crate::entry::{Entry, Example, Severity, Verdict};
 pub use crate::select::{SelectError, Selection};
 
-/// In the order of the report.
+/// The checks of a sender, in the order of the report.
 #[must_use]
 pub fn sender() -> &'static [Entry] {
     &SENDER
 }
 
-/// In the order of sending.
+/// The cases for a receiver, in the order of sending.
 #[must_use]
 pub fn receiver() -> &'static [Entry] {
     &RECEIVER
 }
 
-/// Searches both sides.
+/// The entry with this id, on either side.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Entry> {
     sender().iter().chain(receiver()).find(|entry| entry.id == id)

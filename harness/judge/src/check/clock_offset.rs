@@ -13,9 +13,9 @@ const FARTHEST: i64 = 600 * SECOND.cast_signed();
 /// Offset of the sender's clock in nanoseconds; negative where it is behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    /// Best estimate.
+    /// The best estimate.
     pub(crate) likely: i64,
-    /// Upper bound.
+    /// The upper bound.
     pub(crate) most: u64,
 }
 
@@ -73,14 +73,14 @@ pub(super) fn timestamp(arrival: &Arrival) -> Option<&str> {
     arrival.signed.timestamp.as_deref().or_else(inside)
 }
 
-/// Seconds.
+/// In seconds.
 pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
 
 /// A span in which the wall clock of a process was set wrong.
 pub(super) struct Skew {
     from: u64,
     until: u64,
-    /// Nanoseconds.
+    /// In nanoseconds.
     pub(super) ahead: i64,
 }
 

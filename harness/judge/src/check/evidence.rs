@@ -45,7 +45,7 @@ pub struct Evidence<'a> {
     pub(crate) deliveries: Vec<Delivery>,
     /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
     attempts: Vec<u32>,
-    /// Sorted.
+    /// The moments of kills, sorted.
     pub(crate) kills: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone; sorted.
     pub(crate) upsets: Vec<u64>,
@@ -58,7 +58,7 @@ pub struct Evidence<'a> {
 
 pub(crate) struct Lane<'a> {
     pub(crate) subscriber: &'a Subscriber,
-    /// By time.
+    /// Its whole requests, sorted by time.
     pub(crate) arrivals: Vec<u32>,
     /// All requests that began to arrive, by time, including those not read whole: the contract counts these.
     pub(crate) begun: Vec<u32>,
@@ -152,7 +152,7 @@ impl<'a> Evidence<'a> {
         took.saturating_add(NEAR.min(timeout / 4)) < timeout
     }
 
-    /// By time.
+    /// The attempts of a delivery, sorted by time.
     pub(crate) fn attempts(&self, delivery: &Delivery) -> &[u32] {
         &self.attempts[delivery.range.start as usize..delivery.range.end as usize]
     }

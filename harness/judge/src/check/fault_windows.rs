@@ -65,7 +65,7 @@ fn over(fault: &Fault) -> Option<u64> {
 /// For this long after it is ready, a sender may still refuse events.
 const GRACE: u64 = 2 * SECOND;
 
-/// Disjoint and sorted.
+/// Disjoint spans, sorted.
 pub(super) struct Outages(Vec<(u64, u64)>);
 
 impl Outages {

@@ -23,7 +23,7 @@ use crate::entry::Severity;
 use crate::scenario::{Duration, LatencyBound, Percentiles, SECOND};
 use crate::trace::Offer;
 
-/// Percentile by nearest rank. `sorted` ascends and isn't empty.
+/// The percentile by nearest rank. `sorted` ascends and isn't empty.
 #[must_use]
 pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
     let rank = (sorted.len() * thousandths).div_ceil(1_000).max(1);
@@ -39,7 +39,7 @@ fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec
     latencies
 }
 
-/// Sorted.
+/// The latencies of a lane, sorted.
 pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     let mut latencies: Vec<u64> =
         timed_latencies(evidence, lane).into_iter().map(|(_, latency)| latency).collect();
@@ -256,7 +256,7 @@ pub(crate) fn held_back(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     Some((per_second(&intended)?, per_second(&accepted).unwrap_or(0)))
 }
 
-/// Rounded to the nearest.
+/// The average rate of these moments, rounded to the nearest.
 fn per_second(times: &[u64]) -> Option<u64> {
     let (first, last) = (times.iter().min()?, times.iter().max()?);
     let elapsed = u128::from((last - first).max(1));

@@ -239,7 +239,7 @@ pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> 
     longest
 }
 
-/// In the order of the acknowledgements.
+/// The waits of a lane, in the order of the acknowledgements.
 fn first_waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<Wait> {
     let came =
         evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none()).filter_map(|one| {

@@ -43,7 +43,7 @@ pub struct Judgement {
     pub status: Status,
     /// In one sentence.
     pub sentence: String,
-    /// In the catalogue's order.
+    /// One verdict for each check, in the catalogue's order.
     pub verdicts: Vec<Verdict>,
 }
 

@@ -83,7 +83,7 @@ pub mod exact {
     pub use super::retry::asked::Asked;
 }
 
-/// In the order of the report.
+/// Every check, in the order of the report.
 pub const CHECKS: [Check; 72] = [
     format::POST_JSON,
     format::SIGNATURE,

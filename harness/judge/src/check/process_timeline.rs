@@ -126,7 +126,7 @@ impl Unwritable {
     }
 }
 
-/// Sorted.
+/// The spans of these faults and stops, sorted.
 pub(super) fn unwritable<'a>(
     faults: impl Iterator<Item = &'a Fault>,
     stops: impl Iterator<Item = &'a Stop>,

@@ -19,7 +19,7 @@ pub(super) fn unconfirmed(signatures: u64) -> String {
 /// Time in which requests may be in flight while secrets change.
 const UNDER_WAY: u64 = SECOND;
 
-/// In order.
+/// The rotations of a subscriber, in order.
 pub(super) struct Rotations(Vec<Rotation>);
 
 struct Rotation {

@@ -36,7 +36,7 @@ const STALE: u64 = (TIMESTAMP_TOLERANCE - 1) * SECOND;
 /// The findings of one trace, weakened where the harness stalled.
 pub(super) struct Stalls<'e> {
     evidence: &'e Evidence<'e>,
-    /// Disjoint and sorted.
+    /// The stalls of the thread that stamps arrivals; disjoint and sorted.
     stalls: Vec<(u64, u64)>,
     /// The trace with every arrival of a stall at its most harmless place; made on demand.
     placed: Option<Trace>,

@@ -27,7 +27,7 @@ const AROUND: u64 = SECOND / 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closeup {
     pub check: String,
-    /// From 0.
+    /// The index of the witness, from 0.
     pub witness: usize,
     pub from: u64,
     pub until: u64,
@@ -51,9 +51,9 @@ pub struct Closeup {
 pub enum Came {
     /// The witness names it.
     Accused,
-    /// 2xx.
+    /// An answer of 2xx.
     Taken,
-    /// 429.
+    /// An answer of 429.
     Held,
     /// Any other outcome.
     Failed,
@@ -69,7 +69,7 @@ pub struct Step {
     pub what: String,
 }
 
-/// For the failed and warning checks.
+/// The pictures for the checks that failed or warn.
 pub(crate) fn closeups(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Vec<Closeup> {
     let mut told: Vec<&Verdict> =
         verdicts.iter().filter(|one| matches!(one.status, Status::Fail | Status::Warn)).collect();

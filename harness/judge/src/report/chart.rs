@@ -32,7 +32,7 @@ const NARROW: u64 = 20;
 #[derive(Clone, Debug)]
 pub struct Chart {
     pub title: String,
-    /// In nanoseconds or places.
+    /// The ends of the axis, in nanoseconds or places.
     pub span: (u64, u64),
     /// Names of places; without any, the axis shows time.
     pub places: Vec<(u64, String)>,
@@ -282,7 +282,7 @@ impl Chart {
         shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
     }
 
-    /// Shifted apart.
+    /// The letters of the bands, shifted apart.
     fn letters(&self) -> Vec<(char, &Band, u64)> {
         let mut placed: Vec<(char, &Band, u64)> = Vec::new();
         for (letter, band) in self.lettered_bands() {

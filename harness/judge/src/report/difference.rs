@@ -13,9 +13,9 @@ pub enum Allowed {
     NotApplicable,
     /// The scenario's text differs.
     Scenario,
-    /// Another sender.
+    /// The driver differs.
     Driver,
-    /// Another seed.
+    /// The seed differs.
     Seed,
     /// A figure is beyond its noise.
     Figure,

@@ -28,7 +28,7 @@ pub struct Series(pub Vec<u64>);
 /// The chart data of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
-    /// Nanoseconds.
+    /// The length of a step, in nanoseconds.
     pub step: u64,
     /// In each step: events offered, events accepted, requests arrived, requests answered with 2xx.
     pub flow: [Series; 4],
@@ -41,9 +41,9 @@ pub struct Drawn {
     pub waiting: Vec<(u64, u64)>,
     /// The backlog, by the sender's reports.
     pub told: Vec<(u64, u64)>,
-    /// In bytes.
+    /// The sender's resident memory, in bytes.
     pub resident: Vec<(u64, u64)>,
-    /// In thousandths, between samples.
+    /// Busy processors between samples, in thousandths.
     #[serde(default)]
     pub busy: Vec<(u64, u64)>,
     /// Lanes, the worst first.

@@ -25,7 +25,7 @@ pub struct Unjudged {
     pub why: String,
 }
 
-/// By scenario.
+/// The regressions of each scenario.
 pub type Regressions = BTreeMap<String, Vec<String>>;
 
 /// The result of a whole run, as its exit code has it.

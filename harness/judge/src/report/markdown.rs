@@ -16,7 +16,7 @@ use crate::check::{Status, Verdict};
 
 /// The most subscribers in the table.
 const SUBSCRIBERS_MAX: usize = 20;
-/// In this order.
+/// The statuses in the table, in this order.
 const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
 
 /// The whole output of a command: unjudged subjects, then the reports, the bad ones first, each with its

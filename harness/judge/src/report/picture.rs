@@ -13,7 +13,7 @@ const LINE: usize = 18;
 /// Letters in a line.
 const LETTERS: usize = 92;
 
-/// None if no failure can be drawn.
+/// The first failure as a picture; none if no failure can be drawn.
 #[must_use]
 pub fn picture(report: &Report) -> Option<String> {
     let drawn = report.course.drawn.closeups.first()?;

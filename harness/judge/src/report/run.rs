@@ -31,7 +31,7 @@ pub struct Report {
     pub driver: String,
     /// The command that repeats the run.
     pub repeat: String,
-    /// None for a truncated trace.
+    /// How the run ended; none for a truncated trace.
     pub ended: Option<Ended>,
     pub machine: Option<Machine>,
     pub judgement: Judgement,
@@ -58,7 +58,7 @@ pub struct Course {
     pub waiting: Series,
     #[serde(default)]
     pub faults: Vec<FaultReport>,
-    /// Empty in an older report.
+    /// The chart data; empty in an older report.
     #[serde(default)]
     pub drawn: Drawn,
 }
@@ -71,7 +71,7 @@ const fn one() -> u64 {
 pub struct FaultReport {
     /// Nanoseconds since the run began.
     pub at: u64,
-    /// None for a moment.
+    /// The end of a fault that lasts.
     pub until: Option<u64>,
     /// Its name in the scenario, and its target.
     pub what: String,
@@ -110,7 +110,7 @@ pub struct Lag {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberReport {
     pub name: String,
-    /// In words.
+    /// The contract in words.
     pub contract: String,
     /// The most requests that its contract allows in a second.
     pub allowed: Option<u64>,
@@ -181,7 +181,7 @@ impl Report {
         }
     }
 
-    /// None for a whole run.
+    /// Why the run is not whole; none if it is.
     pub(super) fn cut_short(&self) -> Option<&'static str> {
         match self.ended {
             Some(Ended::Done) => None,

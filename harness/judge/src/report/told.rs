@@ -236,7 +236,7 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     vec![Part::Title("Against the baseline".to_owned()), fold]
 }
 
-/// Failures first.
+/// All checks with their evidence, failures first.
 fn checks(report: &Report) -> Vec<Part> {
     let (silent, mut judged): (Vec<&Verdict>, Vec<&Verdict>) =
         report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);

@@ -51,7 +51,7 @@ pub(super) const BEHAVIOUR: Section = Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     pub at: Duration,
-    /// None lasts to the end of the run.
+    /// The length; none to the end of the run.
     pub lasts: Option<Duration>,
     pub answer: Answer,
     /// The share of requests with this behaviour.

@@ -55,9 +55,9 @@ pub struct Limit {
 /// The excused number of requests beyond a contract, at once and in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slack {
-    /// Beyond the burst.
+    /// The excess beyond the burst.
     pub burst: u32,
-    /// Beyond the cap of each window.
+    /// The excess beyond the cap of each window.
     pub window: u64,
 }
 
@@ -134,7 +134,7 @@ pub(super) const QUEUE: Section = Section {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// None without a bound.
+    /// The most deliveries; none without a bound.
     pub rows: Option<u64>,
     /// Bytes of bodies.
     pub bytes: Option<Size>,

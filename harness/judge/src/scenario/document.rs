@@ -6,7 +6,7 @@ use super::problem::Problem;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// From 1; none for a value of `--set`.
+    /// The line, from 1; none for a value of `--set`.
     pub(super) line: Option<usize>,
     pub(super) value: Value,
 }

@@ -167,7 +167,7 @@ pub struct QueueRows {
     pub min: Option<u64>,
 }
 
-/// Keyed by subscriber or group.
+/// Limits of speed, each for a subscriber or a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Speeds {
     pub latency: Vec<LatencyBound>,
@@ -208,7 +208,7 @@ pub struct PressureBound {
     /// A subscriber, or a group.
     pub name: String,
     pub target: Duration,
-    /// Since the run began.
+    /// The beginning, since the start of the run.
     pub at: Duration,
     /// The share of answers that must be within the target.
     pub within: Millionths,
@@ -238,7 +238,7 @@ pub struct LatencyBound {
     pub name: String,
     /// The first moment of events that count, since the run began.
     pub at: Duration,
-    /// None lasts to the end.
+    /// The length; none to the end of the run.
     pub lasts: Option<Duration>,
     pub most: Percentiles,
 }

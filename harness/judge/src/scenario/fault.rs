@@ -58,10 +58,10 @@ pub(super) const FAULT: Section = Section {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Since the run began.
+    /// The beginning, since the start of the run.
     pub at: Duration,
     pub lasts: Duration,
-    /// None for all processes.
+    /// The struck process; none for all.
     pub worker: Option<FaultTarget>,
     pub action: FaultAction,
 }

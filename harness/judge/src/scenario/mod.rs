@@ -88,12 +88,12 @@ pub struct Scenario {
     /// The time without arrivals, open exchanges and outstanding deliveries that ends a run.
     pub linger: Duration,
     pub sender: Setup,
-    /// In order; at least one.
+    /// The phases of traffic in order; at least one.
     pub traffic: Vec<Phase>,
     pub events: Events,
-    /// At least one; `count` is expanded.
+    /// The endpoints with their contracts, at least one; `count` is expanded.
     pub subscribers: Vec<Subscriber>,
-    /// Sorted by time.
+    /// The planned faults, sorted by time.
     pub faults: Vec<FaultPlan>,
     pub expect: Expect,
     /// The file's text; after `--set`, the rewritten document.

@@ -4,7 +4,7 @@ use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// As given.
+    /// The name of the file, as given.
     pub file: String,
     /// From 1; none for a missing key, or a value of `--set`.
     pub line: Option<usize>,

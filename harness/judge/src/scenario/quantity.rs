@@ -69,7 +69,7 @@ impl fmt::Display for Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     pub count: u64,
-    /// Never 0.
+    /// The duration; never 0.
     pub per: Duration,
 }
 
@@ -103,9 +103,9 @@ impl fmt::Display for Rate {
 /// A cap in every window of this length: `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// Never 0.
+    /// The cap; never 0.
     pub count: u64,
-    /// Never 0.
+    /// The length; never 0.
     pub length: Duration,
 }
 

@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         self.problems.add(line, &self.key(key), what.into());
     }
 
-    /// None if the key is missing or invalid.
+    /// Reads a key; none if it is missing or invalid.
     pub(super) fn get<T: Readable>(&self, key: &str) -> Option<T> {
         let entry = self.entry(key)?;
         let read = T::read(&entry.node.value);

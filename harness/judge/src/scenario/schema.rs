@@ -7,7 +7,7 @@ use super::form::{Form, Need, Section};
 
 const LENGTH: &str = "[0-9]+(ns|us|ms|s|min|h|d)";
 
-/// For completion and checks in editors.
+/// The JSON Schema, for completion and checks in editors.
 #[must_use]
 pub fn schema() -> Value {
     let mut schema = of_section(&ROOT);

@@ -29,7 +29,7 @@ impl FaultTarget {
         }
     }
 
-    /// None for an owner.
+    /// The fixed number of the process; none for an owner.
     #[must_use]
     pub fn worker(&self) -> Option<usize> {
         match self {

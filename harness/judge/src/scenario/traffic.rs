@@ -26,9 +26,9 @@ pub(super) const PHASE: Section = Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     pub shape: Shape,
-    /// None for a recording, which plays to its end.
+    /// The length; none for a recording, which plays to its end.
     pub lasts: Option<Duration>,
-    /// None for keys of [`Events`] or of the recording.
+    /// The key of all events; none for the keys of [`Events`] or of the recording.
     pub key: Option<String>,
 }
 
@@ -186,7 +186,7 @@ pub struct Events {
     pub keys: u32,
     /// Zipf's exponent; 0 is uniform.
     pub key_skew: Millionths,
-    /// In bytes.
+    /// The size of the data, in bytes.
     pub data_bytes: Range<Whole>,
     /// The share of events that are offered twice with the same id.
     pub repeated: Millionths,

@@ -4,13 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest;
 
-/// In lower case.
+/// SHA-256 in lower-case hexadecimal.
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
-/// In lower case.
+/// Lower-case hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -18,7 +18,7 @@ pub fn hex(bytes: &[u8]) -> String {
     String::from_utf8(digits.collect()).expect("these digits are ASCII")
 }
 
-/// None unless the text is lower-case hexadecimal.
+/// Decodes lower-case hexadecimal; none for any other text.
 #[must_use]
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
@@ -37,7 +37,7 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// None unless the text is canonical standard base64.
+/// Decodes canonical standard base64; none for any other text.
 #[must_use]
 pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()

@@ -18,9 +18,9 @@ pub enum Encoding {
 /// One signed part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// As in its header.
+    /// The id, as in its header.
     Id,
-    /// As in its header.
+    /// The timestamp, as in its header.
     Timestamp,
     Body,
     /// The value of another header.
@@ -47,16 +47,16 @@ pub enum Stamp {
 
 #[derive(Clone, Debug)]
 pub struct OwnScheme {
-    /// None if the sender does not sign.
+    /// The algorithm; none if the sender does not sign.
     pub algorithm: Option<Algorithm>,
     pub encoding: Encoding,
     pub key: KeyForm,
-    /// Empty if the sender does not sign.
+    /// The header of the signature; empty if the sender does not sign.
     pub header: String,
     pub prefix: String,
     /// Separates several values in the header; without it there is one.
     pub separator: Option<String>,
-    /// In order.
+    /// The signed parts, in order.
     pub signed: Vec<Part>,
     pub timestamp: Option<Stamp>,
     pub unit: Unit,

@@ -33,7 +33,7 @@ impl Profile {
         }
     }
 
-    /// In lower case.
+    /// The name of the signature header, in lower case.
     #[must_use]
     pub const fn signature_header(self) -> &'static str {
         match self {

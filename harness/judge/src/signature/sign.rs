@@ -15,7 +15,7 @@ pub struct Signing<'a> {
 }
 
 impl Signing<'_> {
-    /// With the profile's prefix: `v1,…`, `sha256=…`.
+    /// The signature with the profile's prefix: `v1,…`, `sha256=…`.
     #[must_use]
     pub fn signature(&self, profile: Profile, secret: &Secret) -> String {
         encode(profile, &self.tag(profile, secret))

@@ -33,10 +33,10 @@ pub enum Wrong {
     Missing(Cow<'static, str>),
     #[error("there are several {0} headers")]
     Several(Cow<'static, str>),
-    /// Empty, or not visible ASCII.
+    /// The header is empty, or not visible ASCII.
     #[error("the {0} header is empty or not visible ASCII")]
     Text(Cow<'static, str>),
-    /// Not a canonical number of seconds.
+    /// The timestamp is not a canonical number of seconds.
     #[error("the timestamp {0:?} is not a number of seconds")]
     Timestamp(String),
     /// The header holds no signature of the profile's kind and version.

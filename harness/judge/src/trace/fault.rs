@@ -86,7 +86,7 @@ pub struct Undone {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     pub t: u64,
-    /// From 0.
+    /// The number of the process, from 0.
     pub worker: u32,
     pub event: ProcessEvent,
     /// An exit: `exit 0`, `signal 9`. A strike: its means where that was no signal; such a strike ends when
@@ -102,7 +102,7 @@ pub enum ProcessEvent {
     Ready,
     Killed,
     Asked,
-    /// SIGSTOP.
+    /// The process was stopped with SIGSTOP.
     Stopped,
     Continued,
     Exited,

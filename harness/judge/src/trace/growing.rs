@@ -17,7 +17,7 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// None before the header is written.
+    /// Opens a growing trace; none before its header is written.
     pub fn open(path: &Path) -> Result<Option<Self>, TraceError> {
         let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
         match Reading::begin(&mut source) {

@@ -15,9 +15,9 @@ pub struct Stall {
     pub until: u64,
 }
 
-/// Stamps arrivals.
+/// The thread that stamps arrivals.
 pub const ENDPOINTS: &str = "endpoints";
-/// Releases events.
+/// The thread that releases events.
 pub const GENERATOR: &str = "generator";
 
 /// The name of our own sender's driver file. Checks excuse nothing for it.
@@ -30,7 +30,7 @@ pub struct Unoffered {
     pub t: u64,
     pub intended: u64,
     pub token: u64,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
 }
 
@@ -47,7 +47,7 @@ pub struct Offset {
 /// The form of subscribers' URLs, where they are not the endpoints' own addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Public {
-    /// With `{endpoint}` in place of the endpoint's name.
+    /// The URL with `{endpoint}` in place of the endpoint's name.
     pub url: String,
     pub path: String,
 }
@@ -94,7 +94,7 @@ pub struct Reached {
     /// The form of URLs, where they are not the endpoints' own addresses.
     pub public: Option<Public>,
     pub strays: Vec<Stray>,
-    /// In the order of their numbers.
+    /// The handshakes, in the order of the connections' numbers.
     pub handshakes: Vec<Handshake>,
 }
 

@@ -26,7 +26,7 @@ pub struct ClockSet {
 /// The machine's own limit, measured before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// 0 for before the run.
+    /// When it was measured; 0 for before the run.
     pub t: u64,
     /// Requests per second of a bare client, to the same endpoints with the same bodies.
     pub per_second: u64,

@@ -77,7 +77,7 @@ pub enum TraceError {
     Large,
     #[error("line {line} of the trace is no record: {why}")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: u64,
         why: String,
     },

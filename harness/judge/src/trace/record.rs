@@ -50,7 +50,7 @@ pub struct Header {
     pub scenario_sha256: String,
     /// SHA-256 of the schedule, in hexadecimal.
     pub schedule_sha256: String,
-    /// Of the schedule and of the endpoints' choices.
+    /// The seed of the schedule and of the endpoints' choices.
     pub seed: u64,
     pub driver: String,
     pub clock: ClockKind,
@@ -104,10 +104,10 @@ pub struct Refused {
     /// When the harness knew.
     pub t: u64,
     pub token: u64,
-    /// None without an answer.
+    /// The status; none without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Verbatim.
+    /// The `Retry-After` header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<String>,
     /// Whether the outcome is in doubt: the answer was lost.
@@ -125,7 +125,7 @@ pub struct Arrival {
     pub t: u64,
     /// When its last byte was read.
     pub read: u64,
-    /// From 0; answers and cuts refer to it.
+    /// The number of the arrival, from 0; answers and cuts refer to it.
     pub n: u64,
     pub endpoint: Text,
     /// Numbered over the run.
@@ -145,7 +145,7 @@ pub struct Arrival {
     #[serde(flatten)]
     pub head: Shared<Head>,
     pub bytes: u64,
-    /// In hexadecimal.
+    /// The SHA-256 of the body, in hexadecimal.
     pub sha256: Text,
     #[serde(flatten)]
     pub signed: Signed,
@@ -162,11 +162,11 @@ pub struct Head {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signed {
-    /// Verbatim.
+    /// The signature header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Box<str>>,
     pub verified: Verified,
-    /// Verbatim.
+    /// The timestamp header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Text>,
 }
@@ -187,12 +187,12 @@ pub enum Verified {
 pub struct Answer {
     /// First byte written.
     pub t: u64,
-    /// Last byte written.
+    /// When the last byte was written.
     pub end: u64,
     /// The arrival that it answers.
     pub n: u64,
     pub status: u16,
-    /// Verbatim.
+    /// The `Retry-After` header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Text>,
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]

@@ -262,7 +262,7 @@ impl Recorder {
         &self.0.tally
     }
 
-    /// As the latest recording thread found: the disk failed.
+    /// Whether the disk failed, as the latest recording thread found.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.0.is_broken.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Depth {
     /// When it was asked.
     pub t: u64,
-    /// None for the whole sender.
+    /// The subscriber; none for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
     /// Deliveries waiting, in flight included.
@@ -15,16 +15,16 @@ pub struct Depth {
     pub waiting: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Total so far.
+    /// Total of dead letters so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead: Option<u64>,
-    /// Total so far.
+    /// Total of deliveries so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
     /// Deliveries replaced by newer ones so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalesced: Option<u64>,
-    /// Of all processes.
+    /// The resident memory of all processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
     /// Processor time of the living processes since their start, in nanoseconds.

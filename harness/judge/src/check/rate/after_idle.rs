@@ -12,7 +12,7 @@ use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Bucket, Shape};
 
-/// Rounded up.
+/// The time in which an empty bucket fills, rounded up.
 fn refill(bucket: Bucket) -> u64 {
     let whole = u128::from(bucket.burst) * u128::from(bucket.rate.per.0);
     u64::try_from(whole.div_ceil(u128::from(bucket.rate.count))).unwrap_or(u64::MAX)

@@ -48,7 +48,7 @@ impl Stop {
     }
 }
 
-/// Sorted.
+/// All stops of processes, and those that matter for open requests; sorted.
 struct Stops {
     all: Vec<Stop>,
     /// For each stop, the latest end so far.

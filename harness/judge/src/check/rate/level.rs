@@ -47,7 +47,7 @@ impl Level {
     }
 }
 
-/// `times` ascend.
+/// The highest level of a bucket. `times` ascend.
 #[must_use]
 pub fn peak(times: &[u64], rate: Rate) -> Option<Peak> {
     let mut level = Level::new(rate);
