@@ -1,6 +1,6 @@
 //! What a commit has changed of what it locked: written with everything else, a statement for each table.
 
-use super::ledger::{Changes, Lane};
+use super::ledger::{Changes, Entry};
 use super::link::Ask;
 use super::table::Table;
 use super::values::{int, listed};
@@ -39,7 +39,7 @@ impl Changes {
 
 /// Told as rows that are there already: which of two tables is looked at first is then nothing that PostgreSQL chooses. Joined with a
 /// table of few rows it would begin with those, and read all versions of each.
-fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
+fn lanes(lanes: &[(LaneId, Entry)]) -> Table<'_> {
     let table = Table::new(
         "INSERT INTO lanes AS l (lane, state, rows_max, bytes_max, when_full, capped, owner, term, arrivals, earliest,
          disturbed, head, changes, record_at, record, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying,
@@ -58,13 +58,13 @@ fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
          failed_attempts = excluded.failed_attempts, latency_us = excluded.latency_us",
     )
     .with(lanes.iter().map(|(id, _)| *id))
-    .with(lanes.iter().map(|(_, lane)| lane.state))
-    .with(lanes.iter().map(|(_, lane)| int(lane.bounds.rows_max)))
-    .with(lanes.iter().map(|(_, lane)| int(lane.bounds.bytes_max)))
-    .with(lanes.iter().map(|(_, lane)| lane.bounds.when_full))
-    .with(lanes.iter().map(|(_, lane)| lane.capped))
-    .with(lanes.iter().map(|(_, lane)| lane.owner))
-    .with(lanes.iter().map(|(_, lane)| lane.term))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.state))
+    .with(lanes.iter().map(|(_, lane)| int(lane.lane.bounds.rows_max)))
+    .with(lanes.iter().map(|(_, lane)| int(lane.lane.bounds.bytes_max)))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.bounds.when_full))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.capped))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.owner))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.term))
     .with(lanes.iter().map(|(_, lane)| int(lane.signs.arrivals)))
     .with(lanes.iter().map(|(_, lane)| lane.signs.earliest))
     .with(lanes.iter().map(|(_, lane)| int(lane.signs.disturbed)))
@@ -73,6 +73,6 @@ fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
     .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| record.at)))
     .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| &*record.bytes)));
     (0..10).fold(table, |table, place| {
-        table.with(lanes.iter().map(move |(_, lane)| int(listed(&lane.counts)[place])))
+        table.with(lanes.iter().map(move |(_, lane)| int(listed(&lane.lane.counts)[place])))
     })
 }

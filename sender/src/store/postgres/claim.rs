@@ -12,6 +12,7 @@ use super::values::{Count, int, size};
 use super::{Result, Stop, Work};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Body, Claim, Reason};
+use crate::store::commit::dead::DeadRows;
 use crate::store::held::InHand;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::read::Place;
@@ -259,14 +260,14 @@ fn claimed(one: &Waiting, events: &BTreeMap<i64, Row>, bodies: &Bodies) -> Resul
 }
 
 impl Work<'_> {
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Reply> {
+    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Reply> {
         let owner = match self.fence(claim.lane, claim.term)? {
             Ok(owner) => owner,
             Err(refusal) => return Ok(Reply::Refused(refusal)),
         };
         self.held.begin(claim.lane, owner, claim.term);
         let (lane, term) = (claim.lane, claim.term);
-        let Some(signs) = self.ledger.lane(lane)?.map(|found| found.signs) else {
+        let Some(signs) = self.ledger.signs(lane)? else {
             return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
         };
         // What this commit has done to the queue so far counts as well.

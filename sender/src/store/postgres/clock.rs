@@ -7,10 +7,10 @@
 //! Where some commit had a later time, that clock was ahead then, or it was set back since. Which of the two is right is told by a
 //! third clock, that of the machine on which a node begins.
 
+use super::PostgresStore;
 use super::failure::failure;
 use super::ledger::Ledger;
 use super::link::Link;
-use super::{PostgresStore, Work};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::{Beginning, Fault, Start, TOLERANCE};
@@ -86,13 +86,6 @@ impl Ledger {
     pub(super) fn grace(&self, now: StoreTime) -> Nanos {
         let ahead = now.since(self.server_clock);
         if self.by_server_clock && ahead > TOLERANCE { ahead } else { Nanos::ZERO }
-    }
-}
-
-impl Work<'_> {
-    /// The same moment by the server's clock, where this process's time is ahead of it.
-    pub(super) fn surely_before(&self, moment: StoreTime) -> StoreTime {
-        StoreTime(moment.0.saturating_sub(self.ledger.grace(self.now).0))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Dead letters: burying, forgetting, redriving.
+//! The rows of dead letters.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,10 @@ use super::room::Coming;
 use super::rows::Rows;
 use super::values::{Count, int, size};
 use super::{Result, Stop, Work};
-use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::store::command::{Dead, Forget, Reason, Redrive};
-use crate::store::operate::{last_if_full, named};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::store::command::Reason;
+use crate::store::commit::dead::{DeadRows, Letter as Redrivable};
 use crate::store::read::Place;
-use crate::store::reply::{Redriven, Reply};
-use crate::store::room::Bounded;
 
 const OLDEST: &str =
     "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery > $1 ORDER BY delivery LIMIT $2";
@@ -43,53 +41,49 @@ fn lanes_of(letters: &[Letter]) -> impl Iterator<Item = LaneId> {
     letters.iter().map(|(_, lane)| *lane)
 }
 
-impl Work<'_> {
-    /// Makes a dead letter of a delivery of a lane that waits, and that was read.
-    pub(super) fn bury(&mut self, lane: LaneId, delivery: DeliveryId, reason: Reason) -> Result<()> {
-        let was_recorded = self.rows.recorded(delivery).is_some();
+impl DeadRows for Work<'_> {
+    fn records(&mut self, delivery: DeliveryId) -> bool {
+        let delivery = self.rows.real(delivery);
+        self.rows.recorded(delivery).is_some()
+    }
+
+    fn set_dead(&mut self, _: LaneId, delivery: DeliveryId, reason: Reason) -> Result<(u64, bool)> {
         let buried = self.rows.bury(delivery, self.now, reason);
-        let (bytes, tried) = buried.ok_or(Stop::Broken("a delivery is given up that was not read"))?;
-        if !was_recorded {
-            self.ledger.disturb(lane)?;
-        }
-        self.count_buried(lane, delivery, bytes, tried)
+        buried.ok_or(Stop::Broken("a delivery is given up that was not read"))
     }
 
-    /// Counts a delivery that is no longer owed, and forgets the oldest dead letters if there are too many.
-    pub(super) fn count_buried(
+    fn oldest_letters(
         &mut self,
-        lane: LaneId,
-        delivery: DeliveryId,
-        bytes: u64,
-        tried: bool,
-    ) -> Result<()> {
-        self.held.leave(lane, delivery);
-        self.ledger.count(lane, |counts| {
-            counts.leave(bytes, tried);
-            counts.dead += 1;
-            counts.dead_kept += 1;
+        lane: Option<LaneId>,
+        after: DeliveryId,
+        max: u32,
+    ) -> Result<Vec<DeliveryId>> {
+        self.flush()?;
+        let max = i64::from(max);
+        let found = letters(&match lane {
+            None => self.sql.query(OLDEST, &[&after, &max])?,
+            Some(lane) => self.sql.query(OLDEST_OF_LANE, &[&after, &max, &lane])?,
         })?;
-        self.written.settled += 1;
-        let kept = self.ledger.lane(lane)?.map_or(0, |lane| lane.counts.dead_kept);
-        if kept > self.limits.dead_per_lane_max {
-            self.forget_oldest(Of::Letters(lane))?;
-        }
-        if self.ledger.totals().dead_kept > self.limits.dead_max {
-            self.forget_oldest(Of::AllLetters)?;
-        }
-        Ok(())
+        Ok(found.into_iter().map(|(letter, _)| letter).collect())
     }
 
-    pub(super) fn forget(&mut self, forget: &Forget) -> Result<Reply> {
-        let chosen = self.chosen(&forget.which, forget.after, forget.max)?;
-        let letters = letters(&self.sql.query(THESE, &[&chosen])?)?;
-        let rows = self.forget_letters(&letters)?;
-        Ok(Reply::Forgotten { rows, last: last_if_full(&chosen, forget.max) })
+    fn forget_letters(&mut self, chosen: &[DeliveryId]) -> Result<u64> {
+        let found = letters(&self.sql.query(THESE, &[&chosen])?)?;
+        self.ledger.need(lanes_of(&found))?;
+        let delete = "DELETE FROM deliveries WHERE delivery = ANY($1) AND state = 2 RETURNING lane";
+        let deleted = self.sql.delete(delete, &[&chosen])?;
+        self.rows.forget();
+        for row in &deleted {
+            self.ledger
+                .count(row.try_get(0)?, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
+        }
+        Ok(size(deleted.len()))
     }
 
-    /// Forgets the oldest of these dead letters. It is deleted with what the commit writes.
-    fn forget_oldest(&mut self, of: Of) -> Result<()> {
-        let Some((letter, lane)) = self.oldest_letter(of)? else { return Ok(()) };
+    /// It is deleted with the rest that the commit writes.
+    fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<u64> {
+        let of = lane.map_or(Of::AllLetters, Of::Letters);
+        let Some((letter, lane)) = self.oldest_letter(of)? else { return Ok(0) };
         if self.ledger.need([lane]).is_err() {
             // Those that come next as well, twice as many with each try: a commit may bury many.
             let many = usize::try_from(self.ledger.locked()).unwrap_or(usize::MAX);
@@ -99,10 +93,44 @@ impl Work<'_> {
             self.ledger.need(self.rows.oldest.lanes(of).take(many.saturating_sub(1)).chain([lane]))?;
         }
         self.rows.forget_letter(letter);
-        self.written.forgotten += 1;
-        self.ledger.count(lane, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))
+        self.ledger.count(lane, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
+        Ok(1)
     }
 
+    fn letters(&mut self, letters: &[DeliveryId]) -> Result<Vec<Redrivable>> {
+        let query = "SELECT delivery, lane, bytes, ttl FROM deliveries WHERE delivery = ANY($1) AND state = 2
+            ORDER BY delivery";
+        let found = self.sql.query(query, &[&letters])?;
+        let letter = |row: &Row| {
+            let (delivery, lane, Count(bytes), ttl) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+            Ok(Redrivable { delivery, lane, bytes, ttl })
+        };
+        let found = found.iter().map(letter).collect::<Result<Vec<_>>>()?;
+        self.ledger.need(found.iter().map(|letter| letter.lane))?;
+        Ok(found)
+    }
+
+    fn set_waiting(&mut self, letters: &[(DeliveryId, StoreTime)]) -> Result<()> {
+        let (ids, expires): (Vec<DeliveryId>, Vec<StoreTime>) = letters.iter().copied().unzip();
+        let update = "UPDATE deliveries d SET state = 0, at = $3, attempts = 0, expires = u.expires, reason = NULL,
+            coalesce = NULL FROM unnest($1::int8[], $2::int8[]) u (delivery, expires) WHERE d.delivery = u.delivery";
+        self.sql.execute(update, &[&ids, &expires, &self.now])?;
+        Ok(())
+    }
+
+    fn stir(&mut self) -> Result<()> {
+        self.ledger.stir()
+    }
+
+    fn letters_after(&mut self, after: DeliveryId, max: u32) -> Result<Vec<(DeliveryId, StoreTime)>> {
+        let query = "SELECT delivery, at FROM deliveries WHERE state = 2 AND delivery > $1 ORDER BY delivery LIMIT $2";
+        let found = self.sql.query(query, &[&after, &i64::from(max)])?;
+        found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    }
+}
+
+impl Work<'_> {
     /// Takes the oldest of these dead letters, to be forgotten.
     fn oldest_letter(&mut self, of: Of) -> Result<Option<Letter>> {
         loop {
@@ -161,111 +189,6 @@ impl Work<'_> {
         });
         let many = likely.filter(|(_, kept, likely)| kept + likely > self.limits.dead_per_lane_max);
         many.map(|(id, _, likely)| (id, likely)).collect()
-    }
-
-    /// Deletes dead letters. Their bodies go with their events.
-    pub(super) fn forget_letters(&mut self, letters: &[Letter]) -> Result<u64> {
-        self.ledger.need(lanes_of(letters))?;
-        let ids: Vec<DeliveryId> = letters.iter().map(|(letter, _)| *letter).collect();
-        let delete = "DELETE FROM deliveries WHERE delivery = ANY($1) AND state = 2 RETURNING lane";
-        let deleted = self.sql.delete(delete, &[&ids])?;
-        self.rows.forget();
-        for row in &deleted {
-            self.ledger
-                .count(row.try_get(0)?, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
-        }
-        Ok(size(deleted.len()))
-    }
-
-    /// So many of those that are meant, the oldest first; of those that are named, some may be no dead letters.
-    fn chosen(&mut self, which: &Dead, after: Option<DeliveryId>, max: u32) -> Result<Vec<DeliveryId>> {
-        let after = after.unwrap_or(DeliveryId(0));
-        let lane = match which {
-            Dead::All => None,
-            Dead::Of(lane) => Some(*lane),
-            Dead::These(letters) => return Ok(named(letters, after, max)),
-        };
-        Ok(self.oldest(lane, after, max)?.into_iter().map(|(letter, _)| letter).collect())
-    }
-
-    fn oldest(&mut self, lane: Option<LaneId>, after: DeliveryId, max: u32) -> Result<Vec<Letter>> {
-        self.flush()?;
-        self.kept(lane, after, max)
-    }
-
-    /// The oldest letters, but for what this commit has not written yet.
-    fn kept(&self, lane: Option<LaneId>, after: DeliveryId, max: u32) -> Result<Vec<Letter>> {
-        letters(&match lane {
-            None => self.sql.query(OLDEST, &[&after, &i64::from(max)])?,
-            Some(lane) => self.sql.query(OLDEST_OF_LANE, &[&after, &i64::from(max), &lane])?,
-        })
-    }
-
-    pub(super) fn redrive(&mut self, redrive: &Redrive) -> Result<Reply> {
-        let letters = self.chosen(&redrive.which, redrive.after, redrive.max)?;
-        let mut redriven = self.redrive_all(&letters)?;
-        redriven.last = last_if_full(&letters, redrive.max);
-        if !redriven.rows.is_empty() {
-            self.ledger.stir()?;
-        }
-        Ok(Reply::Redriven(redriven))
-    }
-
-    fn redrive_all(&mut self, letters: &[DeliveryId]) -> Result<Redriven> {
-        let query = "SELECT delivery, lane, bytes, ttl FROM deliveries WHERE delivery = ANY($1) AND state = 2
-            ORDER BY delivery";
-        let found = self.sql.query(query, &[&letters])?;
-        let lanes =
-            found.iter().map(|row| row.try_get(1)).collect::<std::result::Result<Vec<LaneId>, _>>()?;
-        self.ledger.need(lanes)?;
-        let (mut redriven, mut ids, mut expires) = (Redriven::default(), Vec::new(), Vec::new());
-        for row in found {
-            let (delivery, lane, bytes): (_, LaneId, _) =
-                (row.try_get(0)?, row.try_get(1)?, row.try_get::<_, Count>(2)?.0);
-            let ttl: Nanos = row.try_get(3)?;
-            let accepts = self.ledger.lane(lane)?.is_some_and(|lane| lane.state.accepts());
-            if !accepts || !self.has_room(lane, bytes)? {
-                redriven.kept += 1;
-                continue;
-            }
-            ids.push(delivery);
-            expires.push(self.after(ttl));
-            redriven.rows.push((lane, delivery));
-            self.ledger.disturb(lane)?;
-            self.ledger.arrive(lane, self.now)?;
-            self.ledger.count(lane, |counts| {
-                counts.dead = counts.dead.saturating_sub(1);
-                counts.dead_kept = counts.dead_kept.saturating_sub(1);
-                counts.waiting += 1;
-                counts.waiting_bytes += bytes;
-            })?;
-        }
-        // Nobody waits in their place any more, so they are not to be replaced either.
-        let update = "UPDATE deliveries d SET state = 0, at = $3, attempts = 0, expires = u.expires, reason = NULL,
-            coalesce = NULL FROM unnest($1::int8[], $2::int8[]) u (delivery, expires) WHERE d.delivery = u.delivery";
-        self.sql.execute(update, &[&ids, &expires, &self.now])?;
-        Ok(redriven)
-    }
-
-    /// Forgets dead letters from before a moment, of those after a place: how many were looked at is told by the place
-    /// returned.
-    pub(super) fn forget_old(
-        &mut self,
-        before: StoreTime,
-        after: DeliveryId,
-        max: u32,
-    ) -> Result<(u64, Option<DeliveryId>)> {
-        let query = "SELECT delivery, lane, at FROM deliveries WHERE state = 2 AND delivery > $1 ORDER BY delivery LIMIT $2";
-        let found = self.sql.query(query, &[&after, &i64::from(max)])?;
-        let mut old = Vec::new();
-        for row in &found {
-            if row.try_get::<_, StoreTime>(2)? < before {
-                old.push((row.try_get(0)?, row.try_get(1)?));
-            }
-        }
-        let forgotten = if old.is_empty() { 0 } else { self.forget_letters(&old)? };
-        let last = found.last().map(|row| row.try_get(0)).transpose()?;
-        Ok((forgotten, last.filter(|_| found.len() == usize::try_from(max).unwrap_or(usize::MAX))))
     }
 }
 

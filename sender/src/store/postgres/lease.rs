@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use super::clock::server_clock;
 use super::values::{int, size};
 use super::{PostgresStore, Result, SPARED, Work, nodes};
-use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::engine::{LaneId, StoreTime};
 use crate::store::Command;
-use crate::store::command::{Acquire, Persist, Renew, Which};
+use crate::store::command::Which;
+use crate::store::commit::lease::{LeaseRows, Past};
 use crate::store::ended::{ENDS_MAX, LATE_MAX, RUNS_MAX};
-use crate::store::lane::{LaneState, OwnerId};
-use crate::store::reply::{Ended, Handover, Record, Refusal, Renewed, Reply, TakenLane};
+use crate::store::lane::OwnerId;
+use crate::store::node::{Announcement, Nodes};
+use crate::store::reply::{Ended, Record};
 
 /// When an attempt ended, in the words of its index.
 macro_rules! ended {
@@ -64,109 +66,99 @@ const FORGET_OWNERS: &str = concat!(
     DELETE FROM nodes n USING gone WHERE n.owner = gone.owner"
 );
 
-/// Whether a lane may be the owner's who asks for lanes.
-fn belongs(acquire: &Acquire, lane: LaneId) -> bool {
-    acquire.homes.as_ref().is_none_or(|homes| homes.is_home(lane, acquire.owner))
-}
-
-impl Work<'_> {
-    pub(super) fn acquire(&mut self, acquire: &Acquire) -> Result<Reply> {
-        let lanes = self.free_lanes(acquire)?;
-        // Between the look and the lock another owner may have taken some.
-        self.ledger.need(lanes.iter().copied())?;
-        if lanes.is_empty() {
-            return Ok(Reply::Acquired(Vec::new()));
-        }
-        let mut free = Vec::with_capacity(lanes.len());
-        for lane in lanes {
-            if self.is_free(acquire.owner, lane)? {
-                free.push(lane);
-            }
-        }
-        let taken = self.take(acquire.owner, &free)?;
-        self.extend(acquire.owner, acquire.lease)?;
-        Ok(Reply::Acquired(taken))
+impl LeaseRows for Work<'_> {
+    fn clock(&self) -> StoreTime {
+        self.ledger.clock
     }
 
-    fn free_lanes(&mut self, acquire: &Acquire) -> Result<Vec<LaneId>> {
-        let taken = self.taken_for(acquire.owner)?;
-        // Whose a lane is, the database does not know: all that are free are read where it counts.
-        let max = if acquire.homes.is_none() { i64::from(acquire.max) } else { i64::MAX };
-        let found = match &acquire.which {
+    fn taken_seen(&mut self) -> &mut BTreeMap<OwnerId, u64> {
+        &mut self.noted.taken_seen
+    }
+
+    fn find_free(&mut self, asking: OwnerId, which: &Which, max: Option<u32>) -> Result<Vec<LaneId>> {
+        let taken = self.taken_for(asking)?;
+        let max = max.map_or(i64::MAX, i64::from);
+        let found = match which {
             // Nodes ask again and again, also where nothing waits for anybody: then no lane has to be looked at.
             Which::WithWork { .. } if self.ledger.totals().waiting == 0 => Vec::new(),
             Which::WithWork { after } => self.sql.query(WITH_WORK, &[&taken, after, &max])?,
-            Which::All => self.sql.query(ALL, &[&taken, &max])?,
-            Which::These(lanes) => return self.free_of(acquire, lanes),
+            Which::All | Which::These(_) => self.sql.query(ALL, &[&taken, &max])?,
         };
-        let free = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<_>, _>>()?;
-        let wanted = free.into_iter().filter(|lane| belongs(acquire, *lane));
-        Ok(wanted.take(usize::try_from(acquire.max).unwrap_or(usize::MAX)).collect())
+        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
+    fn lives(&mut self, owner: OwnerId) -> Result<bool> {
+        self.ledger.lives(owner)
+    }
+
+    fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>> {
+        let heads = self.heads(lanes)?;
+        // Written by now, even what was persisted in this commit.
+        let mut records = self.records(lanes)?;
+        let mut ended = self.ended_since(&records)?;
+        let past = |lane: &LaneId| {
+            let ended = ended.remove(lane).unwrap_or_default();
+            (*lane, Past { record: records.remove(lane), ended, next: heads.get(lane).copied() })
+        };
+        Ok(lanes.iter().map(past).collect())
+    }
+
+    fn rob(&mut self, from: OwnerId) -> Result<()> {
+        self.ledger.amend_owner(from, |lease| lease.taken += 1)
+    }
+
+    fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>> {
+        Ok(self.ledger.owners()?.get(&owner).map(|lease| lease.taken))
+    }
+
+    fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
+        self.ledger.set_lease(owner, until)
+    }
+
+    fn end_lease(&mut self, owner: OwnerId) -> Result<()> {
+        self.ledger.amend_owner(owner, |lease| {
+            lease.until = StoreTime(0);
+            lease.evicted = true;
+        })
+    }
+
+    fn set_record(&mut self, lane: LaneId, record: Record) -> Result<()> {
+        self.ledger.set_record(lane, record)
+    }
+
+    fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>> {
+        nodes::announced(self.sql, owner)
+    }
+
+    fn set_announcement(&mut self, owner: OwnerId, announcement: Announcement, lives: bool) -> Result<()> {
+        nodes::announce(self.sql, owner, &announcement, (self.ledger.clock, lives))
+    }
+
+    fn set_draining(&mut self, owner: OwnerId, draining: bool) -> Result<()> {
+        self.sql.execute("UPDATE nodes SET draining = $2 WHERE owner = $1", &[&owner, &draining])?;
+        Ok(())
+    }
+
+    fn delete_node(&mut self, owner: OwnerId) -> Result<bool> {
+        Ok(self.sql.execute("DELETE FROM nodes WHERE owner = $1", &[&owner])? > 0)
+    }
+
+    fn nodes_have_changed(&mut self) -> Result<()> {
+        self.ledger.nodes_have_changed()
+    }
+
+    fn nodes(&mut self) -> Result<Nodes> {
+        self.flush()?;
+        Ok(nodes::nodes(self.sql, self.ledger.clock)?)
+    }
+}
+
+impl Work<'_> {
     /// The owners whose lanes are not to be had for one of them: itself, and those that live.
     fn taken_for(&mut self, asking: OwnerId) -> Result<Vec<OwnerId>> {
         let over = self.ledger.leases_over();
         let living = self.ledger.owners()?.iter().filter(|(_, lease)| lease.until > over);
         Ok(living.map(|(owner, _)| *owner).chain([asking]).collect())
-    }
-
-    fn free_of(&mut self, acquire: &Acquire, lanes: &[LaneId]) -> Result<Vec<LaneId>> {
-        self.ledger.need(lanes.iter().copied())?;
-        let mut free = Vec::new();
-        for lane in lanes {
-            if size(free.len()) >= u64::from(acquire.max) {
-                break;
-            }
-            let is_new = belongs(acquire, *lane) && !free.contains(lane);
-            if is_new && self.is_free(acquire.owner, *lane)? {
-                free.push(*lane);
-            }
-        }
-        Ok(free)
-    }
-
-    fn is_free(&mut self, asking: OwnerId, lane: LaneId) -> Result<bool> {
-        let found = self.ledger.lane(lane)?.map(|lane| (lane.state, lane.owner));
-        Ok(match found {
-            None | Some((LaneState::Removed, _)) => false,
-            Some((_, None)) => true,
-            Some((_, Some(owner))) => owner != asking && !self.ledger.lives(owner)?,
-        })
-    }
-
-    /// Makes lanes that are free an owner's.
-    fn take(&mut self, owner: OwnerId, lanes: &[LaneId]) -> Result<Vec<TakenLane>> {
-        let heads = self.heads(lanes)?;
-        // Written by now, even what was persisted in this commit.
-        let mut records = self.records(lanes)?;
-        let mut ended = self.ended_since(&records)?;
-        let mut taken = Vec::with_capacity(lanes.len());
-        for id in lanes {
-            let Some(lane) = self.ledger.lane(*id)? else { continue };
-            let (from, term, state) = (lane.owner, Term(lane.term.0 + 1), lane.state);
-            let handover = match (from, records.remove(id)) {
-                (None, Some(record)) => Handover::Clean(record),
-                (None, None) => Handover::Fresh,
-                (Some(from), record) => {
-                    // It is noted, so that the robbed learns of it.
-                    self.ledger.amend_owner(from, |lease| lease.taken += 1)?;
-                    Handover::Seized {
-                        from,
-                        record,
-                        at: self.now,
-                        ended: ended.remove(id).unwrap_or_default(),
-                    }
-                }
-            };
-            self.ledger.amend(*id, |lane| {
-                lane.owner = Some(owner);
-                lane.term = term;
-            })?;
-            self.held.begin(*id, owner, term);
-            taken.push(TakenLane { lane: *id, term, state, handover, next: heads.get(id).copied() });
-        }
-        Ok(taken)
     }
 
     /// When the first waiting delivery of each lane is due, handed out or not, where anything waits.
@@ -212,80 +204,6 @@ impl Work<'_> {
             }
         }
         Ok(ended)
-    }
-
-    /// Extends the lease of an owner: the number of lanes taken from it, unless it was not known at all.
-    fn extend(&mut self, owner: OwnerId, lease: Nanos) -> Result<Option<u64>> {
-        let until = StoreTime(self.ledger.clock.0.saturating_add(lease.0));
-        let known = self.ledger.amend_owner(owner, |lease| {
-            lease.until = until;
-            lease.evicted = false;
-        })?;
-        if known.is_none() {
-            // It was forgotten, and with it how much was taken from it: the next renewal looks at every lane.
-            self.noted.taken_seen.remove(&owner);
-            self.ledger.new_owner(owner, until)?;
-        }
-        Ok(known.map(|lease| lease.taken))
-    }
-
-    pub(super) fn renew(&mut self, renew: &Renew) -> Result<Reply> {
-        let known = self.ledger.owners()?.get(&renew.owner).map(|lease| lease.taken);
-        let seen = self.noted.taken_seen.get(&renew.owner).copied();
-        let look = known.is_none() || seen != known;
-        let held = if look { self.held.of(renew.owner) } else { Vec::new() };
-        self.ledger.need(held.iter().map(|(lane, _)| *lane))?;
-        if let Some(announcement) = &renew.announce {
-            self.announce(renew.owner, announcement)?;
-        }
-        let taken = self.extend(renew.owner, renew.lease)?;
-        self.noted.taken_seen.insert(renew.owner, taken.unwrap_or(0));
-        let mut lost = Vec::new();
-        for (lane, term) in held {
-            let current = self.ledger.lane(lane)?;
-            if current.is_none_or(|lane| lane.owner != Some(renew.owner) || lane.term != term) {
-                self.held.end(lane, term);
-                lost.push((lane, term));
-            }
-        }
-        self.flush()?;
-        let nodes = nodes::nodes(self.sql, self.ledger.clock)?;
-        Ok(Reply::Renewed(Renewed { lost, nodes }))
-    }
-
-    pub(super) fn evict(&mut self, owner: OwnerId) -> Result<Reply> {
-        self.ledger.amend_owner(owner, |lease| {
-            lease.until = StoreTime(0);
-            lease.evicted = true;
-        })?;
-        self.retire(owner)?;
-        // Its lanes are free, whether it was a node or not.
-        self.ledger.nodes_have_changed()?;
-        Ok(Reply::Done)
-    }
-
-    pub(super) fn persist(&mut self, persist: &Persist) -> Result<Reply> {
-        let (lane, term) = (persist.lane, persist.term);
-        let Some(found) = self.ledger.lane(lane)? else {
-            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
-        };
-        let current = found.term;
-        if current != term || found.owner.is_none() {
-            self.held.end(lane, term);
-            return Ok(Reply::Refused(Refusal::StaleTerm { lane, term, current }));
-        }
-        let record = Record { bytes: persist.record.clone(), at: self.now };
-        self.ledger.amend(lane, |lane| {
-            lane.record = Some(record);
-            if persist.hand_back {
-                lane.owner = None;
-            }
-        })?;
-        if persist.hand_back {
-            self.held.end(lane, term);
-            self.ledger.nodes_have_changed()?;
-        }
-        Ok(Reply::Done)
     }
 }
 

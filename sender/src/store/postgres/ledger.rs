@@ -10,20 +10,15 @@ use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int, listed};
 use super::writer::Writer;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::store::commit::Lane;
 use crate::store::held::Held;
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
 use crate::store::reply::Record;
 
-/// One lane, as the present commit will leave it.
+/// One lane, and the columns to be written.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
-    pub(super) state: LaneState,
-    pub(super) bounds: Bounds,
-    pub(super) owner: Option<OwnerId>,
-    pub(super) term: Term,
-    pub(super) counts: Counts,
-    /// It has, or had, window caps.
-    pub(super) capped: bool,
+pub(super) struct Entry {
+    pub(super) lane: Lane,
     /// How its queue has changed.
     pub(super) signs: Signs,
     /// To be kept, if something was persisted and not yet written.
@@ -58,7 +53,7 @@ pub(super) struct State {
 pub(super) struct Ledger {
     /// Whose commit it is, by the row that it counts in.
     pub(super) writer: Writer,
-    lanes: BTreeMap<LaneId, Option<Lane>>,
+    lanes: BTreeMap<LaneId, Option<Entry>>,
     owners: BTreeMap<OwnerId, Lease>,
     owners_are_locked: bool,
     state: State,
@@ -82,7 +77,7 @@ pub(super) struct Ledger {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Lanes, with their counts in their order.
-    pub(super) lanes: Vec<(LaneId, Lane)>,
+    pub(super) lanes: Vec<(LaneId, Entry)>,
     pub(super) owners: Vec<(OwnerId, Lease)>,
     /// The roster, how often something stirred, the next lane, and how often nodes changed.
     pub(super) state: Option<[i64; 4]>,
@@ -111,7 +106,7 @@ impl Ledger {
     /// What was found locked, as it was wanted; and the rows of the state and of the totals.
     pub(super) fn read(
         wanted: &Wanted,
-        (lanes, owners): (BTreeMap<LaneId, Option<Lane>>, BTreeMap<OwnerId, Lease>),
+        (lanes, owners): (BTreeMap<LaneId, Option<Entry>>, BTreeMap<OwnerId, Lease>),
         (state, sums): (&Row, &Row),
         (writer, now): (Writer, StoreTime),
     ) -> Result<Self> {
@@ -142,6 +137,15 @@ impl Ledger {
 
     /// A lane, unless there is none.
     pub(super) fn lane(&self, lane: LaneId) -> Result<Option<&Lane>> {
+        Ok(self.entry(lane)?.map(|found| &found.lane))
+    }
+
+    /// How the queue of a lane has changed, unless there is no such lane.
+    pub(super) fn signs(&self, lane: LaneId) -> Result<Option<Signs>> {
+        Ok(self.entry(lane)?.map(|found| found.signs))
+    }
+
+    fn entry(&self, lane: LaneId) -> Result<Option<&Entry>> {
         self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
     }
 
@@ -157,7 +161,7 @@ impl Ledger {
 
     /// The lanes that are locked.
     pub(super) fn lanes(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
-        self.lanes.iter().filter_map(|(id, lane)| Some((*id, lane.as_ref()?)))
+        self.lanes.iter().filter_map(|(id, found)| Some((*id, &found.as_ref()?.lane)))
     }
 
     /// How many lanes are locked.
@@ -165,13 +169,21 @@ impl Ledger {
         u32::try_from(self.lanes.len()).unwrap_or(u32::MAX)
     }
 
-    /// Changes who owns a lane, what may be done for it, or its record; nothing happens to a lane that is not there.
     pub(super) fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
+        self.change(lane, |found| amend(&mut found.lane))
+    }
+
+    pub(super) fn set_record(&mut self, lane: LaneId, record: Record) -> Result<()> {
+        self.change(lane, |found| found.record = Some(record))
+    }
+
+    /// Changes a lane; nothing happens to one that is not there.
+    pub(super) fn change(&mut self, lane: LaneId, change: impl FnOnce(&mut Entry)) -> Result<()> {
         match self.lanes.get_mut(&lane) {
             None => Err(Stop::lanes([lane])),
             Some(None) => Ok(()),
             Some(Some(found)) => {
-                amend(found);
+                change(found);
                 found.changed = true;
                 Ok(())
             }
@@ -189,10 +201,11 @@ impl Ledger {
     pub(super) fn look(&mut self, held: &Held, queues: &mut Queues) {
         for (id, lane) in &mut self.lanes {
             if let Some(lane) = lane
-                && held.holds(*id, lane.term)
+                && held.holds(*id, lane.lane.term)
             {
-                queues.look(*id, lane.term, &lane.signs);
-                let head = queues.head(*id, lane.term, held.rows(*id));
+                let term = lane.lane.term;
+                queues.look(*id, term, &lane.signs);
+                let head = queues.head(*id, term, held.rows(*id));
                 lane.signs.are_seen(head);
             }
         }
@@ -204,19 +217,16 @@ impl Ledger {
 
     /// A lane that was just inserted.
     pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
-        let lane_row = Lane {
+        let new = Lane {
             state: LaneState::Active,
             bounds,
             owner: None,
             term: Term(0),
             counts: Counts::default(),
             capped,
-            signs: Signs::NONE,
-            record: None,
-            changes: 0,
-            changed: false,
         };
-        self.lanes.insert(lane, Some(lane_row));
+        let entry = Entry { lane: new, signs: Signs::NONE, record: None, changes: 0, changed: false };
+        self.lanes.insert(lane, Some(entry));
     }
 
     /// A lane that has just been deleted.
@@ -287,20 +297,18 @@ impl Ledger {
     }
 
     /// Changes the lease of an owner, unless it is unknown.
-    pub(super) fn amend_owner(
-        &mut self,
-        owner: OwnerId,
-        amend: impl FnOnce(&mut Lease),
-    ) -> Result<Option<Lease>> {
-        let Some(lease) = self.owners()?.get_mut(&owner) else { return Ok(None) };
-        amend(lease);
-        lease.changed = true;
-        Ok(Some(*lease))
+    pub(super) fn amend_owner(&mut self, owner: OwnerId, amend: impl FnOnce(&mut Lease)) -> Result<()> {
+        if let Some(lease) = self.owners()?.get_mut(&owner) {
+            amend(lease);
+            lease.changed = true;
+        }
+        Ok(())
     }
 
-    /// The lease of an owner that was not known.
-    pub(super) fn new_owner(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
-        self.owners()?.insert(owner, Lease { until, evicted: false, taken: 0, changed: true });
+    /// The lease of an owner, known or new.
+    pub(super) fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
+        let taken = self.owners()?.get(&owner).map_or(0, |lease| lease.taken);
+        self.owners()?.insert(owner, Lease { until, evicted: false, taken, changed: true });
         Ok(())
     }
 
@@ -309,10 +317,10 @@ impl Ledger {
         let mut changes = Changes::default();
         for (id, lane) in &mut self.lanes {
             let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
-            debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
+            debug_assert!(lane.lane.counts.conserved(), "lane {}: {:?}", id.0, lane.lane.counts);
             lane.changed = false;
             let record = lane.record.take();
-            changes.lanes.push((*id, Lane { record, ..lane.clone() }));
+            changes.lanes.push((*id, Entry { record, ..lane.clone() }));
             lane.changes += 1;
         }
         for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
@@ -348,16 +356,19 @@ impl State {
     }
 }
 
-impl Lane {
+impl Entry {
     /// Reads a row of `lanes`.
     pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
-        Ok(Self {
+        let lane = Lane {
             counts: read_counts(row)?,
             state: row.try_get(11)?,
             bounds: read_bounds(row, 12)?,
             owner: row.try_get(15)?,
             term: row.try_get(16)?,
             capped: row.try_get(17)?,
+        };
+        Ok(Self {
+            lane,
             signs: Signs::read(row, 18)?,
             record: None,
             changes: row.try_get::<_, Count>(22)?.0,

@@ -26,11 +26,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::clock::{Beginning, Start};
 use super::command::Command;
+use super::commit::room::Room;
 use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
-use super::room::Room;
 use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{Nanos, StoreTime};
 
@@ -58,7 +58,6 @@ mod open;
 mod options;
 mod parts;
 mod passfile;
-mod purge;
 mod queues;
 mod reader;
 mod record;
@@ -126,7 +125,7 @@ pub struct PostgresStore {
 struct Noted {
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
-    places: purge::Places,
+    places: sweep::Places,
 }
 
 /// What a commit did.

@@ -163,8 +163,8 @@ impl<'a> Named<'a> {
     fn recall(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
         let mut changed = Vec::new();
         for Remembered { lane, term, delivery, disturbed, row } in self.remembered {
-            let stands =
-                ledger.lane(lane)?.is_some_and(|lane| lane.term == term && lane.signs.disturbed == disturbed);
+            let stands = ledger.lane(lane)?.is_some_and(|lane| lane.term == term)
+                && ledger.signs(lane)?.is_some_and(|signs| signs.disturbed == disturbed);
             rows.deliveries.insert(delivery, stands.then_some(row));
             if !stands {
                 changed.push(delivery);

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use tokio_postgres::{Error, Row};
 
+use super::Result;
 use super::clock::server_clock;
 use super::link::Link;
 use super::values::Count;
-use super::{Result, Work};
 use crate::engine::{LaneId, StoreTime};
-use crate::store::command::Drain;
 use crate::store::lane::OwnerId;
 use crate::store::node::{Announcement, Node, Nodes};
-use crate::store::reply::{Refusal, Reply};
 
 /// What is announced comes first, in the order in which [`announcement`] reads it.
 const ONE: &str = "SELECT name, version, address, unable, draining FROM nodes WHERE owner = $1";
@@ -28,47 +26,22 @@ const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, address = $4, unable = $5,
     since = CASE WHEN $8 THEN nodes.since ELSE $7 END";
 
-impl Work<'_> {
-    /// Notes what an owner says of itself. Nothing is written if the store knows it already. Comes before its lease is
-    /// extended.
-    pub(super) fn announce(&mut self, owner: OwnerId, said: &Announcement) -> Result<()> {
-        let lives = self.ledger.lives(owner)?;
-        let known = self.sql.first(ONE, &[&owner])?.as_ref().map(announcement).transpose()?;
-        let draining = known.as_ref().map_or(said.draining, |known| known.draining);
-        let said = Announcement { draining, ..said.clone() };
-        let lives = lives && known.is_some();
-        if lives && known.is_some_and(|known| known == said) {
-            return Ok(());
-        }
-        self.ledger.nodes_have_changed()?;
-        let unable: Vec<LaneId> = said.unable.iter().copied().collect();
-        let (name, version, address) = (&*said.name, &*said.version, said.address.as_deref());
-        self.sql.execute(
-            ANNOUNCE,
-            &[&owner, &name, &version, &address, &unable, &draining, &self.ledger.clock, &lives],
-        )?;
-        Ok(())
-    }
+pub(super) fn announced(sql: &Link, owner: OwnerId) -> Result<Option<Announcement>> {
+    Ok(sql.first(ONE, &[&owner])?.as_ref().map(announcement).transpose()?)
+}
 
-    /// An owner is a node no more, if it was one.
-    pub(super) fn retire(&mut self, owner: OwnerId) -> Result<Reply> {
-        if self.sql.execute("DELETE FROM nodes WHERE owner = $1", &[&owner])? > 0 {
-            self.ledger.nodes_have_changed()?;
-        }
-        Ok(Reply::Done)
-    }
-
-    pub(super) fn drain(&mut self, drain: Drain) -> Result<Reply> {
-        let Drain { owner, draining } = drain;
-        let Some(node) = self.sql.first("SELECT draining FROM nodes WHERE owner = $1", &[&owner])? else {
-            return Ok(Reply::Refused(Refusal::UnknownNode(owner)));
-        };
-        if node.try_get::<_, bool>(0)? != draining {
-            self.sql.execute("UPDATE nodes SET draining = $2 WHERE owner = $1", &[&owner, &draining])?;
-            self.ledger.nodes_have_changed()?;
-        }
-        Ok(Reply::Done)
-    }
+/// Writes an announcement at a time of the store's clock; a node that lives keeps the moment when it began.
+pub(super) fn announce(
+    sql: &Link,
+    owner: OwnerId,
+    announcement: &Announcement,
+    (clock, lives): (StoreTime, bool),
+) -> Result<()> {
+    let Announcement { name, version, address, unable, draining } = announcement;
+    let unable: Vec<LaneId> = unable.iter().copied().collect();
+    let (name, version, address) = (&**name, &**version, address.as_deref());
+    sql.execute(ANNOUNCE, &[&owner, &name, &version, &address, &unable, draining, &clock, &lives])?;
+    Ok(())
 }
 
 /// All nodes, at the time of the last commit, or of the one under way if that is later.

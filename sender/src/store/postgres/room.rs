@@ -1,20 +1,19 @@
-//! Who has room, and who makes some ([`Bounded`]), by PostgreSQL's rows.
+//! The rows that decide which lane has room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ledger::Lane;
 use super::oldest::{BLOCK, Of};
 use super::queues::Search;
 use super::rows::{Delivery, Rows, delivery_columns};
 use super::values::{int, size};
-use super::{Result, Stop, Work, columns};
+use super::{Result, Work, columns};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::Command;
-use crate::store::command::{Fate, Reason, Shed};
-use crate::store::lane::{Bounds, Counts, Limits, WhenFull};
+use crate::store::command::Fate;
+use crate::store::commit::Lane;
+use crate::store::commit::room::{Room, RoomRows};
+use crate::store::lane::{Bounds, WhenFull};
 use crate::store::read::Place;
-use crate::store::reply::{Refusal, Reply};
-use crate::store::room::{Bounded, Room};
 
 /// What waits on lanes after a place of each, the longest due first.
 const WAITING: &str = concat!(
@@ -25,35 +24,20 @@ const WAITING: &str = concat!(
         AND (d.at, d.delivery) > (u.after, u.after_delivery) ORDER BY d.at, d.delivery LIMIT u.most) d"
 );
 
-impl Bounded for Work<'_> {
-    type Error = Stop;
-
+impl RoomRows for Work<'_> {
     fn room(&mut self) -> &mut Room {
         &mut self.room
     }
 
-    fn limits(&self) -> &Limits {
-        self.limits
-    }
-
-    fn totals(&self) -> &Counts {
-        self.ledger.totals()
-    }
-
-    fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>> {
-        Ok(self.ledger.lane(lane)?.map(|lane| (lane.bounds, lane.counts)))
-    }
-
-    fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64> {
+    fn longest_due(&mut self, lane: LaneId, max: u32) -> Result<Vec<DeliveryId>> {
         self.ledger.need([lane])?;
-        let mut rows = 0;
-        while rows < max
-            && let Some(delivery) = self.longest_due(lane, max - rows)?
+        let mut found = Vec::new();
+        while size(found.len()) < u64::from(max)
+            && let Some(delivery) = self.next_due(lane, max - u32::try_from(found.len()).unwrap_or(max))?
         {
-            self.bury(lane, delivery, reason)?;
-            rows += 1;
+            found.push(delivery);
         }
-        Ok(u64::from(rows))
+        Ok(found)
     }
 
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
@@ -71,16 +55,8 @@ impl Bounded for Work<'_> {
 }
 
 impl Work<'_> {
-    pub(super) fn shed(&mut self, shed: Shed) -> Result<Reply> {
-        if self.ledger.lane(shed.lane)?.is_none() {
-            return Ok(Reply::Refused(Refusal::UnknownLane(shed.lane)));
-        }
-        let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
-        Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
-    }
-
     /// Takes what has been due longest of a lane and is not handed out, to be given up. So many are wanted.
-    fn longest_due(&mut self, lane: LaneId, wanted: u32) -> Result<Option<DeliveryId>> {
+    fn next_due(&mut self, lane: LaneId, wanted: u32) -> Result<Option<DeliveryId>> {
         let of = Of::Waiting(lane);
         loop {
             if let Some(((at, delivery), _)) = self.rows.oldest.take(of) {
@@ -127,7 +103,7 @@ impl Work<'_> {
     /// Where to look on a lane for what waits and is not handed out, and how many that are handed out may come after that.
     fn not_handed_out(&mut self, lane: LaneId) -> Result<Search> {
         let handed_out = self.held.count(lane);
-        let found = self.ledger.lane(lane)?.map(|found| (found.term, found.signs));
+        let found = self.ledger.lane(lane)?.map(|found| found.term).zip(self.ledger.signs(lane)?);
         match found.filter(|(term, _)| self.held.holds(lane, *term)) {
             Some((term, signs)) => {
                 // What this commit has done to the queue so far counts as well.

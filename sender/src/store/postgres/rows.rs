@@ -16,10 +16,10 @@ use super::stop::{Result, Stop};
 use super::values::size;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Body, Reason};
-use crate::store::newer::Newer;
+use crate::store::commit::newer::Newer;
+use crate::store::commit::route::Replaced;
 use crate::store::read::Place;
 use crate::store::reply::{Emitted, Placed, Reply};
-use crate::store::route::Replaced;
 
 /// Provisional numbers begin here.
 const PROVISIONAL: u64 = 1 << 62;

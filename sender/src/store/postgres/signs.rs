@@ -7,16 +7,16 @@ use crate::engine::{LaneId, StoreTime};
 impl Ledger {
     /// Nothing waits on a lane that is due sooner.
     pub(super) fn head(&self, lane: LaneId) -> Result<StoreTime> {
-        Ok(self.lane(lane)?.map_or(StoreTime(0), |lane| lane.signs.head))
+        Ok(self.signs(lane)?.map_or(StoreTime(0), |signs| signs.head))
     }
 
     /// A delivery of a lane waits now that did not, or not then.
     pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<()> {
-        self.amend(lane, |lane| lane.signs.arrive(due))
+        self.change(lane, |lane| lane.signs.arrive(due))
     }
 
     /// Deliveries of a lane have changed that may be handed out.
     pub(super) fn disturb(&mut self, lane: LaneId) -> Result<()> {
-        self.amend(lane, |lane| lane.signs.disturbed += 1)
+        self.change(lane, |lane| lane.signs.disturbed += 1)
     }
 }

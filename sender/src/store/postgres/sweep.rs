@@ -1,4 +1,4 @@
-//! Burying what nobody will send: what has expired, and what removed subscribers were owed. In small steps.
+//! The rows of deliveries that expired or whose subscriber was removed, and of events and attempts that were kept long enough.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,10 @@ use super::rows::{Delivery, delivery_columns};
 use super::values::{int, size};
 use super::{Result, Work, latencies};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::store::command::{Reason, Sweep};
-use crate::store::reply::{Reply, Swept};
-use crate::store::room::Bounded;
+use crate::store::command::Reason;
+use crate::store::commit::sweep::SweepRows;
+use crate::store::ended::MARGIN;
+use crate::store::reply::Purged;
 
 /// What has expired, the longest first.
 const EXPIRED: &str = concat!(
@@ -35,37 +36,56 @@ pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE w
 /// A writer that has written nothing for so long is gone. One that is not gets a new row.
 pub(super) const GONE_AFTER: Nanos = Nanos::DAY.times(7);
 
-impl Work<'_> {
-    pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Reply> {
-        let expired = self.sweep_expired(sweep.max)?;
-        let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
-        let gone = self.sweep_removed(left)?;
-        self.forget_writers()?;
-        let more = expired + gone >= u64::from(sweep.max);
-        Ok(Reply::Swept(Swept { expired, gone, corrected: 0, more }))
+/// Where the next step goes on; from the beginning, if nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    event: Option<i64>,
+    letter: Option<DeliveryId>,
+    /// When an attempt began, and its delivery.
+    attempt: Option<(i64, i64)>,
+}
+
+/// Events after a place, and whether each is kept: some delivery of it still waits, is a dead letter, or was settled too
+/// lately; or it waits in the outbox for who had no room, and who has it must be known.
+/// Of one that is too new nothing more is read.
+const EVENTS: &str = "SELECT e.event, e.received, CASE WHEN e.received < $2 THEN e.deliveries END, e.bodies,
+    e.received >= $2 OR EXISTS (SELECT 1 FROM unnest(e.deliveries) n JOIN all_deliveries d ON d.delivery = n
+        WHERE d.state IN (0, 2) OR d.at >= $2)
+    OR (e.in_part AND EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id))
+    FROM events e WHERE e.event > $1 ORDER BY e.event LIMIT $3";
+
+/// Some of these deliveries, wherever they lie.
+const DONE: &str = "DELETE FROM done WHERE delivery IN
+    (SELECT delivery FROM done WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
+const SETTLED: &str = "DELETE FROM deliveries WHERE delivery IN
+    (SELECT delivery FROM deliveries WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
+
+/// Attempts after a place, and whether each is to be kept for a cap, though it is old.
+const ATTEMPTS: &str = "SELECT a.at, a.delivery, a.capped AND a.at >= $3 AND a.at >= coalesce(
+        (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane ORDER BY l.era DESC LIMIT 1), 9223372036854775807) - $4
+    FROM attempts a WHERE (a.at, a.delivery) > ($5, $6) AND a.at < $1 ORDER BY a.at, a.delivery LIMIT $2";
+
+impl SweepRows for Work<'_> {
+    fn prepare_sweep(&mut self, _: u32) -> Result<(u64, bool)> {
+        Ok((0, false))
     }
 
-    fn sweep_expired(&mut self, max: u32) -> Result<u64> {
-        // What is handed out is its holder's to give up.
+    fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
+        // The holder of a delivery gives it up.
         let limit = i64::from(max) + int(size(self.held.len()));
-        let mut expired: Vec<(DeliveryId, Delivery)> = Vec::new();
+        let mut expired = Vec::new();
         for row in self.sql.query(EXPIRED, &[&self.surely_before(self.now), &limit])? {
             let (delivery, row) = Delivery::read(&row)?;
             if size(expired.len()) < u64::from(max) && !self.held.has(row.lane, delivery) {
-                expired.push((delivery, row));
+                expired.push((row.lane, delivery, Reason::Expired));
+                self.rows.deliveries.insert(delivery, Some(row));
             }
         }
-        self.ledger.need(expired.iter().map(|(_, row)| row.lane))?;
-        let rows = size(expired.len());
-        for (delivery, row) in expired {
-            let lane = row.lane;
-            self.rows.deliveries.insert(delivery, Some(row));
-            self.bury(lane, delivery, Reason::Expired)?;
-        }
-        Ok(rows)
+        self.ledger.need(expired.iter().map(|(lane, ..)| *lane))?;
+        Ok((expired, false))
     }
 
-    fn sweep_removed(&mut self, max: u32) -> Result<u64> {
+    fn removed_lanes(&mut self, max: u32) -> Result<Vec<LaneId>> {
         let query = "SELECT lane FROM lanes WHERE state = 3 AND waiting > 0 ORDER BY lane LIMIT $1";
         let lanes = self.lanes_by(query, &[&i64::from(max)])?;
         let (mut left, mut likely) = (u64::from(max), BTreeMap::new());
@@ -80,28 +100,97 @@ impl Work<'_> {
         if !likely.is_empty() {
             self.read_waiting(&likely)?;
         }
-        let mut gone = 0;
-        for lane in lanes {
-            let left = u64::from(max) - gone;
-            if left == 0 {
-                break;
-            }
-            gone += self.shed_rows(lane, u32::try_from(left).unwrap_or(max), Reason::Gone)?;
-        }
-        Ok(gone)
-    }
-
-    /// The lanes that a question finds, locked.
-    fn lanes_by(&mut self, query: &'static str, values: &[super::link::Value<'_>]) -> Result<Vec<LaneId>> {
-        self.flush()?;
-        let found = self.sql.query(query, values)?;
-        let lanes = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<_>, _>>()?;
-        self.ledger.need(lanes.iter().copied())?;
         Ok(lanes)
     }
 
-    /// Deletes removed subscribers of whom nothing is left.
-    pub(super) fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {
+    fn tidy(&mut self) -> Result<()> {
+        self.forget_writers()
+    }
+
+    fn surely_before(&self, moment: StoreTime) -> StoreTime {
+        StoreTime(moment.0.saturating_sub(self.ledger.grace(self.now).0))
+    }
+
+    fn purge_place(&mut self) -> &mut Option<DeliveryId> {
+        &mut self.noted.places.letter
+    }
+
+    fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
+        let (mut left, limit) = (u64::from(max), i64::from(max));
+        let found = self.sql.query(EVENTS, &[&self.noted.places.event.unwrap_or(0), &before, &limit])?;
+        let (mut events, mut bodies): (Vec<i64>, Vec<i64>) = Default::default();
+        for row in &found {
+            let event: i64 = row.try_get(0)?;
+            // Nothing is settled before it is received, and events come about in the order of their receipt: all but those that
+            // were received later than now, by a clock that was ahead.
+            if (before..=self.now).contains(&row.try_get::<_, StoreTime>(1)?) {
+                self.delete_events(&events, &bodies)?;
+                purged.events += size(events.len());
+                self.noted.places.event = None;
+                return Ok(false);
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            if !row.try_get::<_, bool>(4)? {
+                let deliveries: Vec<i64> = row.try_get(2)?;
+                let deleted = self.delete_deliveries(&deliveries, left.max(1))?;
+                purged.deliveries += deleted;
+                left = left.saturating_sub(deleted);
+                if deleted < size(deliveries.len())
+                    && self.sql.exists(
+                        "SELECT 1 FROM all_deliveries WHERE delivery = ANY($1) LIMIT 1",
+                        &[&deliveries],
+                    )?
+                {
+                    // The rest in the next step.
+                    self.delete_events(&events, &bodies)?;
+                    purged.events += size(events.len());
+                    return Ok(true);
+                }
+                events.push(event);
+                bodies.extend(row.try_get::<_, Vec<i64>>(3)?);
+            }
+            self.noted.places.event = Some(event);
+        }
+        self.delete_events(&events, &bodies)?;
+        purged.events += size(events.len());
+        let full = left == 0 || found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+        if !full {
+            self.noted.places.event = None;
+        }
+        Ok(full)
+    }
+
+    fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
+        let (at, delivery) = self.noted.places.attempt.unwrap_or((-1, -1));
+        let now = self.surely_before(self.now);
+        let longest = StoreTime(now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
+        let found =
+            self.sql.query(ATTEMPTS, &[&before, &i64::from(max), &longest, &MARGIN, &at, &delivery])?;
+        let (mut ats, mut deliveries): (Vec<i64>, Vec<i64>) = Default::default();
+        let mut last = None;
+        for row in &found {
+            let (at, delivery): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            last = Some((at, delivery));
+            if !row.try_get::<_, bool>(2)? {
+                ats.push(at);
+                deliveries.push(delivery);
+            }
+        }
+        let mut deleted = 0;
+        if !ats.is_empty() {
+            let delete = "DELETE FROM attempts a USING unnest($1::int8[], $2::int8[]) u (at, delivery)
+                WHERE a.at = u.at AND a.delivery = u.delivery";
+            deleted = self.sql.execute(delete, &[&ats, &deliveries])?;
+        }
+        let full = found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+        self.noted.places.attempt = last.filter(|_| full);
+        Ok((deleted, full))
+    }
+
+    fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {
         let query = "SELECT l.lane FROM lanes l JOIN subscribers s ON s.lane = l.lane
             WHERE l.state = 3 AND s.removed < $1 AND l.waiting = 0 AND l.dead_kept = 0 ORDER BY l.lane LIMIT 1000";
         let lanes = self.lanes_by(query, &[&removed_before])?;
@@ -115,6 +204,21 @@ impl Work<'_> {
         Ok(())
     }
 
+    fn forget_latencies(&mut self, max: u32) -> Result<()> {
+        Ok(latencies::forget_old(self.sql, self.surely_before(self.now), max)?)
+    }
+}
+
+impl Work<'_> {
+    /// The lanes that a question finds, locked.
+    fn lanes_by(&mut self, query: &'static str, values: &[super::link::Value<'_>]) -> Result<Vec<LaneId>> {
+        self.flush()?;
+        let found = self.sql.query(query, values)?;
+        let lanes = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<_>, _>>()?;
+        self.ledger.need(lanes.iter().copied())?;
+        Ok(lanes)
+    }
+
     fn forget_writers(&self) -> Result<()> {
         let long_ago = StoreTime(self.surely_before(self.now).0.saturating_sub(GONE_AFTER.0));
         let found = self.sql.query(
@@ -126,6 +230,24 @@ impl Work<'_> {
         }
         let gone = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<i64>, _>>()?;
         self.sql.execute(RETIRE, &[&gone, &long_ago])?;
+        Ok(())
+    }
+
+    fn delete_deliveries(&self, deliveries: &[i64], max: u64) -> Result<u64> {
+        let mut deleted = 0;
+        for delete in [DONE, SETTLED] {
+            deleted += self.sql.execute(delete, &[&deliveries, &int(max - deleted)])?;
+        }
+        Ok(deleted)
+    }
+
+    fn delete_events(&self, events: &[i64], bodies: &[i64]) -> Result<()> {
+        if !events.is_empty() {
+            if !bodies.is_empty() {
+                self.sql.execute("DELETE FROM bodies WHERE body = ANY($1)", &[&bodies])?;
+            }
+            self.sql.execute("DELETE FROM events WHERE event = ANY($1)", &[&events])?;
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::clock::server_clock;
-use super::ledger::{Lane, Lease, Ledger, counts};
+use super::ledger::{Entry, Lease, Ledger, counts};
 use super::link::Ask;
 use super::stop::{Result, Stop, Wanted};
 use super::writer::Writer;
@@ -60,7 +60,7 @@ impl Wanted {
         let mut next = || answers.next().unwrap_or_default();
         let mut lanes: BTreeMap<_, _> = self.lanes.iter().map(|lane| (*lane, None)).collect();
         for row in next() {
-            lanes.insert(row.try_get(10)?, Some(Lane::read(&row)?));
+            lanes.insert(row.try_get(10)?, Some(Entry::read(&row)?));
         }
         let mut owners = BTreeMap::new();
         if self.owners {

@@ -2,10 +2,14 @@
 
 use super::named::{Named, is_named};
 use super::stop::Failed;
-use super::{Result, Work, columns};
-use crate::engine::{Nanos, StoreTime};
-use crate::store::Command;
+use super::{Result, Stop, Work, columns};
+use crate::engine::{LaneId, StoreTime};
+use crate::store::command::Claim;
+use crate::store::commit::{Commands, Lane, Rows};
+use crate::store::held::Held;
+use crate::store::lane::{Counts, Limits};
 use crate::store::reply::Reply;
+use crate::store::{Command, Written};
 
 impl<'a> Work<'a> {
     /// Carries out commands of which what they name is read together, unless that was done.
@@ -22,42 +26,19 @@ impl<'a> Work<'a> {
             read.map_err(|stop| stop.doing("read what a commit is about"))?;
         }
         for command in run {
-            replies.push(self.carry_out(command).map_err(|stop| stop.doing(command.name()))?);
+            replies.push(self.apply(command).map_err(|stop| stop.doing(command.name()))?);
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, command: &Command) -> Result<Reply> {
-        if !matches!(command, Command::Emit(_)) {
-            // Whatever is no event may change who can make room.
-            self.room.forget_payers();
-        }
-        // Events and what came of attempts find in memory what this commit did; all else asks the database while it goes along.
+    /// Carries out a command. Emits and settlements find in memory the rows that this commit changed; any other command asks the
+    /// database, so that the changes are written before it, and read anew after it.
+    fn apply(&mut self, command: &Command) -> Result<Reply> {
         let asks = !matches!(command, Command::Emit(_) | Command::Settle(_));
         if asks {
             self.flush_and_forget()?;
         }
-        let reply = match command {
-            Command::Emit(emit) => self.emit(emit),
-            Command::RejectOutbox(reject) => self.reject_outbox(reject),
-            Command::Claim(claim) => self.claim(claim),
-            Command::Settle(settlements) => self.settle(settlements),
-            Command::Persist(persist) => self.persist(persist),
-            Command::Acquire(acquire) => self.acquire(acquire),
-            Command::Renew(renew) => self.renew(renew),
-            Command::Evict(owner) => self.evict(*owner),
-            Command::Retire(owner) => self.retire(*owner),
-            Command::Drain(drain) => self.drain(*drain),
-            Command::Subscribe(subscribe) => self.subscribe(subscribe),
-            Command::Change(change) => self.change(change),
-            Command::Rotate(rotate) => self.rotate(rotate),
-            Command::Remove(lane) => self.remove(*lane),
-            Command::Redrive(redrive) => self.redrive(redrive),
-            Command::Forget(forget) => self.forget(forget),
-            Command::Shed(shed) => self.shed(*shed),
-            Command::Sweep(sweep) => self.sweep(*sweep),
-            Command::Purge(purge) => self.purge(*purge),
-        }?;
+        let reply = self.carry_out(command)?;
         if asks {
             self.flush_and_forget()?;
         }
@@ -74,9 +55,58 @@ impl<'a> Work<'a> {
     pub(super) fn flush(&mut self) -> Result<()> {
         columns::flush(self.sql, &mut self.ledger, &mut self.rows)
     }
+}
 
-    /// The moment so long from now.
-    pub(super) fn after(&self, length: Nanos) -> StoreTime {
-        StoreTime(self.now.0.saturating_add(length.0))
+impl Rows for Work<'_> {
+    type Error = Stop;
+
+    fn now(&self) -> StoreTime {
+        self.now
+    }
+
+    fn limits(&self) -> &Limits {
+        self.limits
+    }
+
+    fn totals(&self) -> &Counts {
+        self.ledger.totals()
+    }
+
+    fn held(&mut self) -> &mut Held {
+        self.held
+    }
+
+    fn written(&mut self) -> &mut Written {
+        &mut self.written
+    }
+
+    fn lock(&mut self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
+        self.ledger.need(lanes)
+    }
+
+    fn lane(&mut self, lane: LaneId) -> Result<Option<&Lane>> {
+        self.ledger.lane(lane)
+    }
+
+    fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
+        self.ledger.amend(lane, amend)
+    }
+
+    fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
+        self.ledger.count(lane, count)
+    }
+
+    fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<()> {
+        self.ledger.arrive(lane, due)
+    }
+
+    fn disturb(&mut self, lane: LaneId) -> Result<()> {
+        self.ledger.disturb(lane)
+    }
+}
+
+impl Commands for Work<'_> {
+    fn claim(&mut self, claim: &Claim) -> Result<Reply> {
+        self.claim_rows(claim)
     }
 }

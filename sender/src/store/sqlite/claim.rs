@@ -7,7 +7,9 @@ use super::content::{self, Content, Contents};
 use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
 use super::values::{int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use crate::store::command::{Attempt, Claim, Reason};
+use crate::store::command::{Claim, Reason};
+use crate::store::commit::dead::DeadRows;
+use crate::store::commit::settle::shortened;
 use crate::store::held::{Standing, Waiting};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
@@ -175,7 +177,7 @@ impl RowReader<'_> {
 }
 
 impl Work<'_> {
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Reply> {
+    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Reply> {
         let owner = match self.fence(claim.lane, claim.term)? {
             Ok(owner) => owner,
             Err(refusal) => return Ok(Reply::Refused(refusal)),
@@ -226,12 +228,10 @@ impl Work<'_> {
     }
 
     fn bury_unreadable(&mut self, lane: LaneId, row: &Unreadable) -> Result<()> {
-        let (bytes, attempts) = self.weight(row.delivery)?;
-        let why = &row.why[..row.why.floor_char_boundary(Attempt::ERROR_BYTES_MAX)];
         self.sql
             .prepare_cached("UPDATE deliveries SET status = NULL, error = ?2 WHERE delivery = ?1")?
-            .execute(params![row.delivery, why])?;
-        self.bury(lane, row.delivery, bytes, attempts, Reason::Unreadable)
+            .execute(params![row.delivery, shortened(&row.why)])?;
+        self.bury(lane, row.delivery, Reason::Unreadable)
     }
 
     /// Whose lane it is, if this ownership is the present one.

@@ -2,9 +2,6 @@
 
 use rusqlite::{Error, ErrorCode, Result};
 
-use super::Work;
-use crate::engine::DeliveryId;
-
 /// Whether this one row is to blame, not the store: the others can be read.
 pub(super) fn is_about_the_row(error: &Error) -> bool {
     match error {
@@ -27,14 +24,5 @@ pub(super) fn or_least<T: Default>(read: Result<T>) -> Result<T> {
     match read {
         Err(error) if is_about_the_row(&error) => Ok(T::default()),
         read => read,
-    }
-}
-
-impl Work<'_> {
-    /// The bytes and the attempts that a delivery counts for, whatever its row says.
-    pub(super) fn weight(&self, delivery: DeliveryId) -> Result<(u64, u32)> {
-        self.sql
-            .prepare_cached("SELECT bytes, attempts FROM deliveries WHERE delivery = ?1")?
-            .query_row([delivery], |row| Ok((or_least(row.get(0))?, or_least(row.get(1))?)))
     }
 }

@@ -7,7 +7,6 @@
 use rusqlite::{Result, params};
 
 use super::Work;
-use super::values::size;
 use crate::engine::{LaneId, StoreTime};
 use crate::store::ended::{ENDS_MAX, MARGIN, runs};
 use crate::store::reply::Ended;
@@ -42,30 +41,5 @@ impl Work<'_> {
             .query_map(params![lane, StoreTime(since), ENDS_MAX], |row| row.get(0))?
             .collect::<Result<_>>()?;
         Ok(runs(ends, self.now))
-    }
-
-    /// Deletes attempts from before a moment, but those that a window cap still counts and no record tells of. Says how many
-    /// were deleted, and whether there may be more to look at.
-    pub(super) fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
-        let (at, delivery) = self.places.attempt.unwrap_or_default();
-        let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
-        let looked_at: Vec<(u64, u64, bool)> = self
-            .sql
-            .prepare_cached(&format!(
-                "SELECT a.at, a.delivery, {STILL_COUNTS} FROM attempts a
-                 WHERE (a.at, a.delivery) > (?5, ?6) AND a.at < ?1 ORDER BY a.at, a.delivery LIMIT ?2"
-            ))?
-            .query_map(params![before, max, longest, MARGIN, StoreTime(at), StoreTime(delivery)], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })?
-            .collect::<Result<_>>()?;
-        let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
-        let mut deleted = 0;
-        for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
-            deleted += size(delete.execute(params![StoreTime(*at), StoreTime(*delivery)])?);
-        }
-        let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
-        self.places.attempt = looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
-        Ok((deleted, full))
     }
 }

@@ -4,28 +4,23 @@
 //! many deliveries it moved. The transaction has the file to itself meanwhile, so nobody counts beside it. The next commit
 //! goes on from there ([`KnownLanes`]), as long as nobody else has written to the file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, Statement, params};
 
 use super::fronts::Known;
 use super::values::{Bits, int};
-use crate::engine::{LaneId, Nanos, StoreTime, Term};
-use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
+use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::store::commit::Lane;
+use crate::store::lane::{Bounds, Counts};
 use crate::store::reply::Record;
 
-/// One lane, as the present commit will leave it.
+/// One lane, and the columns to be written.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) state: LaneState,
-    pub(super) bounds: Bounds,
-    pub(super) owner: Option<OwnerId>,
-    pub(super) term: Term,
-    pub(super) counts: Counts,
-    /// It has, or had, window caps.
-    pub(super) capped: bool,
+struct Entry {
+    lane: Lane,
     /// To be kept, if something was persisted and not yet written.
-    pub(super) record: Option<Record>,
+    record: Option<Record>,
     counts_changed: bool,
     terms_changed: bool,
 }
@@ -50,7 +45,7 @@ pub(super) struct Totals {
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) totals: Totals,
-    lanes: BTreeMap<LaneId, Option<Lane>>,
+    lanes: BTreeMap<LaneId, Option<Entry>>,
     /// The totals as they were, for the mark of a new minute.
     before: Counts,
     totals_changed: bool,
@@ -67,7 +62,7 @@ type Version = i64;
 /// The lanes as our last commit left them.
 #[derive(Debug, Default)]
 pub(super) struct KnownLanes {
-    lanes: BTreeMap<LaneId, Option<Lane>>,
+    lanes: BTreeMap<LaneId, Option<Entry>>,
     version: Option<Version>,
 }
 
@@ -102,15 +97,14 @@ impl Ledger {
 
     /// A lane, unless there is none.
     pub(super) fn lane(&mut self, sql: &Connection, lane: LaneId) -> Result<Option<&Lane>> {
-        Ok(self.entry(sql, lane)?.as_ref())
+        Ok(self.entry(sql, lane)?.as_ref().map(|found| &found.lane))
     }
 
-    fn entry(&mut self, sql: &Connection, lane: LaneId) -> Result<&mut Option<Lane>> {
-        use std::collections::btree_map::Entry;
+    fn entry(&mut self, sql: &Connection, lane: LaneId) -> Result<&mut Option<Entry>> {
         match self.lanes.entry(lane) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(unknown) => {
-                let read = sql.prepare_cached(LANE)?.query_row([lane], Lane::read).optional()?;
+            btree_map::Entry::Occupied(known) => Ok(known.into_mut()),
+            btree_map::Entry::Vacant(unknown) => {
+                let read = sql.prepare_cached(LANE)?.query_row([lane], Entry::read).optional()?;
                 Ok(unknown.insert(read))
             }
         }
@@ -124,7 +118,7 @@ impl Ledger {
         count: impl Fn(&mut Counts),
     ) -> Result<()> {
         if let Some(found) = self.entry(sql, lane)? {
-            count(&mut found.counts);
+            count(&mut found.lane.counts);
             if !std::mem::replace(&mut found.counts_changed, true) {
                 self.changed.push(lane);
             }
@@ -142,7 +136,7 @@ impl Ledger {
         amend: impl FnOnce(&mut Lane),
     ) -> Result<()> {
         if let Some(found) = self.entry(sql, lane)? {
-            amend(found);
+            amend(&mut found.lane);
             found.terms_changed = true;
             self.changed.push(lane);
         }
@@ -162,7 +156,7 @@ impl Ledger {
     /// A lane may have got window caps.
     pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
         if let Some(Some(known)) = self.lanes.get_mut(&lane) {
-            known.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
+            known.lane.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
         }
         Ok(())
     }
@@ -322,32 +316,31 @@ const COUNTS: &str =
     waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
     record_at = coalesce(?12, record_at), record = coalesce(?13, record) WHERE lane = ?1";
 
-impl Lane {
+impl Entry {
     fn read(row: &Row<'_>) -> Result<Self> {
-        Ok(Self {
+        let lane = Lane {
             counts: counts(row)?,
             state: row.get(10)?,
             bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
             owner: row.get(14)?,
             term: row.get(15)?,
             capped: row.get(16)?,
-            record: None,
-            counts_changed: false,
-            terms_changed: false,
-        })
+        };
+        Ok(Self { lane, record: None, counts_changed: false, terms_changed: false })
     }
 
     fn flush(&mut self, id: LaneId, terms: &mut Statement<'_>, counts: &mut Statement<'_>) -> Result<()> {
-        debug_assert!(self.counts.conserved(), "lane {}: {:?}", id.0, self.counts);
+        let lane = &self.lane;
+        debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
         if self.terms_changed {
             terms.execute(params![
                 id,
-                self.state,
-                int(self.bounds.rows_max),
-                int(self.bounds.bytes_max),
-                self.bounds.when_full,
-                self.owner,
-                self.term,
+                lane.state,
+                int(lane.bounds.rows_max),
+                int(lane.bounds.bytes_max),
+                lane.bounds.when_full,
+                lane.owner,
+                lane.term,
             ])?;
             self.terms_changed = false;
         }
@@ -360,7 +353,7 @@ impl Lane {
     }
 
     fn flush_counts(&self, id: LaneId, write: &mut Statement<'_>) -> Result<()> {
-        let counts = &self.counts;
+        let counts = &self.lane.counts;
         let record = self.record.as_ref();
         write.execute(params![
             id,

@@ -3,7 +3,7 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), `reserve` (room for deliveries on a full disk), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `content`, `beside`, `fronts`, `fresh` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `content`, `beside`, `fronts`, `fresh` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`; `latencies` puts off;
 //! `reader` and its parts read; `doctor` and `vacuum` are for operators.
 
 use std::collections::BTreeMap;
@@ -15,15 +15,16 @@ use hookproof_failed_sync::ends_the_process;
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::clock::{Beginning, Start};
-use super::command::Command;
+use super::command::{Claim, Command};
+use super::commit::newer::Newer;
+use super::commit::room::Room;
+use super::commit::{Commands, Lane, Rows};
 use super::gathered::Gathered;
 use super::held::Held;
-use super::lane::{Limits, OwnerId};
-use super::newer::Newer;
+use super::lane::{Counts, Limits, OwnerId};
 use super::reply::Reply;
-use super::room::Room;
 use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
-use crate::engine::{Nanos, StoreTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 
 mod beside;
 mod claim;
@@ -47,7 +48,6 @@ mod log;
 mod nodes;
 mod open;
 mod options;
-mod purge;
 mod reader;
 mod reserve;
 mod room;
@@ -92,7 +92,7 @@ pub struct SqliteStore {
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     known_lanes: KnownLanes,
-    places: purge::Places,
+    places: sweep::Places,
     latencies: Gathered,
     written: Written,
     /// Times handed in are those of the machine, and what is later than them was written by a clock that was ahead.
@@ -123,7 +123,7 @@ impl SqliteStore {
             out: Arc::default(),
             taken_seen: BTreeMap::new(),
             known_lanes: KnownLanes::default(),
-            places: purge::Places::default(),
+            places: sweep::Places::default(),
             latencies: Gathered::default(),
             written: Written::default(),
             follows_the_machine: false,
@@ -200,7 +200,7 @@ impl SqliteStore {
         };
         let mut replies = Vec::with_capacity(commands.len());
         for command in commands {
-            replies.push(work.carry_out(command).doing(command.name())?);
+            replies.push(work.apply(command).doing(command.name())?);
         }
         work.ledger.flush(work.sql, now).doing("write the figures")?;
         if !reads_only {
@@ -313,7 +313,7 @@ struct Work<'a> {
     held: &'a mut Held,
     fronts: &'a mut Fronts,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
-    places: &'a mut purge::Places,
+    places: &'a mut sweep::Places,
     latencies: &'a mut Gathered,
     room: Room,
     contents: Contents,
@@ -364,45 +364,74 @@ fn at_hand<'p, 'a>(
 }
 
 impl Work<'_> {
-    fn carry_out(&mut self, command: &Command) -> rusqlite::Result<Reply> {
-        if !matches!(command, Command::Emit(_)) {
-            // Whatever else happens may change who can make room.
-            self.room.forget_payers();
-        }
+    /// Carries out a command, and doubts what is known of the queues where it may change them.
+    fn apply(&mut self, command: &Command) -> rusqlite::Result<Reply> {
         if !command.spares_queues() {
             self.fronts.fresh.doubt_all();
             self.held.doubt_all();
         }
-        match command {
-            Command::Emit(emit) => self.emit(emit),
-            Command::RejectOutbox(reject) => self.reject_outbox(reject),
-            Command::Claim(claim) => self.claim(claim),
-            Command::Settle(settlements) => self.settle(settlements),
-            Command::Persist(persist) => self.persist(persist),
-            Command::Acquire(acquire) => self.acquire(acquire),
-            Command::Renew(renew) => self.renew(renew),
-            Command::Evict(owner) => self.evict(*owner),
-            Command::Retire(owner) => self.retire(*owner),
-            Command::Drain(drain) => self.drain(*drain),
-            Command::Subscribe(subscribe) => self.subscribe(subscribe),
-            Command::Change(change) => self.change(change),
-            Command::Rotate(rotate) => self.rotate(rotate),
-            Command::Remove(lane) => self.remove(*lane),
-            Command::Redrive(redrive) => self.redrive(redrive),
-            Command::Forget(forget) => self.forget(forget),
-            Command::Shed(shed) => self.shed(*shed),
-            Command::Sweep(sweep) => self.sweep(*sweep),
-            Command::Purge(purge) => self.purge(*purge),
-        }
+        self.carry_out(command)
     }
 
-    /// What is left of it.
+    /// The result, and the figures that the next commit continues from.
     fn done(self) -> (Written, Ledger) {
         (self.written, self.ledger)
     }
+}
 
-    /// The moment so long from now.
-    fn after(&self, length: Nanos) -> StoreTime {
-        StoreTime(self.now.0.saturating_add(length.0))
+impl Rows for Work<'_> {
+    type Error = rusqlite::Error;
+
+    fn now(&self) -> StoreTime {
+        self.now
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.rules.limits
+    }
+
+    fn totals(&self) -> &Counts {
+        &self.ledger.totals.counts
+    }
+
+    fn held(&mut self) -> &mut Held {
+        self.held
+    }
+
+    fn written(&mut self) -> &mut Written {
+        &mut self.written
+    }
+
+    /// The transaction has the file to itself.
+    fn lock(&mut self, _: impl IntoIterator<Item = LaneId>) -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    fn lane(&mut self, lane: LaneId) -> rusqlite::Result<Option<&Lane>> {
+        self.ledger.lane(self.sql, lane)
+    }
+
+    fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> rusqlite::Result<()> {
+        self.ledger.amend(self.sql, lane, amend)
+    }
+
+    fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> rusqlite::Result<()> {
+        self.ledger.count(self.sql, lane, count)
+    }
+
+    fn arrive(&mut self, lane: LaneId, due: StoreTime) -> rusqlite::Result<()> {
+        self.fronts.add(lane, due);
+        Ok(())
+    }
+
+    fn disturb(&mut self, lane: LaneId) -> rusqlite::Result<()> {
+        self.fronts.fresh.doubt(lane);
+        Ok(())
+    }
+}
+
+impl Commands for Work<'_> {
+    fn claim(&mut self, claim: &Claim) -> rusqlite::Result<Reply> {
+        self.claim_rows(claim)
     }
 }

@@ -3,16 +3,23 @@
 //! What expires is noted once it has waited for [`NOTED_AFTER`], so that what is delivered sooner costs no note. Whatever would
 //! expire sooner is noted when it is recorded.
 
-use rusqlite::{OptionalExtension, Result, params};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::{Error, OptionalExtension, Result, params};
 
 use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
-use super::unswept::NOTED_AFTER;
+use super::ended::STILL_COUNTS;
+use super::event_id::Kept;
+use super::unswept::{NOTED_AFTER, Unswept};
 use super::values::{int, size};
 use super::{Work, latencies};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::store::command::{Reason, Sweep};
-use crate::store::reply::{Reply, Swept};
-use crate::store::room::Bounded;
+use crate::store::command::Reason;
+use crate::store::commit::Rows;
+use crate::store::commit::sweep::SweepRows;
+use crate::store::ended::MARGIN;
+use crate::store::reply::Purged;
 
 /// What expires, the first first, with what was left behind. Rows are read one by one, so that one that can't be read stops no
 /// other.
@@ -25,39 +32,210 @@ const LEFT_BEHIND_MAX: usize = 8_192;
 /// leave it alone: a flood may keep them busy.
 const SHORT: Nanos = NOTED_AFTER.times(2);
 
-/// One expired delivery.
-struct Expired {
-    delivery: DeliveryId,
-    lane: LaneId,
-    bytes: u64,
-    attempts: u32,
-    /// Its figures make no sense.
-    is_damaged: bool,
+/// Where the next step goes on; from the beginning, if nothing.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    event: Option<u64>,
+    letter: Option<DeliveryId>,
+    /// When an attempt began, and its delivery.
+    attempt: Option<(u64, u64)>,
+    unswept: Unswept,
+    /// Events that could not be deleted.
+    events_passed_over: PassedOver,
+    /// Deliveries of which sweeps could not read whether they expire.
+    deliveries_passed_over: PassedOver,
+}
+
+impl Places {
+    /// A commit failed: steps begin anew.
+    pub(super) fn undo(&mut self) {
+        self.unswept.undo();
+        (self.event, self.letter, self.attempt) = (None, None, None);
+    }
+}
+
+/// Rows with which a commit failed, by their numbers: the next one gets past them. In memory only: whoever starts anew finds out
+/// again.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver(BTreeSet<u64>);
+
+impl PassedOver {
+    /// So many are known; of more, none is passed over.
+    const ROWS_MAX: usize = 8_192;
+
+    fn has(&self, number: u64) -> bool {
+        self.0.contains(&number)
+    }
+
+    /// A commit fails with this row. It is passed over if the row may be to blame.
+    fn note(&mut self, number: u64, error: &Error) {
+        let may_be_the_row = is_about_the_row(error) || is_about_the_disk(error);
+        if may_be_the_row && self.0.len() < Self::ROWS_MAX {
+            self.0.insert(number);
+        }
+    }
+}
+
+/// An event and what belongs to it.
+struct Event {
+    event: u64,
+    /// Its id, if it was taken in part.
+    in_part: Option<Arc<str>>,
+    received: StoreTime,
+    first_delivery: u64,
+    deliveries: u64,
+    first_body: u64,
+    bodies: u64,
+}
+
+impl SweepRows for Work<'_> {
+    fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool)> {
+        let (corrected, correcting) = self.correct_times(max)?;
+        Ok((corrected, self.note_expiring()? || correcting))
+    }
+
+    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other; one that the disk does
+    /// not give stops this commit alone. What was left behind before them, and before the next that expires, is deleted. Says
+    /// whether more of it may be.
+    fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
+        let before = int(self.surely_before(self.now).0);
+        let mut query = self.sql.prepare_cached(EXPIRING)?;
+        let mut rows = query.query([])?;
+        let (mut expired, mut left_behind) = (Vec::new(), Vec::new());
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        while expired.len() < max
+            && left_behind.len() < LEFT_BEHIND_MAX
+            && let Some(row) = rows.next()?
+        {
+            let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
+            if self.places.deliveries_passed_over.has(delivery.0) {
+                continue;
+            }
+            match self.expiring_row(delivery, expires) {
+                Err(error) if is_about_the_row(&error) => {}
+                Err(error) => {
+                    self.places.deliveries_passed_over.note(delivery.0, &error);
+                    return Err(error);
+                }
+                Ok(None) => left_behind.push((expires, delivery)),
+                Ok(_) if expires > before => break,
+                // What is handed out is its holder's to give up.
+                Ok(Some((lane, _))) if self.held.has(lane, delivery) => {}
+                Ok(Some((lane, reason))) => expired.push((lane, delivery, reason)),
+            }
+        }
+        let mut delete =
+            self.sql.prepare_cached("DELETE FROM expiring WHERE expires = ?1 AND delivery = ?2")?;
+        for (expires, delivery) in &left_behind {
+            delete.execute(params![expires, delivery])?;
+        }
+        Ok((expired, left_behind.len() >= LEFT_BEHIND_MAX))
+    }
+
+    fn removed_lanes(&mut self, _: u32) -> Result<Vec<LaneId>> {
+        // A subscriber that this commit removed must be seen.
+        self.ledger.flush(self.sql, self.now)?;
+        let lanes: Vec<LaneId> = self
+            .sql
+            .prepare_cached("SELECT lane FROM lanes INDEXED BY lanes_removed WHERE state = 3 ORDER BY lane")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        let mut waiting = Vec::new();
+        for lane in lanes {
+            if self.lane(lane)?.is_some_and(|lane| lane.counts.waiting > 0) {
+                waiting.push(lane);
+            }
+        }
+        Ok(waiting)
+    }
+
+    fn tidy(&mut self) -> Result<()> {
+        self.forget_owners()?;
+        // An outbox row with an absurd number may be gone again.
+        self.renumber_outbox()
+    }
+
+    fn surely_before(&self, moment: StoreTime) -> StoreTime {
+        StoreTime(moment.0.saturating_sub(self.rules.expiry_grace.0))
+    }
+
+    fn purge_place(&mut self) -> &mut Option<DeliveryId> {
+        &mut self.places.letter
+    }
+
+    fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
+        let mut left = u64::from(max);
+        while left > 0 {
+            let next = self.event_after(self.places.event.unwrap_or(0))?;
+            // Nothing is settled before it is received, and events come in the order of their receipt: all but those that were
+            // received later than now, by a clock that was ahead.
+            let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
+                self.places.event = None;
+                return Ok(false);
+            };
+            left -= 1;
+            if !self.purge_event(&event, before, &mut left, purged)? {
+                // The rest in the next step.
+                return Ok(true);
+            }
+            self.places.event = Some(event.event);
+        }
+        Ok(true)
+    }
+
+    fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
+        let (at, delivery) = self.places.attempt.unwrap_or_default();
+        let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
+        let looked_at: Vec<(u64, u64, bool)> = self
+            .sql
+            .prepare_cached(&format!(
+                "SELECT a.at, a.delivery, {STILL_COUNTS} FROM attempts a
+                 WHERE (a.at, a.delivery) > (?5, ?6) AND a.at < ?1 ORDER BY a.at, a.delivery LIMIT ?2"
+            ))?
+            .query_map(params![before, max, longest, MARGIN, StoreTime(at), StoreTime(delivery)], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<Result<_>>()?;
+        let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
+        let mut deleted = 0;
+        for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
+            deleted += size(delete.execute(params![StoreTime(*at), StoreTime(*delivery)])?);
+        }
+        let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+        self.places.attempt = looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
+        Ok((deleted, full))
+    }
+
+    fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {
+        self.ledger.flush(self.sql, self.now)?;
+        let lanes: Vec<LaneId> = self
+            .sql
+            .prepare_cached(
+                "SELECT l.lane FROM lanes l INDEXED BY lanes_removed JOIN subscribers s ON s.lane = l.lane
+                 WHERE l.state = 3 AND s.removed < ?1",
+            )?
+            .query_map([removed_before], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        for lane in lanes {
+            let counts = self.ledger.lane(self.sql, lane)?.map(|lane| lane.counts);
+            let empty = counts.is_some_and(|counts| counts.waiting == 0 && counts.dead_kept == 0);
+            if empty {
+                self.sql.prepare_cached("DELETE FROM subscribers WHERE lane = ?1")?.execute(params![lane])?;
+                self.sql.prepare_cached("DELETE FROM lanes WHERE lane = ?1")?.execute(params![lane])?;
+                latencies::forget_lane(self.sql, lane)?;
+                self.sql.prepare_cached("DELETE FROM capped WHERE lane = ?1")?.execute(params![lane])?;
+                self.ledger.forget(lane);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_latencies(&mut self, max: u32) -> Result<()> {
+        latencies::forget_old(self.sql, self.now, max)
+    }
 }
 
 impl Work<'_> {
-    pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Reply> {
-        let (corrected, correcting) = self.correct_times(sweep.max)?;
-        let noting = self.note_expiring()?;
-        let (expired, clearing) = self.expired(sweep.max)?;
-        for row in &expired {
-            let reason = if row.is_damaged { Reason::Unreadable } else { Reason::Expired };
-            self.bury(row.lane, row.delivery, row.bytes, row.attempts, reason)?;
-        }
-        let expired = size(expired.len());
-        let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
-        let gone = self.sweep_removed(left)?;
-        self.forget_owners()?;
-        // Whoever put in such a row may have deleted it again.
-        self.renumber_outbox()?;
-        Ok(Reply::Swept(Swept {
-            expired,
-            gone,
-            corrected,
-            more: correcting || noting || clearing || expired + gone >= u64::from(sweep.max),
-        }))
-    }
-
     /// Notes when those expire that still wait, of the deliveries that nobody has looked at and that may be older than
     /// [`NOTED_AFTER`]. Says whether there may be more to look at.
     fn note_expiring(&mut self) -> Result<bool> {
@@ -107,107 +285,140 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other; one that the disk does
-    /// not give stops this commit alone. What was left behind before them, and before the next that expires, is deleted. Says
-    /// whether more of it may be.
-    fn expired(&mut self, max: u32) -> Result<(Vec<Expired>, bool)> {
-        let before = int(self.surely_before(self.now).0);
-        let mut query = self.sql.prepare_cached(EXPIRING)?;
-        let mut rows = query.query([])?;
-        let (mut expired, mut left_behind) = (Vec::new(), Vec::new());
-        let max = usize::try_from(max).unwrap_or(usize::MAX);
-        while expired.len() < max
-            && left_behind.len() < LEFT_BEHIND_MAX
-            && let Some(row) = rows.next()?
-        {
-            let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
-            if self.places.deliveries_passed_over.has(delivery.0) {
-                continue;
-            }
-            match self.expiring_row(delivery, expires) {
-                Err(error) if is_about_the_row(&error) => {}
-                Err(error) => {
-                    self.places.deliveries_passed_over.note(delivery.0, &error);
-                    return Err(error);
-                }
-                Ok(None) => left_behind.push((expires, delivery)),
-                Ok(_) if expires > before => break,
-                // What is handed out is its holder's to give up.
-                Ok(Some(row)) if self.held.has(row.lane, row.delivery) => {}
-                Ok(Some(row)) => expired.push(row),
-            }
-        }
-        let mut delete =
-            self.sql.prepare_cached("DELETE FROM expiring WHERE expires = ?1 AND delivery = ?2")?;
-        for (expires, delivery) in &left_behind {
-            delete.execute(params![expires, delivery])?;
-        }
-        Ok((expired, left_behind.len() >= LEFT_BEHIND_MAX))
-    }
-
-    /// A delivery, if it waits and expires then.
-    fn expiring_row(&self, delivery: DeliveryId, expires: i64) -> Result<Option<Expired>> {
+    /// The lane of a delivery that waits and expires then, and why it is buried.
+    fn expiring_row(&self, delivery: DeliveryId, expires: i64) -> Result<Option<(LaneId, Reason)>> {
         self.sql
             .prepare_cached(
                 "SELECT lane, bytes, attempts FROM deliveries WHERE delivery = ?1 AND state = 0 AND expires = ?2",
             )?
             .query_row(params![delivery, expires], |row| {
-                let (lane, bytes, attempts) = (row.get(0)?, row.get(1), row.get(2));
+                let (bytes, attempts) = (row.get::<_, u64>(1), row.get::<_, u32>(2));
+                // Figures that make no sense end as a letter that says so; a disk that does not give them ends the commit.
                 let is_damaged = bytes.is_err() || attempts.is_err();
-                Ok(Expired {
-                    delivery,
-                    lane,
-                    bytes: or_least(bytes)?,
-                    attempts: or_least(attempts)?,
-                    is_damaged,
+                or_least(bytes)?;
+                or_least(attempts)?;
+                Ok((row.get(0)?, if is_damaged { Reason::Unreadable } else { Reason::Expired }))
+            })
+            .optional()
+    }
+
+    /// Looks at one event. False if some of it is left to be deleted.
+    fn purge_event(
+        &mut self,
+        event: &Event,
+        before: StoreTime,
+        left: &mut u64,
+        purged: &mut Purged,
+    ) -> Result<bool> {
+        if event.received > self.now || self.places.events_passed_over.has(event.event) {
+            return Ok(true);
+        }
+        let done = self.delete_where_old(event, before, left, purged);
+        if let Err(error) = &done {
+            self.places.events_passed_over.note(event.event, error);
+        }
+        done
+    }
+
+    /// Deletes an event unless something keeps it. False if some of it is left to be deleted.
+    fn delete_where_old(
+        &self,
+        event: &Event,
+        before: StoreTime,
+        left: &mut u64,
+        purged: &mut Purged,
+    ) -> Result<bool> {
+        if self.kept_by(event, before)? {
+            return Ok(true);
+        }
+        let deleted = self.delete_deliveries(event, (*left).max(1))?;
+        purged.deliveries += deleted;
+        *left = left.saturating_sub(deleted);
+        if self.any_delivery(event)? {
+            return Ok(false);
+        }
+        self.delete_event(event)?;
+        purged.events += 1;
+        Ok(true)
+    }
+
+    fn event_after(&self, after: u64) -> Result<Option<Event>> {
+        self.sql
+            .prepare_cached(
+                "SELECT event, received, first_delivery, deliveries, first_body, bodies, iif(in_part, id, NULL) FROM events
+                 WHERE event > ?1 ORDER BY event LIMIT 1",
+            )?
+            .query_row([int(after)], |row| {
+                Ok(Event {
+                    event: row.get(0)?,
+                    received: row.get(1)?,
+                    first_delivery: row.get(2)?,
+                    deliveries: row.get(3)?,
+                    first_body: row.get(4)?,
+                    bodies: row.get(5)?,
+                    in_part: row.get::<_, Option<Kept>>(6)?.map(|id| id.0),
                 })
             })
             .optional()
     }
 
-    fn sweep_removed(&mut self, max: u32) -> Result<u64> {
-        // What this commit removed must be seen.
-        self.ledger.flush(self.sql, self.now)?;
-        let lanes: Vec<LaneId> = self
-            .sql
-            .prepare_cached("SELECT lane FROM lanes INDEXED BY lanes_removed WHERE state = 3 ORDER BY lane")?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<_>>()?;
-        let mut gone = 0;
-        for lane in lanes {
-            let left = u64::from(max) - gone;
-            if left == 0 {
-                break;
-            }
-            if self.ledger.lane(self.sql, lane)?.is_some_and(|lane| lane.counts.waiting > 0) {
-                gone += self.shed_rows(lane, u32::try_from(left).unwrap_or(max), Reason::Gone)?;
-            }
+    /// Whether some delivery of an event still waits, is a dead letter, or was settled too lately; or it waits in the outbox
+    /// for who had no room, and who has it must be known.
+    fn kept_by(&self, event: &Event, before: StoreTime) -> Result<bool> {
+        if let Some(id) = &event.in_part
+            && self.sql.prepare_cached("SELECT 1 FROM outbox WHERE event = ?1")?.exists([id])?
+        {
+            return Ok(true);
         }
-        Ok(gone)
+        self.sql
+            .prepare_cached(
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?4
+                 AND (state IN (0, 2) OR at >= ?3) LIMIT 1",
+            )?
+            .exists(params![
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                before,
+                int(event.event)
+            ])
     }
 
-    /// Deletes removed subscribers of whom nothing is left.
-    pub(super) fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {
-        self.ledger.flush(self.sql, self.now)?;
-        let lanes: Vec<LaneId> = self
+    fn delete_deliveries(&self, event: &Event, max: u64) -> Result<u64> {
+        let deleted = self
             .sql
             .prepare_cached(
-                "SELECT l.lane FROM lanes l INDEXED BY lanes_removed JOIN subscribers s ON s.lane = l.lane
-                 WHERE l.state = 3 AND s.removed < ?1",
+                "DELETE FROM deliveries WHERE delivery IN
+                 (SELECT delivery FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?4
+                  ORDER BY delivery LIMIT ?3)",
             )?
-            .query_map([removed_before], |row| row.get(0))?
-            .collect::<Result<_>>()?;
-        for lane in lanes {
-            let counts = self.ledger.lane(self.sql, lane)?.map(|lane| lane.counts);
-            let empty = counts.is_some_and(|counts| counts.waiting == 0 && counts.dead_kept == 0);
-            if empty {
-                self.sql.prepare_cached("DELETE FROM subscribers WHERE lane = ?1")?.execute(params![lane])?;
-                self.sql.prepare_cached("DELETE FROM lanes WHERE lane = ?1")?.execute(params![lane])?;
-                latencies::forget_lane(self.sql, lane)?;
-                self.sql.prepare_cached("DELETE FROM capped WHERE lane = ?1")?.execute(params![lane])?;
-                self.ledger.forget(lane);
-            }
+            .execute([
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                int(max),
+                int(event.event),
+            ])?;
+        Ok(size(deleted))
+    }
+
+    fn any_delivery(&self, event: &Event) -> Result<bool> {
+        self.sql
+            .prepare_cached(
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?3 LIMIT 1",
+            )?
+            .exists([
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                int(event.event),
+            ])
+    }
+
+    fn delete_event(&self, event: &Event) -> Result<()> {
+        if event.bodies > 0 {
+            self.sql
+                .prepare_cached("DELETE FROM further_bodies WHERE body >= ?1 AND body < ?2")?
+                .execute([int(event.first_body), int(event.first_body + event.bodies)])?;
         }
+        self.sql.prepare_cached("DELETE FROM events WHERE event = ?1")?.execute([int(event.event)])?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::store::command::Emit;
 /// The subscribers that are newer than a roster, as a commit finds them. Those that are removed are not among them: such a one
 /// wants nothing, and its lane takes nothing.
 #[derive(Debug, Default)]
-pub(super) struct Newer {
+pub(in crate::store) struct Newer {
     since: u64,
     /// The store's roster by then.
     current: u64,
@@ -29,25 +29,25 @@ struct Subscriber {
 
 impl Newer {
     /// So many are looked at for an event. Where more have changed, it is matched anew.
-    pub(super) const MAX: usize = 1_000;
+    pub(in crate::store) const MAX: usize = 1_000;
 
     /// Those since a roster, now that the store's is that.
-    pub(super) const fn new(since: u64, current: u64) -> Self {
+    pub(in crate::store) const fn new(since: u64, current: u64) -> Self {
         Self { since, current, subscribers: BTreeMap::new() }
     }
 
     /// Adds one, with its patterns as they are stored. One more than [`Self::MAX`] says that there are too many.
-    pub(super) fn add(&mut self, lane: LaneId, version: u64, patterns: &[u8]) {
+    pub(in crate::store) fn add(&mut self, lane: LaneId, version: u64, patterns: &[u8]) {
         self.subscribers.insert(lane, Subscriber { version, wants: serde_json::from_slice(patterns).ok() });
     }
 
     /// Whether these are all that an event has to be compared with, now that the store's roster is that.
-    pub(super) const fn cover(&self, emit: &Emit, current: u64) -> bool {
+    pub(in crate::store) const fn cover(&self, emit: &Emit, current: u64) -> bool {
         self.since <= emit.roster && self.current == current
     }
 
     /// Whether any of them concerns an event.
-    pub(super) fn concern(&self, emit: &Emit) -> bool {
+    pub(in crate::store) fn concern(&self, emit: &Emit) -> bool {
         // Whatever is offered has a type; of what has none nobody knows who wants it.
         let Ok(event_type) = emit.kind.parse::<EventType>() else { return true };
         let wants = |one: &Subscriber| one.wants.as_ref().is_none_or(|wanted| wanted.matches(&event_type));

@@ -8,7 +8,7 @@ use crate::store::reply::{Bound, Placed};
 
 /// What is to become of one target.
 #[derive(Debug)]
-pub(super) enum Route {
+pub(in crate::store) enum Route {
     /// A delivery of its own.
     Fresh,
     /// A delivery in the place of an older one.
@@ -20,20 +20,20 @@ pub(super) enum Route {
 
 /// A delivery that a newer one takes the place of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Replaced {
-    pub(super) delivery: DeliveryId,
-    pub(super) bytes: u64,
-    pub(super) due: StoreTime,
+pub(in crate::store) struct Replaced {
+    pub(in crate::store) delivery: DeliveryId,
+    pub(in crate::store) bytes: u64,
+    pub(in crate::store) due: StoreTime,
 }
 
 impl Route {
     /// Whether a delivery is recorded.
-    pub(super) const fn is_new(&self) -> bool {
+    pub(in crate::store) const fn is_new(&self) -> bool {
         matches!(self, Self::Fresh | Self::Replace(_))
     }
 
     /// What to say of a target that nothing is recorded for.
-    pub(super) const fn placed_nowhere(&self) -> Placed {
+    pub(in crate::store) const fn placed_nowhere(&self) -> Placed {
         match self {
             Self::Duplicate => Placed::Duplicate,
             Self::Refused(bound) => Placed::Refused(*bound),
@@ -44,7 +44,7 @@ impl Route {
 
 /// Who has an event of this id already.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(in crate::store) struct Before {
     /// When it was received last.
     lanes: BTreeMap<LaneId, StoreTime>,
     /// They have what was taken in part.
@@ -53,7 +53,7 @@ pub(super) struct Before {
 
 impl Before {
     /// A delivery of such an event was recorded for a lane.
-    pub(super) fn saw(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
+    pub(in crate::store) fn saw(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
         let last = self.lanes.entry(lane).or_insert(received);
         *last = received.max(*last);
         if in_part {
@@ -62,14 +62,14 @@ impl Before {
     }
 
     /// Whether a target has the event already: since not longer ago than its window, or of one that was taken in part.
-    pub(super) fn has(&self, emit: &Emit, target: &Target) -> bool {
+    pub(in crate::store) fn has(&self, emit: &Emit, target: &Target) -> bool {
         let since = emit.received.0.saturating_sub(target.dedupe.0);
         let lately = target.dedupe.0 > 0 && self.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
         lately || self.in_part.contains(&target.lane)
     }
 
     /// Whether the event was taken in part before.
-    pub(super) fn in_part(&self) -> bool {
+    pub(in crate::store) fn in_part(&self) -> bool {
         !self.in_part.is_empty()
     }
 }

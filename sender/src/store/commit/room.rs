@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lane::{Bounds, Counts, Limits, WhenFull};
+use super::dead::DeadRows;
 use super::route::Route;
-use crate::engine::LaneId;
-use crate::store::command::{Emit, Reason};
+use crate::engine::{DeliveryId, LaneId};
+use crate::store::command::{Emit, Reason, Shed};
+use crate::store::lane::{Bounds, Counts, Limits, WhenFull};
 use crate::store::numbers::size;
-use crate::store::reply::{Bound, FullLane};
+use crate::store::reply::{Bound, FullLane, Refusal, Reply};
 
 /// So many of the fullest lanes are known at a time.
 const PAYERS_MAX: usize = 8;
@@ -21,7 +22,7 @@ const LOOKUPS_MAX: u32 = 4;
 
 /// What one commit knows of who has room, and who makes some.
 #[derive(Default)]
-pub(super) struct Room {
+pub(in crate::store) struct Room {
     /// Lanes to make room in, if that had to be known.
     payers: Option<Payers>,
     /// Lanes that refused a row of the outbox, and why: no newer one is for them in this commit.
@@ -61,31 +62,41 @@ impl Waiting {
 
 impl Room {
     /// Who can pay has changed.
-    pub(super) fn forget_payers(&mut self) {
+    pub(in crate::store) fn forget_payers(&mut self) {
         self.payers = None;
     }
 }
 
-/// One commit of a store, as far as it has to do with room.
-pub(super) trait Bounded {
-    /// What goes wrong in this store.
-    type Error;
-
+/// The rows that decide which lane has room, and which lane makes room.
+pub(in crate::store) trait RoomRows: DeadRows {
     fn room(&mut self) -> &mut Room;
 
-    fn limits(&self) -> &Limits;
+    /// The longest due deliveries of a lane that are not handed out.
+    fn longest_due(&mut self, lane: LaneId, max: u32) -> Result<Vec<DeliveryId>, Self::Error>;
 
-    /// What is in the whole store.
-    fn totals(&self) -> &Counts;
-
-    /// A lane's bounds, and what is in it.
-    fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>, Self::Error>;
-
-    /// Gives up the longest due of a lane that nobody holds, so many at most. How many these were.
-    fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error>;
-
-    /// The lanes with the most waiting, of those that shed, so many at most.
+    /// The lanes with the most waiting, of those that shed.
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>, Self::Error>;
+
+    fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>, Self::Error> {
+        Ok(self.lane(lane)?.map(|lane| (lane.bounds, lane.counts)))
+    }
+
+    /// Gives up the longest due deliveries of a lane that are not handed out. Returns how many.
+    fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error> {
+        let victims = self.longest_due(lane, max)?;
+        for delivery in &victims {
+            self.bury(lane, *delivery, reason)?;
+        }
+        Ok(size(victims.len()))
+    }
+
+    fn shed(&mut self, shed: Shed) -> Result<Reply, Self::Error> {
+        if self.lane(shed.lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(shed.lane)));
+        }
+        let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
+        Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
+    }
 
     /// Refuses the event for the lanes that would rather do that than shed, and have no room. Which these are.
     fn refuse_where_full(&mut self, emit: &Emit, routes: &mut [Route]) -> Result<Vec<FullLane>, Self::Error> {

@@ -1,0 +1,247 @@
+//! The owner of each lane.
+//!
+//! A lease belongs to an owner, for all its lanes at once; a lane names its owner. Every change of hands makes a new term. Leases
+//! are measured by the store's clock, the latest time that any process brought: a process whose clock is behind cannot be robbed
+//! of a lease that it has just renewed.
+
+use std::collections::BTreeMap;
+
+use super::Rows;
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::store::command::{Acquire, Drain, Persist, Renew, Which};
+use crate::store::lane::{LaneState, OwnerId};
+use crate::store::node::{Announcement, Nodes};
+use crate::store::reply::{Ended, Handover, Record, Refusal, Renewed, Reply, TakenLane};
+
+/// The state that a new owner of a lane needs.
+#[derive(Default)]
+pub(in crate::store) struct Past {
+    pub(in crate::store) record: Option<Record>,
+    /// Attempts that ended since the record, where the lane has window caps and an owner.
+    pub(in crate::store) ended: Vec<Ended>,
+    /// When the first waiting delivery is due, handed out or not.
+    pub(in crate::store) next: Option<StoreTime>,
+}
+
+/// The rows of owners and nodes.
+pub(in crate::store) trait LeaseRows: Rows {
+    /// The store's clock.
+    fn clock(&self) -> StoreTime;
+
+    /// How many lanes had been taken from each owner at its last renewal: as long as the number stands, none was lost.
+    fn taken_seen(&mut self) -> &mut BTreeMap<OwnerId, u64>;
+
+    /// The lanes without a living owner; for [`Which::These`] it is not called. No limit: all of them.
+    fn find_free(
+        &mut self,
+        asking: OwnerId,
+        which: &Which,
+        max: Option<u32>,
+    ) -> Result<Vec<LaneId>, Self::Error>;
+
+    /// Whether an owner other than the asking one holds a lease.
+    fn lives(&mut self, owner: OwnerId) -> Result<bool, Self::Error>;
+
+    fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>, Self::Error>;
+
+    /// Counts a lane that was taken from an owner.
+    fn rob(&mut self, from: OwnerId) -> Result<(), Self::Error>;
+
+    /// How many lanes were taken from an owner, if it has a lease or had one.
+    fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>, Self::Error>;
+
+    /// Writes a lease until a moment, for an owner that is known or new.
+    fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<(), Self::Error>;
+
+    /// Ends the lease of an owner that is known.
+    fn end_lease(&mut self, owner: OwnerId) -> Result<(), Self::Error>;
+
+    fn set_record(&mut self, lane: LaneId, record: Record) -> Result<(), Self::Error>;
+
+    fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>, Self::Error>;
+
+    /// Writes the announcement of a node, which keeps its beginning if it lives.
+    fn set_announcement(
+        &mut self,
+        owner: OwnerId,
+        announcement: Announcement,
+        lives: bool,
+    ) -> Result<(), Self::Error>;
+
+    fn set_draining(&mut self, owner: OwnerId, draining: bool) -> Result<(), Self::Error>;
+
+    /// Deletes a node. False if there is none.
+    fn delete_node(&mut self, owner: OwnerId) -> Result<bool, Self::Error>;
+
+    /// Tells every process to read the nodes.
+    fn nodes_have_changed(&mut self) -> Result<(), Self::Error>;
+
+    fn nodes(&mut self) -> Result<Nodes, Self::Error>;
+
+    fn acquire(&mut self, acquire: &Acquire) -> Result<Reply, Self::Error> {
+        let lanes = self.free_lanes(acquire)?;
+        if lanes.is_empty() {
+            return Ok(Reply::Acquired(Vec::new()));
+        }
+        let taken = self.take(acquire.owner, &lanes)?;
+        self.extend(acquire.owner, acquire.lease)?;
+        Ok(Reply::Acquired(taken))
+    }
+
+    fn free_lanes(&mut self, acquire: &Acquire) -> Result<Vec<LaneId>, Self::Error> {
+        let belongs =
+            |lane: LaneId| acquire.homes.as_ref().is_none_or(|homes| homes.is_home(lane, acquire.owner));
+        let found = match &acquire.which {
+            Which::These(lanes) => lanes.clone(),
+            which => {
+                // The rows don't say where a lane is at home: with homes, all free lanes are read.
+                let max = Some(acquire.max).filter(|_| acquire.homes.is_none());
+                let mut found = self.find_free(acquire.owner, which, max)?;
+                found.retain(|lane| belongs(*lane));
+                found.truncate(usize::try_from(acquire.max).unwrap_or(usize::MAX));
+                found
+            }
+        };
+        // Between the look and the lock another owner may have taken some.
+        self.lock(found.iter().copied())?;
+        let mut free = Vec::new();
+        for lane in found {
+            let is_wanted = free.len() < usize::try_from(acquire.max).unwrap_or(usize::MAX)
+                && belongs(lane)
+                && !free.contains(&lane);
+            if is_wanted && self.is_free(acquire.owner, lane)? {
+                free.push(lane);
+            }
+        }
+        Ok(free)
+    }
+
+    fn is_free(&mut self, asking: OwnerId, lane: LaneId) -> Result<bool, Self::Error> {
+        let found = self.lane(lane)?.map(|lane| (lane.state, lane.owner));
+        Ok(match found {
+            None | Some((LaneState::Removed, _)) => false,
+            Some((_, None)) => true,
+            Some((_, Some(owner))) => owner != asking && !self.lives(owner)?,
+        })
+    }
+
+    fn take(&mut self, owner: OwnerId, lanes: &[LaneId]) -> Result<Vec<TakenLane>, Self::Error> {
+        let mut pasts = self.pasts(lanes)?;
+        let mut taken = Vec::with_capacity(lanes.len());
+        for id in lanes {
+            let Some(lane) = self.lane(*id)? else { continue };
+            let (from, term, state) = (lane.owner, Term(lane.term.0 + 1), lane.state);
+            let Past { record, ended, next } = pasts.remove(id).unwrap_or_default();
+            let handover = match (from, record) {
+                (None, Some(record)) => Handover::Clean(record),
+                (None, None) => Handover::Fresh,
+                (Some(from), record) => {
+                    self.rob(from)?;
+                    Handover::Seized { from, record, at: self.now(), ended }
+                }
+            };
+            self.amend(*id, |lane| {
+                lane.owner = Some(owner);
+                lane.term = term;
+            })?;
+            self.held().begin(*id, owner, term);
+            taken.push(TakenLane { lane: *id, term, state, handover, next });
+        }
+        Ok(taken)
+    }
+
+    /// Extends the lease of an owner. Returns how many lanes were taken from it, unless it was unknown.
+    fn extend(&mut self, owner: OwnerId, lease: Nanos) -> Result<Option<u64>, Self::Error> {
+        let until = StoreTime(self.clock().0.saturating_add(lease.0));
+        let taken = self.taken(owner)?;
+        if taken.is_none() {
+            // Its count is forgotten: the next renewal looks at every lane.
+            self.taken_seen().remove(&owner);
+        }
+        self.set_lease(owner, until)?;
+        Ok(taken)
+    }
+
+    fn renew(&mut self, renew: &Renew) -> Result<Reply, Self::Error> {
+        let known = self.taken(renew.owner)?;
+        let seen = self.taken_seen().get(&renew.owner).copied();
+        let none_was_lost = known.is_some() && seen == known;
+        let held = if none_was_lost { Vec::new() } else { self.held().of(renew.owner) };
+        self.lock(held.iter().map(|(lane, _)| *lane))?;
+        if let Some(announcement) = &renew.announce {
+            // Before the lease: a node whose lease had ended begins anew.
+            self.announce(renew.owner, announcement)?;
+        }
+        let taken = self.extend(renew.owner, renew.lease)?;
+        self.taken_seen().insert(renew.owner, taken.unwrap_or(0));
+        let mut lost = Vec::new();
+        for (lane, term) in held {
+            let current = self.lane(lane)?;
+            if current.is_none_or(|lane| lane.owner != Some(renew.owner) || lane.term != term) {
+                self.held().end(lane, term);
+                lost.push((lane, term));
+            }
+        }
+        Ok(Reply::Renewed(Renewed { lost, nodes: self.nodes()? }))
+    }
+
+    fn evict(&mut self, owner: OwnerId) -> Result<Reply, Self::Error> {
+        self.end_lease(owner)?;
+        self.retire(owner)?;
+        // Its lanes are free, whether it was a node or not.
+        self.nodes_have_changed()?;
+        Ok(Reply::Done)
+    }
+
+    fn persist(&mut self, persist: &Persist) -> Result<Reply, Self::Error> {
+        let (lane, term) = (persist.lane, persist.term);
+        let Some(found) = self.lane(lane)? else {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        };
+        let current = found.term;
+        if current != term || found.owner.is_none() {
+            self.held().end(lane, term);
+            return Ok(Reply::Refused(Refusal::StaleTerm { lane, term, current }));
+        }
+        self.set_record(lane, Record { bytes: persist.record.clone(), at: self.now() })?;
+        if persist.hand_back {
+            self.held().end(lane, term);
+            self.amend(lane, |lane| lane.owner = None)?;
+            self.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Writes the announcement of a node, unless the store has it already.
+    fn announce(&mut self, owner: OwnerId, announced: &Announcement) -> Result<(), Self::Error> {
+        let known = self.announcement(owner)?;
+        let draining = known.as_ref().map_or(announced.draining, |known| known.draining);
+        let announced = Announcement { draining, ..announced.clone() };
+        let lives = known.is_some() && self.lives(owner)?;
+        if lives && known.is_some_and(|known| known == announced) {
+            return Ok(());
+        }
+        self.set_announcement(owner, announced, lives)?;
+        self.nodes_have_changed()
+    }
+
+    /// An owner is no longer a node, if it was one.
+    fn retire(&mut self, owner: OwnerId) -> Result<Reply, Self::Error> {
+        if self.delete_node(owner)? {
+            self.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    fn drain(&mut self, drain: Drain) -> Result<Reply, Self::Error> {
+        let Drain { owner, draining } = drain;
+        let Some(known) = self.announcement(owner)? else {
+            return Ok(Reply::Refused(Refusal::UnknownNode(owner)));
+        };
+        if known.draining != draining {
+            self.set_draining(owner, draining)?;
+            self.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+}

@@ -1,0 +1,112 @@
+//! The rules of a commit, decided once for both stores.
+//!
+//! A rule reads rows through a trait, decides in memory, and writes through the same trait. SQLite carries out each call as a
+//! statement; PostgreSQL has read beforehand what a commit names, and writes it in one journey at the end.
+
+use super::Written;
+use super::command::{Claim, Command};
+use super::held::Held;
+use super::lane::{Bounds, Counts, LaneState, Limits, OwnerId};
+use super::reply::Reply;
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
+
+pub(super) mod dead;
+pub(super) mod emit;
+pub(super) mod lease;
+pub(super) mod newer;
+pub(super) mod room;
+pub(super) mod route;
+pub(super) mod settle;
+pub(super) mod subscribe;
+pub(super) mod sweep;
+
+use emit::EventRows;
+use lease::LeaseRows;
+use settle::AttemptRows;
+use sweep::SweepRows;
+
+/// One lane, as the commit under way will leave it.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) state: LaneState,
+    pub(super) bounds: Bounds,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) term: Term,
+    pub(super) counts: Counts,
+    /// It has, or once had, window caps.
+    pub(super) capped: bool,
+}
+
+/// The rows that every rule needs.
+pub(super) trait Rows {
+    type Error;
+
+    fn now(&self) -> StoreTime;
+
+    fn limits(&self) -> &Limits;
+
+    /// The figures of the whole store.
+    fn totals(&self) -> &Counts;
+
+    fn held(&mut self) -> &mut Held;
+
+    fn written(&mut self) -> &mut Written;
+
+    /// Locks lanes, where other writers may change them during the commit.
+    fn lock(&mut self, lanes: impl IntoIterator<Item = LaneId>) -> Result<(), Self::Error>;
+
+    fn lane(&mut self, lane: LaneId) -> Result<Option<&Lane>, Self::Error>;
+
+    /// Changes the owner, term, state or bounds of a lane that exists.
+    fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<(), Self::Error>;
+
+    /// Changes the figures of a lane and of the whole store alike.
+    fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<(), Self::Error>;
+
+    /// A delivery waits on a lane, due then, that did not wait before.
+    fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<(), Self::Error>;
+
+    /// Deliveries of a lane changed that may be handed out.
+    fn disturb(&mut self, lane: LaneId) -> Result<(), Self::Error>;
+
+    fn accepts(&mut self, lane: LaneId) -> Result<bool, Self::Error> {
+        Ok(self.lane(lane)?.is_some_and(|lane| lane.state.accepts()))
+    }
+
+    fn after(&self, length: Nanos) -> StoreTime {
+        StoreTime(self.now().0.saturating_add(length.0))
+    }
+}
+
+/// All commands: claims differ from store to store, since each store caches the queues differently.
+pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + SweepRows {
+    fn claim(&mut self, claim: &Claim) -> Result<Reply, Self::Error>;
+
+    fn carry_out(&mut self, command: &Command) -> Result<Reply, Self::Error> {
+        if !matches!(command, Command::Emit(_)) {
+            // Any other command may change which lanes can make room.
+            self.room().forget_payers();
+        }
+        match command {
+            Command::Emit(emit) => self.emit(emit),
+            Command::RejectOutbox(reject) => self.reject_outbox(reject),
+            Command::Claim(claim) => self.claim(claim),
+            Command::Settle(settlements) => self.settle(settlements),
+            Command::Persist(persist) => self.persist(persist),
+            Command::Acquire(acquire) => self.acquire(acquire),
+            Command::Renew(renew) => self.renew(renew),
+            Command::Evict(owner) => self.evict(*owner),
+            Command::Retire(owner) => self.retire(*owner),
+            Command::Drain(drain) => self.drain(*drain),
+            Command::Subscribe(subscribe) => self.subscribe(subscribe),
+            Command::Change(change) => self.change(change),
+            Command::Rotate(rotate) => self.rotate(rotate),
+            Command::Remove(lane) => self.remove(*lane),
+            Command::Redrive(redrive) => self.redrive(redrive),
+            Command::Forget(forget) => self.forget(forget),
+            Command::Shed(shed) => self.shed(*shed),
+            Command::Sweep(sweep) => self.sweep(*sweep),
+            Command::Purge(purge) => self.purge(*purge),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The end of attempts: delivered, tried again later, given up, or released.
+
+use super::dead::DeadRows;
+use super::subscribe::SubscriberRows;
+use crate::engine::StoreTime;
+use crate::store::command::{Attempt, Fate, Outcome, Reason, Settlement};
+use crate::store::gathered::Gathered;
+use crate::store::held::Waiting;
+use crate::store::read::Place;
+use crate::store::reply::{Reply, SettleResult};
+
+/// A delivery before a settlement.
+pub(in crate::store) struct Before {
+    pub(in crate::store) place: Place,
+    pub(in crate::store) attempts: u32,
+    pub(in crate::store) bytes: u64,
+    pub(in crate::store) last_attempt: Option<StoreTime>,
+    /// Due then at the earliest.
+    pub(in crate::store) due: StoreTime,
+}
+
+impl From<Waiting> for Before {
+    fn from(Waiting { attempts, bytes, last_attempt }: Waiting) -> Self {
+        Self { place: Place::Waiting, attempts, bytes, last_attempt, due: StoreTime(0) }
+    }
+}
+
+/// The rows that settlements read and write.
+pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
+    fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>, Self::Error>;
+
+    /// Writes an attempt, chained to the one before it. False if it was written already.
+    fn insert_attempt(
+        &mut self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Before>,
+        capped: bool,
+    ) -> Result<bool, Self::Error>;
+
+    /// Writes the attempt as the last one of its delivery. Where the delivery was delivered, [`Self::set_delivered`] may do it.
+    fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<(), Self::Error>;
+
+    fn set_delivered(&mut self, settlement: &Settlement) -> Result<(), Self::Error>;
+
+    fn set_retry(&mut self, settlement: &Settlement, due: StoreTime) -> Result<(), Self::Error>;
+
+    fn set_attempts(&mut self, settlement: &Settlement) -> Result<(), Self::Error>;
+
+    fn latencies(&mut self) -> &mut Gathered;
+
+    /// A settlement was carried out, by the holder of the delivery or by somebody else.
+    fn settled(&mut self, settlement: &Settlement, was_held: bool);
+
+    fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply, Self::Error> {
+        let mut results = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            results.push(self.settle_one(settlement)?);
+            let Settlement { lane, term, delivery, .. } = *settlement;
+            let was_held = self.held().give_back(lane, term, delivery);
+            if !was_held {
+                self.held().leave(lane, delivery);
+            }
+            self.settled(settlement, was_held);
+        }
+        Ok(Reply::Settled(results))
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult, Self::Error> {
+        let lane = self.lane(settlement.lane)?;
+        let is_current = lane.is_some_and(|lane| lane.term == settlement.term);
+        let capped = lane.is_some_and(|lane| lane.capped);
+        let before = self.before(settlement)?;
+        if let Some(attempt) = &settlement.attempt {
+            self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
+        }
+        // That the endpoint is gone is a fact, whatever became of the delivery.
+        if settlement.fate == Fate::Dead(Reason::Gone) && is_current {
+            self.disable(settlement.lane)?;
+        }
+        let Some(before) = before else { return Ok(SettleResult::Absent) };
+        if !is_current {
+            self.disturb(settlement.lane)?;
+        }
+        match settlement.fate {
+            Fate::Delivered => self.deliver(settlement, &before),
+            Fate::Released => {
+                // A claim beside this commit passes over the delivery: the next one looks there again.
+                if before.place == Place::Waiting {
+                    self.arrive(settlement.lane, before.due)?;
+                }
+                Ok(SettleResult::Applied)
+            }
+            Fate::Retry { .. } | Fate::Dead(_) if !is_current => Ok(SettleResult::Stale),
+            Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(SettleResult::Absent),
+            Fate::Retry { due } => self.retry(settlement, &before, due),
+            Fate::Dead(reason) => {
+                if settlement.attempts != before.attempts {
+                    self.set_attempts(settlement)?;
+                }
+                self.set_dead(settlement.lane, settlement.delivery, reason)?;
+                let tried = before.attempts > 0;
+                self.count_buried(settlement.lane, settlement.delivery, before.bytes, tried)?;
+                Ok(SettleResult::Applied)
+            }
+        }
+    }
+
+    fn record_attempt(
+        &mut self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Before>,
+        capped: bool,
+    ) -> Result<(), Self::Error> {
+        // An attempt that is reported twice counts once.
+        if !self.insert_attempt(settlement, attempt, before, capped)? {
+            return Ok(());
+        }
+        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
+        self.latencies().stage(settlement.lane, attempt, is_first);
+        let delivered = attempt.outcome == Outcome::Delivered;
+        let latency_us = attempt.latency.0 / 1_000;
+        self.count(settlement.lane, |counts| {
+            if delivered {
+                counts.latency_us = counts.latency_us.saturating_add(latency_us);
+            } else {
+                counts.failed_attempts += 1;
+            }
+        })?;
+        if before.is_some() { self.set_last_attempt(settlement, attempt) } else { Ok(()) }
+    }
+
+    /// A delivery that arrived has arrived, whichever owner says so and however late.
+    fn deliver(&mut self, settlement: &Settlement, before: &Before) -> Result<SettleResult, Self::Error> {
+        if before.place == Place::Delivered {
+            return Ok(SettleResult::Absent);
+        }
+        self.set_delivered(settlement)?;
+        let (bytes, tried, place) = (before.bytes, before.attempts > 0, before.place);
+        self.count(settlement.lane, |counts| {
+            match place {
+                Place::Waiting => counts.leave(bytes, tried),
+                Place::Dead => {
+                    counts.dead = counts.dead.saturating_sub(1);
+                    counts.dead_kept = counts.dead_kept.saturating_sub(1);
+                }
+                Place::Coalesced => counts.coalesced = counts.coalesced.saturating_sub(1),
+                Place::Delivered => {}
+            }
+            counts.delivered += 1;
+        })?;
+        self.written().settled += 1;
+        Ok(SettleResult::Applied)
+    }
+
+    fn retry(
+        &mut self,
+        settlement: &Settlement,
+        before: &Before,
+        due: StoreTime,
+    ) -> Result<SettleResult, Self::Error> {
+        self.set_retry(settlement, due)?;
+        self.arrive(settlement.lane, due)?;
+        let (was, is) = (before.attempts > 0, settlement.attempts > 0);
+        if was != is {
+            self.count(settlement.lane, |counts| {
+                counts.retrying = if is { counts.retrying + 1 } else { counts.retrying.saturating_sub(1) };
+            })?;
+        }
+        Ok(SettleResult::Applied)
+    }
+}
+
+/// The part of an error that is kept.
+pub(in crate::store) fn shortened(error: &str) -> &str {
+    &error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)]
+}

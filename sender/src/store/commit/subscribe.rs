@@ -1,0 +1,125 @@
+//! Subscribers: adding, changing and removing them, and their secrets. Each change makes a new roster, so that emitters and
+//! other processes notice.
+
+use super::Rows;
+use crate::engine::{LaneId, StoreTime};
+use crate::sign::Keys;
+use crate::store::command::{Change, Rotate, Subscribe};
+use crate::store::lane::LaneState;
+use crate::store::numbers::size;
+use crate::store::reply::{Refusal, Reply};
+
+/// The rows of subscribers and secrets.
+pub(in crate::store) trait SubscriberRows: Rows {
+    fn roster(&self) -> u64;
+
+    fn next_roster(&mut self) -> Result<u64, Self::Error>;
+
+    fn id_is_taken(&mut self, id: &str) -> Result<bool, Self::Error>;
+
+    /// The lane of the subscriber of this name, of those not removed.
+    fn lane_named(&mut self, name: &str) -> Result<Option<LaneId>, Self::Error>;
+
+    /// Writes a subscriber and its lane, with its window caps noted.
+    fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId, Self::Error>;
+
+    /// Writes a change, with new window caps noted. A lane that once had caps stays among those: a cap that is put back counts
+    /// the requests sent meanwhile.
+    fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<(), Self::Error>;
+
+    /// The version of a subscriber that is not removed.
+    fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>, Self::Error>;
+
+    fn set_version(&mut self, lane: LaneId, version: u64) -> Result<(), Self::Error>;
+
+    /// Deletes the secrets that retired by a moment. Returns how many are left.
+    fn forget_secrets(&mut self, lane: LaneId, retired: StoreTime) -> Result<u64, Self::Error>;
+
+    /// All secrets retire by a moment.
+    fn retire_secrets(&mut self, lane: LaneId, by: StoreTime) -> Result<(), Self::Error>;
+
+    fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<(), Self::Error>;
+
+    /// Marks a subscriber as removed now, and deletes its secrets.
+    fn set_removed(&mut self, lane: LaneId) -> Result<(), Self::Error>;
+
+    fn subscribe(&mut self, new: &Subscribe) -> Result<Reply, Self::Error> {
+        if self.id_is_taken(&new.id)? {
+            return Ok(Reply::Refused(Refusal::IdTaken(new.id.clone())));
+        }
+        if self.lane_named(&new.name)?.is_some() {
+            return Ok(Reply::Refused(Refusal::NameTaken(new.name.clone())));
+        }
+        let version = self.next_roster()?;
+        let lane = self.insert_subscriber(new, version)?;
+        self.insert_secret(lane, new.secret.reveal())?;
+        Ok(Reply::Subscribed { lane })
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Reply, Self::Error> {
+        let lane = change.lane;
+        let Some(found) = self.live_version(lane)? else {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        };
+        if let Some(expected) = change.version.filter(|expected| *expected != found) {
+            return Ok(Reply::Refused(Refusal::VersionConflict { expected, found }));
+        }
+        if change.state == Some(LaneState::Removed) {
+            return Ok(Reply::Refused(Refusal::Nonsense("a subscriber is removed by its own command")));
+        }
+        if let Some(name) = &change.name
+            && self.lane_named(name)?.is_some_and(|other| other != lane)
+        {
+            return Ok(Reply::Refused(Refusal::NameTaken(name.clone())));
+        }
+        let version = self.next_roster()?;
+        self.amend(lane, |lane| {
+            lane.bounds = change.bounds.unwrap_or(lane.bounds);
+            lane.state = change.state.unwrap_or(lane.state);
+        })?;
+        self.update_subscriber(change, version)?;
+        Ok(Reply::Done)
+    }
+
+    fn rotate(&mut self, rotate: &Rotate) -> Result<Reply, Self::Error> {
+        let lane = rotate.lane;
+        if self.live_version(lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        }
+        let live = self.forget_secrets(lane, rotate.now)?;
+        // Where the old secrets retire at once, the new one is alone.
+        let max = size(Keys::COUNT_MAX);
+        if rotate.now < rotate.retire && live >= max {
+            return Ok(Reply::Refused(Refusal::TooManySecrets { live, max }));
+        }
+        self.retire_secrets(lane, rotate.retire)?;
+        self.insert_secret(lane, rotate.secret.reveal())?;
+        self.touch(lane)?;
+        Ok(Reply::Done)
+    }
+
+    fn remove(&mut self, lane: LaneId) -> Result<Reply, Self::Error> {
+        if self.live_version(lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        }
+        self.touch(lane)?;
+        self.set_removed(lane)?;
+        self.amend(lane, |lane| lane.state = LaneState::Removed)?;
+        Ok(Reply::Done)
+    }
+
+    /// The endpoint said that it is gone.
+    fn disable(&mut self, lane: LaneId) -> Result<(), Self::Error> {
+        if self.accepts(lane)? {
+            self.touch(lane)?;
+            self.amend(lane, |lane| lane.state = LaneState::Disabled)?;
+        }
+        Ok(())
+    }
+
+    /// Tells every process that a subscriber changed.
+    fn touch(&mut self, lane: LaneId) -> Result<(), Self::Error> {
+        let version = self.next_roster()?;
+        self.set_version(lane, version)
+    }
+}
