@@ -120,7 +120,7 @@ impl fmt::Display for Judged {
 }
 
 impl Harness {
-    /// From a scenario's text.
+    /// Reads a scenario's text.
     #[must_use]
     pub fn new(scenario: impl Into<String>) -> Self {
         Self { scenario: scenario.into(), sections: String::new() }

@@ -30,7 +30,7 @@ pub(super) struct Interrupts {
 struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
-    /// None if it is ignored, or has been received.
+    /// SIGHUP; none if it is ignored, or has been received.
     hangup: Option<Signal>,
 }
 

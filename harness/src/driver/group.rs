@@ -55,7 +55,7 @@ fn in_groups(groups: &[Pid]) -> Vec<Stat> {
 }
 
 impl Stat {
-    /// None for a process that has ended.
+    /// Parses the line of a process; none for one that has ended.
     fn of(pid: Pid) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         // The program's name, in parentheses, may contain blanks and parentheses. State, parent and group

@@ -241,9 +241,9 @@ async fn exchange(
 /// its stamp, even if the write had to wait.
 #[derive(Debug, Default)]
 struct Stamps {
-    /// Of the first byte; none if none was written.
+    /// When the first byte was written; none if none was.
     first: Option<u64>,
-    /// Of the last byte.
+    /// When the last byte was written.
     last: u64,
 }
 

@@ -11,9 +11,9 @@ use rustix::process::Pid;
 /// The state of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// None at all.
+    /// Processes can write nothing.
     Full,
-    /// As before.
+    /// Processes can write as before.
     Free,
 }
 

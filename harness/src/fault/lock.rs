@@ -45,10 +45,10 @@ enum Holder {
 /// An unavailable lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// On a file.
+    /// The lock on a file failed.
     #[error(transparent)]
     File(#[from] rusqlite::Error),
-    /// On a server.
+    /// The lock on a server failed.
     #[error("{}", said(.0))]
     Server(#[from] tokio_postgres::Error),
     /// The locking thread is gone.
@@ -92,7 +92,7 @@ async fn hold_tables(address: &str) -> Result<Client, tokio_postgres::Error> {
     Ok(client)
 }
 
-/// On a thread of its own, as SQLite blocks.
+/// The lock has a thread of its own, as SQLite blocks.
 async fn hold_file(path: PathBuf) -> Result<oneshot::Sender<()>, LockError> {
     let (said, held) = oneshot::channel();
     let (let_go, told) = oneshot::channel::<()>();

@@ -56,7 +56,7 @@ impl Headroom {
 /// The slowest subscriber's times at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// In thousandths of this traffic.
+    /// The load, in thousandths of this traffic.
     pub load: u64,
     /// The 95th percentile of the time until a delivery is taken, in nanoseconds; none if too many never are.
     pub p95_ns: Option<u64>,

@@ -19,7 +19,7 @@ pub struct Hooks {
     pub restart: Option<String>,
     /// Makes the receiver answer deliveries with 5xx: stops its database, fills its disk.
     pub break_it: Option<String>,
-    /// Undoes that.
+    /// Undoes `break_it`.
     pub mend: Option<String>,
 }
 
