@@ -4,7 +4,7 @@
 const CLOSE: u64 = 20;
 /// The farthest value that is tried, in thousandths of the start.
 pub(super) const TRIED_MAX: u64 = 64_000;
-/// The same as a distance from the start, which is 1,000.
+/// The same as a distance from the start, in thousandths of the start.
 const FURTHEST: u64 = TRIED_MAX - 1_000;
 /// The first step without knowledge: to the double or the half.
 pub const DOUBLE: u64 = 1_000;

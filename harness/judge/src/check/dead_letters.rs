@@ -19,10 +19,10 @@
 //! that was ever reported. If events differ in size, no count of rows tells how much a bound in bytes holds,
 //! and such shedding counts as explained.
 //!
-//! The sender's own reason proves nothing. Such a dead letter has a cause only if one of the above may apply,
-//! if the delivery had all its attempts, or if the endpoint hid some of them (a closed port, a reset before
-//! the request was read). `retry.attempts` judges `exhausted`. A lane without a declared bound may have a
-//! bound of the sender's own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
+//! A reason in the sender's own words proves nothing. Such a dead letter has a cause only if it can have expired, if
+//! its endpoint answered 410, if its queue can have been full, if the delivery had all its attempts, or if the endpoint
+//! hid some of them (a closed port, a reset before the request was read). `retry.attempts` judges `exhausted`. A lane
+//! without a declared bound may have a bound of the sender's own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
 
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns};
 use super::verdict::show;

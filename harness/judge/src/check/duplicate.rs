@@ -6,7 +6,7 @@
 //! - if the answer came at or past the sender's deadline, counted from when the request may have been sent;
 //! - if it was redriven.
 //!
-//! `expect.duplicates` allows a number of duplicates instead, wherever they occur.
+//! `expect.duplicates` allows a number of duplicates instead, anywhere.
 //!
 //! `duplicate.dedupe`: an event id that is offered twice is delivered once.
 
