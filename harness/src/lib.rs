@@ -1,13 +1,13 @@
 //! The harness: replays a viral spike against any sender, sends every awkward request to any receiver, and
-//! judges both by its own observations. It is a stranger to both: only [`cli`] (for the other command lines)
-//! and the simulator may name the sender or the receiver; a test enforces that.
+//! judges both by its own observations. Only [`cli`], for the other command lines, names the sender and the
+//! receiver. The pure parts are crates: `hookproof-judge`, `hookproof-play` and `hookproof-simulator`.
 //!
 //! In reading order:
 
 /// The command line, and its exit codes.
 pub mod cli;
 
-/// The schedule of a run, computed before it begins, and the generator that keeps it.
+/// The generator, which releases the events of a schedule when they are due.
 pub mod traffic;
 
 /// Mock receivers that behave as a scenario says, and stamp arrivals.
@@ -19,7 +19,7 @@ pub mod database;
 /// Starts and calls a sender under test.
 pub mod driver;
 
-/// Faults of the sender under test.
+/// The means by which faults are injected.
 pub mod fault;
 
 /// The only source of time.
@@ -44,9 +44,3 @@ pub mod suite;
 
 /// Open-loop load on a receiver.
 pub mod load;
-
-/// The production engine and store in virtual time.
-pub mod sim;
-
-/// The plan of a launch: its headroom, its first breach, and the changes that carry more.
-pub mod plan;

@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::out::say;
 use crate::run::Interrupt;
-use crate::sim::remove_folders;
+use hookproof_simulator::sim::remove_folders;
 
 /// SIGXFSZ: a file would exceed the limit of the process (`ulimit -f`). Without a handler it kills the
 /// process; with one, the write fails and is reported.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::traffic::Schedule;
 use hookproof_judge::scenario::{Duration, Scenario};
+use hookproof_play::traffic::Schedule;
 
 /// The longest traffic without confirmation.
 const UNASKED_MAX: Duration = Duration::from_secs(3_600);

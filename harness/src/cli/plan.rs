@@ -10,15 +10,15 @@ use clap::Args;
 use super::exit::{FAILED, HARNESS, USAGE};
 use super::interrupt::interrupt_flag;
 use super::out::{line, say};
-use crate::plan::launch::{Condition, With};
-use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
-use crate::plan::slo::Slo;
-use crate::plan::{
+use hookproof_judge::scenario::{Millionths, Scenario};
+use hookproof_play::traffic::Schedule;
+use hookproof_simulator::plan::launch::{Condition, With};
+use hookproof_simulator::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
+use hookproof_simulator::plan::slo::Slo;
+use hookproof_simulator::plan::{
     Asked, Plan, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
 };
-use crate::sim::Options;
-use crate::traffic::Schedule;
-use hookproof_judge::scenario::{Millionths, Scenario};
+use hookproof_simulator::sim::Options;
 use machine::MachineArgs;
 
 #[derive(Args, Debug)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::exit;
 use super::out::{line, one_line};
-use crate::sim::{Simulated, skipped, swarm};
 use hookproof_judge::check::{Judgement, Status};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::sim::{Simulated, skipped, swarm};
 
 pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
     let figures = &simulated.figures;

@@ -14,16 +14,16 @@ use super::interrupt::interrupt_flag;
 use super::out::{line, one_line, quoted, say};
 use super::played::{conclude, summary};
 use crate::run::Clock;
-use crate::sim::figures::Figures;
-use crate::sim::swarm::{Failure, Swept};
-use crate::sim::{
-    Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
-    swarm, unmodelled,
-};
 use hookproof_judge::check::{Judgement, Strictness};
 use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
+use hookproof_simulator::sim::figures::Figures;
+use hookproof_simulator::sim::swarm::{Failure, Swept};
+use hookproof_simulator::sim::{
+    Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
+    swarm, unmodelled,
+};
 
 /// Runs with more events keep no trace, unless one is requested.
 const TRACED_EVENTS_MAX: u64 = 400_000;

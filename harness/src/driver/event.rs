@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::template::{Lookup, Variables};
-use super::words::EVENT_NAMES;
+use hookproof_play::settings::EVENT_NAMES;
 
 /// An event as templates see it.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Lookup for Words<'_> {
 }
 
 fn rfc3339(unix_seconds: u64) -> String {
-    let (year, month, day) = crate::endpoint::civil(unix_seconds / 86_400);
+    let (year, month, day) = hookproof_play::endpoint::civil(unix_seconds / 86_400);
     let second = unix_seconds % 86_400;
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")

@@ -2,7 +2,7 @@
 //! (`scenarios/drivers/hookproof.toml`).
 //!
 //! - `file`: the driver file; `calls`, `declares`, `sign`: its parts; `reading`, `problems`: its parser and
-//!   its errors; `template`: texts with holes; `words`: a subscriber's variables.
+//!   its errors; `template`: texts with holes.
 //! - `api`: the calls; `call`: a request from templates; `error`: failures; `event`: an event as templates
 //!   see it; `answers`: reads answers; `client`, `connector`: HTTP and connections; `redactor`: hides
 //!   secrets; `offset`: the sender's clock; `moment`: times in answers.
@@ -32,7 +32,6 @@ mod reading;
 mod redactor;
 mod sign;
 mod template;
-pub(crate) mod words;
 
 pub use answers::{EmitResult, Listed, Sample};
 pub use api::{Api, Exchange, Subscription};

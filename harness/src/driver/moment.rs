@@ -75,16 +75,20 @@ fn ahead(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -seconds } else { seconds })
 }
 
-/// Days from 1970 to a date: the inverse of [`crate::endpoint::civil`].
+/// Days from 1970 to a date: the inverse of [`hookproof_play::endpoint::civil`].
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let guess = year.checked_sub(1970)?.checked_mul(366)?.checked_add(366)?;
     // Binary search, since dates ascend with days.
     let (mut low, mut high) = (0, guess);
     while low < high {
         let middle = low.midpoint(high);
-        if crate::endpoint::civil(middle) < (year, month, day) { low = middle + 1 } else { high = middle }
+        if hookproof_play::endpoint::civil(middle) < (year, month, day) {
+            low = middle + 1
+        } else {
+            high = middle
+        }
     }
-    (crate::endpoint::civil(low) == (year, month, day)).then_some(low)
+    (hookproof_play::endpoint::civil(low) == (year, month, day)).then_some(low)
 }
 
 #[cfg(test)]

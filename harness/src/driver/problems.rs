@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::calls::{Emit, Request};
 use super::file::DriverFile;
 use super::template::Template;
-use super::words;
 use hookproof_judge::scenario::Problem;
 use hookproof_judge::scenario::problem::nearest;
+use hookproof_play::settings;
 
 /// The variables of every template, beside saved ones and the environment.
 pub(super) const SHARED: [&str; 9] =
@@ -96,7 +96,7 @@ impl Search<'_> {
             shared.extend(request.save.keys().map(String::as_str));
         }
         let mut own = shared.clone();
-        own.extend(words::NAMES);
+        own.extend(settings::NAMES);
         for request in &file.subscribe {
             self.request("subscribe", request, &own);
             own.extend(request.save.keys().map(String::as_str));
@@ -159,7 +159,7 @@ impl Search<'_> {
 
     fn emit(&mut self, emit: &Emit, shared: &Names<'_>) {
         let mut names = shared.clone();
-        names.extend(words::EVENT_NAMES);
+        names.extend(settings::EVENT_NAMES);
         match (&emit.body, emit.form.is_empty()) {
             (None, true) => {
                 self.add(

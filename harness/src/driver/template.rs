@@ -1,10 +1,8 @@
 //! The templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, and filters such as `{{ name | tojson }}`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-/// The variables of templates.
-pub type Variables = BTreeMap<String, String>;
+pub use hookproof_play::settings::Variables;
 
 /// A source of variables.
 pub trait Lookup {

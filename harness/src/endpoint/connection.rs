@@ -8,8 +8,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::answer::{Rendered, render};
-use super::choice::{Before, Luck};
 use super::deed::{Deed, is_blackhole, ok};
 use super::port::Port;
 use super::request::{ReadError, Wire};
@@ -19,6 +17,8 @@ use super::{Endpoint, ShutdownSignal, http2};
 use crate::run::Clock;
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
+use hookproof_play::endpoint::answer::{Rendered, render};
+use hookproof_play::endpoint::choice::{Before, Luck};
 
 /// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::Endpoint;
-use super::choice::Enforced;
 use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
+use hookproof_play::endpoint::choice::Enforced;
 
 #[derive(Debug)]
 pub(super) enum Deed<'a> {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use super::choice::{Closure, Shut};
 use super::port::Port;
 use super::{ShutdownSignal, connection};
 use hookproof_judge::trace::{ENDPOINTS, Record, Stall};
+use hookproof_play::endpoint::choice::{Closure, Shut};
 
 /// The kernel's backlog: a stalling endpoint accepts slowly.
 const BACKLOG: u32 = 4_096;
@@ -157,10 +157,10 @@ mod tests {
     use crate::endpoint::port::Behind;
     use crate::endpoint::stray::Strays;
     use crate::endpoint::{Endpoint, Spec, Stage};
-    use crate::traffic::Tokens;
     use hookproof_judge::scenario::{Duration, Range};
     use hookproof_judge::signature::Profile;
     use hookproof_judge::trace::Recorder;
+    use hookproof_play::traffic::Tokens;
 
     fn port(address: SocketAddr) -> Port {
         let (recorder, _records) = Recorder::new(10);

@@ -19,10 +19,7 @@
 //! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`choice`), and the
 //! records that wait ([`hookproof_judge::trace::Recorder`]). The limit of open files bounds connections.
 
-pub(crate) mod answer;
-pub(crate) mod choice;
 mod connection;
-mod date;
 mod deed;
 mod http2;
 mod listener;
@@ -43,18 +40,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use date::civil;
-pub use date::http_date;
 pub(crate) use reach::ListenError;
 pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
 pub use tls::{Identity, TlsError};
 
 use crate::clock::Clock;
-use crate::traffic::Tokens;
-use choice::Choices;
 use hookproof_judge::scenario::{Behaviour, Duration, Range};
 use hookproof_judge::signature::{Key, Scheme};
 use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Text};
+use hookproof_play::endpoint::choice::Choices;
+use hookproof_play::traffic::Tokens;
 use port::{Behind, Port};
 use stray::Strays;
 

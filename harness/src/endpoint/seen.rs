@@ -3,10 +3,10 @@
 use std::sync::PoisonError;
 
 use super::Endpoint;
-use super::answer::Rendered;
 use super::request::{Request, Wire};
 use hookproof_judge::signature::digest::sha256_hex;
 use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
+use hookproof_play::endpoint::answer::Rendered;
 
 impl Endpoint {
     /// Records an answer, by the times of its first byte, if there was one, and its last. A broken one ends

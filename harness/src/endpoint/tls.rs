@@ -14,13 +14,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::date::civil;
 use super::port::Port;
 use super::reach::{Reach, Tls};
 use super::stream::Stream;
 use crate::clock::Clock;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::{Handshake, Record, StrayKind};
+use hookproof_play::endpoint::civil;
 
 /// The protocols of ALPN, the best first.
 const HTTP2: &[u8] = b"h2";

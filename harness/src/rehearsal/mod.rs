@@ -14,11 +14,11 @@ use crate::driver::{
 };
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::run::{Interrupt, RunError, here, scheme};
-use crate::traffic::{Schedule, Tokens};
 use arrivals::Arrivals;
 use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use hookproof_judge::scenario::{Durability, SECOND, Scenario};
 use hookproof_judge::trace::Recorder;
+use hookproof_play::traffic::{Schedule, Tokens};
 pub use step::{Outcome, Rehearsal, Step};
 
 /// The time limit of all steps, without the teardown.

@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use super::heartbeat::EndpointThread;
 use super::{Clock, Recorder};
 use crate::endpoint::{Reach, Spec, Stage};
-use crate::traffic::Tokens;
 use hookproof_judge::scenario::{Duration, Range, SECOND};
 use hookproof_judge::trace::{End, Ended, Header};
+use hookproof_play::traffic::Tokens;
 
 /// Connections of the bare client, over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;

@@ -101,7 +101,7 @@ impl Conductor<'_> {
         queue: &Queue,
         interrupt: &mut Interrupt,
     ) -> Result<Ended, RunError> {
-        let steps = crate::fault::timeline(&self.scenario.faults);
+        let steps = hookproof_play::fault::timeline(&self.scenario.faults);
         let mut steps = steps.into_iter().peekable();
         let mut idle_since = None;
         loop {

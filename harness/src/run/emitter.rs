@@ -19,9 +19,10 @@ use tokio::sync::{Mutex, mpsc, watch};
 use super::heartbeat::STALL_NS;
 use super::{Clock, Recorder};
 use crate::driver::{Api, EmitResult, Event};
-use crate::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
+use crate::traffic::{Lag, Pace, play};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
+use hookproof_play::traffic::{Due, Schedule, Tokens};
 
 /// The lag from which an event counts as late.
 const LATE_NS: u64 = 50_000_000;

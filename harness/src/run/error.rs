@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use crate::database::DatabaseError;
 use crate::driver::{ApiError, CallError, FileError, StartError};
 use crate::endpoint::{ListenError, ReachError, TlsError};
-use crate::traffic::ScheduleError;
 use hookproof_judge::exit::{HARNESS, UNREACHABLE, USAGE};
+use hookproof_play::traffic::ScheduleError;
 
 /// A run without a trace, or with an incomplete one.
 #[derive(Debug, thiserror::Error)]
@@ -223,7 +223,7 @@ mod tests {
     use crate::driver::DriverFile;
     use crate::endpoint::{Endpoints, Reach, Stage};
     use crate::run::{Clock, Recorder};
-    use crate::traffic::Tokens;
+    use hookproof_play::traffic::Tokens;
 
     /// The error of listening at an address.
     async fn opened_at(bind: &str) -> RunError {

@@ -36,7 +36,7 @@ use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Identity, Spec, Stage};
 use crate::fault::WallClock;
-use crate::traffic::{Chance, Lag, Schedule, Tokens};
+use crate::traffic::Lag;
 use after::{end, list_dead, take_back, tear_down, tell_differences};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
@@ -51,6 +51,7 @@ use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
     Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile,
 };
+use hookproof_play::traffic::{Chance, Schedule, Tokens};
 use live::Following;
 use view::{View, tell};
 

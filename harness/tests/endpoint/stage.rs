@@ -4,10 +4,10 @@ use std::time::Duration as Length;
 
 use hookproof::endpoint::{Endpoints, Spec, Stage};
 use hookproof::run::{Clock, Recorder, Records};
-use hookproof::traffic::Tokens;
 use hookproof_judge::scenario::{Answer, Behaviour, Duration, Millionths, Range};
 use hookproof_judge::signature::{Key, Profile, Secret};
 use hookproof_judge::trace::Record;
+use hookproof_play::traffic::Tokens;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use hookproof::load::Trial;
-use hookproof::plan::machine::Machine;
-use hookproof::plan::{Asked, page, plan};
 use hookproof::suite::{Recorded, Report, Row};
 use hookproof_judge::catalogue::{Severity, Verdict};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::machine::Machine;
+use hookproof_simulator::plan::{Asked, page, plan};
 
 #[track_caller]
 fn check(name: &str, html: &str) {
@@ -160,7 +160,7 @@ fn small_plan() -> String {
             ..Machine::default()
         },
         conditions: Vec::new(),
-        options: hookproof::sim::Options::default(),
+        options: hookproof_simulator::sim::Options::default(),
     };
     page(&plan(&scenario, &asked).expect("a plan"))
 }

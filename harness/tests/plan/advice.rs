@@ -1,11 +1,11 @@
 //! The advice: tested by simulation, merged with the scenario as printed, and with correct figures.
 
-use hookproof::plan::advice::Why;
-use hookproof::plan::judge::breaches;
-use hookproof::plan::scale::scaled;
-use hookproof::plan::{Asked, Plan, answer, page, plan, table, with_patch};
-use hookproof::sim::{Keep, Options, simulate};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::advice::Why;
+use hookproof_simulator::plan::judge::breaches;
+use hookproof_simulator::plan::scale::scaled;
+use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table, with_patch};
+use hookproof_simulator::sim::{Keep, Options, simulate};
 
 use crate::{asked, launch};
 

@@ -1,7 +1,7 @@
 //! The bounds of network calculus, against their definitions and against servers that keep their promised service.
 
-use hookproof::plan::bound::{Service, bounds, burst, merged};
 use hookproof_judge::scenario::SECOND;
+use hookproof_simulator::plan::bound::{Service, bounds, burst, merged};
 use proptest::prelude::*;
 
 fn moments() -> impl Strategy<Value = Vec<u64>> {

@@ -1,7 +1,7 @@
-use hookproof::plan::scale::scaled;
-use hookproof::plan::{Asked, Plan, answer, page, plan, table};
-use hookproof::sim::Model;
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::scale::scaled;
+use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table};
+use hookproof_simulator::sim::Model;
 
 use crate::asked;
 

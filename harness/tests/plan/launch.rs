@@ -1,10 +1,10 @@
-use hookproof::plan::headroom::Headroom;
-use hookproof::plan::judge::breaches;
-use hookproof::plan::scale::scaled;
-use hookproof::plan::slo::Slo;
-use hookproof::plan::{Asked, Plan, answer, page, plan, table};
-use hookproof::sim::{Keep, Model, Options, simulate};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::headroom::Headroom;
+use hookproof_simulator::plan::judge::breaches;
+use hookproof_simulator::plan::scale::scaled;
+use hookproof_simulator::plan::slo::Slo;
+use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table};
+use hookproof_simulator::sim::{Keep, Model, Options, simulate};
 
 use crate::{asked, launch};
 
@@ -59,7 +59,7 @@ fn simulated_figures_stay_inside_their_bounds() {
 fn a_service_is_no_faster_than_its_requests_in_flight() {
     let mut slow = launch();
     slow.subscribers[2].limit.in_flight = Some(1);
-    let found = hookproof::plan::service(&slow, &slow.subscribers[2], Model::CLOSE.commit_ns.1);
+    let found = hookproof_simulator::plan::service(&slow, &slow.subscribers[2], Model::CLOSE.commit_ns.1);
     assert!(found.millihertz < 5_000, "one request in flight can't reach the contract: {found:?}");
 }
 

@@ -1,6 +1,6 @@
-use hookproof::plan::machine::{Machine, NAME};
-use hookproof::plan::{Asked, Plan, answer, page, plan, table};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::machine::{Machine, NAME};
+use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table};
 
 use crate::asked;
 

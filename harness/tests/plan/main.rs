@@ -19,10 +19,10 @@ mod sure;
 
 use std::path::{Path, PathBuf};
 
-use hookproof::plan::Asked;
-use hookproof::plan::machine::Machine;
-use hookproof::sim::Options;
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::Asked;
+use hookproof_simulator::plan::machine::Machine;
+use hookproof_simulator::sim::Options;
 
 pub(crate) fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")

@@ -1,5 +1,5 @@
-use hookproof::plan::{Asked, Plan, plan};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::{Asked, Plan, plan};
 
 use crate::asked;
 

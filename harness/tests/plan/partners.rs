@@ -1,4 +1,4 @@
-use hookproof::plan::{plan, sheets};
+use hookproof_simulator::plan::{plan, sheets};
 
 use crate::{asked, launch};
 

@@ -1,7 +1,7 @@
-use hookproof::plan::headroom::Point;
-use hookproof::plan::launch::With;
-use hookproof::plan::{Asked, Plan, page, plan, table};
-use hookproof::traffic::Schedule;
+use hookproof_play::traffic::Schedule;
+use hookproof_simulator::plan::headroom::Point;
+use hookproof_simulator::plan::launch::With;
+use hookproof_simulator::plan::{Asked, Plan, page, plan, table};
 
 use crate::{asked, launch, shipped};
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use hookproof::plan::scale::{AS_IT_STANDS, scaled};
-use hookproof::plan::slo::{Measure, NEVER, Slo};
-use hookproof::plan::{Asked, answer, plan};
 use hookproof_judge::scenario::{Scenario, Shape};
 use hookproof_judge::trace::Trace;
+use hookproof_simulator::plan::scale::{AS_IT_STANDS, scaled};
+use hookproof_simulator::plan::slo::{Measure, NEVER, Slo};
+use hookproof_simulator::plan::{Asked, answer, plan};
 use serde_json::Value;
 
 use crate::asked;

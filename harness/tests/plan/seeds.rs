@@ -1,12 +1,12 @@
 //! The answer's interval, compared with other seeds.
 
-use hookproof::plan::headroom::Headroom;
-use hookproof::plan::interval::Interval;
-use hookproof::plan::judge::breaches;
-use hookproof::plan::scale::scaled;
-use hookproof::plan::{Asked, answer, page, plan, with_patch};
-use hookproof::sim::{Keep, Options, simulate};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::headroom::Headroom;
+use hookproof_simulator::plan::interval::Interval;
+use hookproof_simulator::plan::judge::breaches;
+use hookproof_simulator::plan::scale::scaled;
+use hookproof_simulator::plan::{Asked, answer, page, plan, with_patch};
+use hookproof_simulator::sim::{Keep, Options, simulate};
 
 use crate::{asked, launch};
 

@@ -1,7 +1,7 @@
 //! Without certainty the plan gives no bound, and the model has no error.
 
-use hookproof::plan::plan;
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::plan::plan;
 
 use crate::asked;
 

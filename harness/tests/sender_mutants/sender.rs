@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hookproof::run::Clock;
-use hookproof::traffic::Chance;
+use hookproof_play::traffic::Chance;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use hookproof::driver::{Call, CallError, Certificates, Client, Reply};
-use hookproof::endpoint::http_date;
 use hookproof::run::Clock;
+use hookproof_play::endpoint::http_date;
 
 use crate::attempt::AHEAD_S;
 use crate::lease::{Lease, Renewal, SAID_EVERY_NS};

@@ -1,6 +1,6 @@
 //! Every run ends, even if a process that owes an answer is gone.
 
-use hookproof::sim::{Keep, Options, simulate};
+use hookproof_simulator::sim::{Keep, Options, simulate};
 
 use crate::{options, scenario};
 

@@ -1,8 +1,8 @@
-use hookproof::sim::swarm::trouble;
-use hookproof::sim::{Keep, Mutant, Options, judged, simulate};
 use hookproof_judge::check::{Status, Strictness, Verdict};
 use hookproof_judge::scenario::{FaultAction, Partition, SECOND, Scenario};
 use hookproof_judge::trace::{ProcessEvent, Trace};
+use hookproof_simulator::sim::swarm::trouble;
+use hookproof_simulator::sim::{Keep, Mutant, Options, judged, simulate};
 
 use crate::{options, read, reduced, scenario};
 

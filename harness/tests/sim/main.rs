@@ -17,8 +17,8 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use hookproof::sim::{Keep, Options, Simulated, simulate};
 use hookproof_judge::scenario::Scenario;
+use hookproof_simulator::sim::{Keep, Options, Simulated, simulate};
 
 pub(crate) fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
@@ -74,7 +74,7 @@ fn a_run_that_keeps_no_trace_has_a_hash_of_its_own_that_the_seed_decides() {
 fn figures_are_the_same_with_and_without_a_trace() {
     let [traced, bare] = [Keep::Trace, Keep::Figures].map(|keep| run(&reduced(), 7, keep).figures);
     assert_eq!((traced.offered, traced.delivered(), traced.end), (bare.offered, bare.delivered(), bare.end));
-    let arrivals = |figures: &hookproof::sim::figures::Figures| {
+    let arrivals = |figures: &hookproof_simulator::sim::figures::Figures| {
         figures.lanes.iter().map(|lane| lane.arrivals).collect::<Vec<_>>()
     };
     assert_eq!(arrivals(&traced), arrivals(&bare));

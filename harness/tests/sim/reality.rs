@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use hookproof::sim::{Keep, simulate};
 use hookproof_judge::trace::Trace;
+use hookproof_simulator::sim::{Keep, simulate};
 
 use crate::{options, read, shipped};
 

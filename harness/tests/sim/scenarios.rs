@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use hookproof::sim::{Keep, judged, simulate, skipped};
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::Trace;
+use hookproof_simulator::sim::{Keep, judged, simulate, skipped};
 
 use crate::{options, read, scenario, shipped};
 

@@ -1,6 +1,6 @@
-use hookproof::sim::{Keep, SimError, judged, simulate, unmodelled};
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::{CutKind, ProcessEvent, Trace};
+use hookproof_simulator::sim::{Keep, SimError, declared, judged, simulate, unmodelled};
 
 use crate::{options, scenario};
 
@@ -23,6 +23,12 @@ fn traced(name: &str, text: &str) -> Trace {
     let failed: Vec<_> = judgement.verdicts.iter().filter(|one| one.status == Status::Fail).collect();
     assert!(failed.is_empty(), "{name}: {failed:#?}");
     trace
+}
+
+#[test]
+fn the_trace_declares_what_our_driver_file_does() {
+    let ours = hookproof::driver::DriverFile::hookproof().unwrap();
+    assert_eq!(declared(), ours.declared());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The sweep blames no correct sender, and finds each bug within a thousand seeds.
 
-use hookproof::sim::swarm::{Failure, attempt, disturbed, sweep, trouble};
-use hookproof::sim::{Keep, Mutant, Options, judged, judged_disturbed, simulate};
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::scenario::{Answer, Duration, FaultAction, Scenario};
 use hookproof_judge::trace::Trace;
+use hookproof_simulator::sim::swarm::{Failure, attempt, disturbed, sweep, trouble};
+use hookproof_simulator::sim::{Keep, Mutant, Options, judged, judged_disturbed, simulate};
 
 use crate::{options, read, reduced, scenario, stalled};
 

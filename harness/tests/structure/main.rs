@@ -18,7 +18,7 @@ use std::fmt;
 use exceptions::Exception;
 use source::Source;
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 8] = [
     sizes::functions_are_short,
     sizes::files_are_short,
     sizes::structs_are_small,
@@ -26,7 +26,6 @@ const RULES: [Rule; 9] = [
     purity::engine_knows_nothing_outside,
     purity::engine_computes_in_integers,
     purity::engine_maps_name_their_hasher,
-    purity::judge_does_not_know_the_judged,
     stores::sqlite_keeps_to_itself,
 ];
 

@@ -1,5 +1,5 @@
-//! Dependencies between modules. The engine depends only on its arguments, so that a seed repeats a run. The checks
-//! share no code with the sender and the receiver, so that one mistake cannot hide on both sides.
+//! Dependencies between modules. The engine depends only on its arguments, so that a seed repeats a run. The wall
+//! between the judge and the judged is a crate.
 
 use proc_macro2::{Literal, TokenTree};
 use syn::visit::{self, Visit};
@@ -42,16 +42,6 @@ const HASHED: [(&str, usize); 2] = [("HashMap", 2), ("HashSet", 1)];
 
 const FLOATS: &str = "floating point rounds: count in integers of a smaller unit";
 
-/// Names that the harness must not use outside its [`LINKED`] modules.
-const JUDGED: [(&str, &str); 3] =
-    [("hookproof_sender", STRANGER), ("hookproof_receiver", STRANGER), ("hookproof_verify", STRANGER)];
-const STRANGER: &str =
-    "what is judged is a stranger: speak to it over the wire, or move this into sim, plan or cli";
-
-/// Modules of the harness that link the judged crates: `sim` and `plan` run the engine in virtual time, and the
-/// command line calls the other command lines.
-const LINKED: [&str; 4] = ["main", "cli", "sim", "plan"];
-
 /// The engine uses no clock, disk, network, runtime, thread, environment or hidden randomness.
 pub(crate) fn engine_knows_nothing_outside(source: &Source) -> Vec<Violation> {
     if is_engine(source) { named(source, &OUTSIDE) } else { Vec::new() }
@@ -78,13 +68,6 @@ pub(crate) fn engine_maps_name_their_hasher(source: &Source) -> Vec<Violation> {
     maps.found.into_iter().map(|(line, name)| forbidden(source, line, name, HASHER)).collect()
 }
 
-/// Outside its [`LINKED`] modules, the harness does not use the sender or the receiver.
-pub(crate) fn judge_does_not_know_the_judged(source: &Source) -> Vec<Violation> {
-    let Some(rest) = source.path.strip_prefix("harness/src/") else { return Vec::new() };
-    let module = rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs");
-    if LINKED.contains(&module) || module.starts_with("cli_") { Vec::new() } else { named(source, &JUDGED) }
-}
-
 /// The sender's pure parts: the engine, and its owner, the dispatcher.
 const PURE: [&str; 2] = ["sender/src/engine/", "sender/src/dispatch/"];
 
@@ -102,9 +85,8 @@ fn named(source: &Source, banned: &[(&str, &str)]) -> Vec<Violation> {
 }
 
 fn forbidden(source: &Source, line: usize, item: String, remedy: &str) -> Violation {
-    let place = if is_engine(source) { "the engine" } else { "the judge" };
-    let (problem, remedy) = (format!("has no place in {place}"), remedy.to_owned());
-    Violation { path: source.path.clone(), line, item, figure: None, problem, remedy }
+    let problem = "has no place in the engine".to_owned();
+    Violation { path: source.path.clone(), line, item, figure: None, problem, remedy: remedy.to_owned() }
 }
 
 /// Numbers with a point or an exponent among neighbouring tokens. After a single dot, `0.1` is a field of a field.
@@ -221,30 +203,5 @@ mod tests {
     fn maps_with_a_hasher_of_their_own_or_with_an_order_are_fine() {
         check("use std::collections::{BTreeMap, HashMap};", &[]);
         check("struct A { a: HashMap<u8, u8, Plain>, b: HashSet<u8, Plain>, c: BTreeMap<u8, u8> }", &[]);
-    }
-
-    #[test]
-    fn the_judge_names_the_judged_only_where_it_links_them() {
-        let check = |path: &str, code: &str, expected: &[&str]| {
-            crate::check(judge_does_not_know_the_judged, path, code, expected);
-        };
-        let both = "use hookproof_sender::engine; fn f() { hookproof_receiver::verify(); }";
-        for stranger in ["lib.rs", "check/rate.rs", "check/sim/a.rs", "client.rs", "simple/a.rs", "wire.rs"] {
-            check(&format!("harness/src/{stranger}"), both, &["hookproof_sender", "hookproof_receiver"]);
-        }
-        for linked in
-            ["main.rs", "cli.rs", "cli/run.rs", "cli_sender.rs", "sim/driver.rs", "sim.rs", "plan/a/b.rs"]
-        {
-            check(&format!("harness/src/{linked}"), both, &[]);
-        }
-        check("harness/src/check.rs", "use hookproof_sender as stranger;", &["hookproof_sender"]);
-        check("harness/src/check.rs", "use {serde, hookproof_receiver::verify};", &["hookproof_receiver"]);
-        check(
-            "harness/src/check.rs",
-            "/// hookproof_sender\nfn hookproof_senders() { f(\"hookproof_sender\") }",
-            &[],
-        );
-        check("harness/tests/end_to_end.rs", both, &[]);
-        check("benches/engine.rs", both, &[]);
     }
 }

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
-const MEMBERS: [&str; 8] = [
+const MEMBERS: [&str; 10] = [
     "sender",
     "receiver",
     "receiver/verify",
     "harness",
     "harness/judge",
+    "harness/play",
+    "harness/simulator",
     "sender/failed-sync",
     "sender/power-loss",
     "benches",

@@ -98,7 +98,7 @@ mod tests {
     fn check(path: &str, code: &str, expected: &[&str]) {
         crate::check(sqlite_keeps_to_itself, path, code, expected);
         crate::check(sqlite_keeps_to_itself, "sender/src/store/sqlite/owner.rs", code, &[]);
-        crate::check(sqlite_keeps_to_itself, "harness/src/sim/process.rs", code, &[]);
+        crate::check(sqlite_keeps_to_itself, "harness/simulator/src/sim/process.rs", code, &[]);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hookproof::run::Clock;
-use hookproof::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
+use hookproof::traffic::{Lag, Pace, play};
 use hookproof_judge::scenario::Scenario;
+use hookproof_play::traffic::{Due, Schedule, Tokens};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -7,13 +7,13 @@ use clap::Args;
 use crate::cli::exit::{HARNESS, INTERRUPTED, USAGE};
 use crate::cli::out::say;
 use crate::endpoint::{Reach, Spec};
-use crate::plan::machine::Machine;
 use crate::run::{Options, ceiling, play};
-use crate::sim::EPOCH;
 use hookproof_judge::check::{Evidence, Status, figures};
 use hookproof_judge::report::Report;
 use hookproof_judge::scenario::{Duration, Range, Rate, SECOND, Scenario, Size, Store};
 use hookproof_judge::trace::{self, ClockKind, Ended, FORMAT, Header, OURS, Trace};
+use hookproof_simulator::plan::machine::Machine;
+use hookproof_simulator::sim::EPOCH;
 
 /// The report of `hookproof run scenarios/throughput.toml`.
 const THROUGHPUT: &str = "reports/runs/throughput/report.json";
@@ -256,7 +256,7 @@ async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::{self, Keep, simulate};
+    use hookproof_simulator::sim::{self, Keep, simulate};
 
     /// Whether the sender keeps up with 200 events a second to a subscriber with this limit.
     fn keeps_up_at(rate: u64) -> bool {

@@ -9,9 +9,9 @@ use super::Api;
 use crate::driver::calls::Request;
 use crate::driver::error::ApiError;
 use crate::driver::template::Variables;
-use crate::driver::words::{of_limit, of_subscriber, of_timeout};
 use hookproof_judge::scenario::{Duration, Limit, SECOND, Subscriber};
 use hookproof_judge::trace::Told;
+use hookproof_play::settings::{of_limit, of_subscriber, of_timeout};
 
 /// The most unsubscribe calls at once.
 const UNSUBSCRIBING_MAX: usize = 16;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::driver::{template, words};
+use crate::driver::template;
+use hookproof_play::settings;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -166,7 +167,7 @@ fn the_page_about_drivers_has_every_name_and_filter() {
     const PAGE: &str = include_str!("../../../../docs/drivers.md");
     let (_, templates) = PAGE.split_once("## Templates").unwrap();
     let templates = templates.split("## Sections").next().unwrap();
-    let names = problems::SHARED.iter().chain(&words::NAMES).chain(&words::EVENT_NAMES);
+    let names = problems::SHARED.iter().chain(&settings::NAMES).chain(&settings::EVENT_NAMES);
     for name in names.copied().chain(template::filters()) {
         assert!(templates.contains(&format!("`{name}`")), "{name}");
     }
@@ -177,8 +178,8 @@ fn every_name_of_a_subscriber_and_of_an_event_is_known_and_has_a_value() {
     let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n";
     let subscriber =
         hookproof_judge::scenario::Scenario::from_text(text, "x.toml").unwrap().subscribers.remove(0);
-    let words = words::of_subscriber(&subscriber, &[], "http://a", "s");
-    let mut known = words::NAMES;
+    let words = settings::of_subscriber(&subscriber, &[], "http://a", "s");
+    let mut known = settings::NAMES;
     known.sort_unstable();
     assert_eq!(words.keys().collect::<Vec<_>>(), known);
     assert_eq!(words["filter_types"], words["events"], "an empty list would mean all types to some senders");
@@ -191,6 +192,6 @@ fn every_name_of_a_subscriber_and_of_an_event_is_known_and_has_a_value() {
         data: String::new(),
         unix_ns: 0,
     };
-    let unknown: Vec<_> = words::EVENT_NAMES.iter().filter(|name| event.find(name).is_none()).collect();
+    let unknown: Vec<_> = settings::EVENT_NAMES.iter().filter(|name| event.find(name).is_none()).collect();
     assert_eq!(unknown, Vec::<&&str>::new());
 }

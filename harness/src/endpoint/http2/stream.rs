@@ -8,13 +8,13 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Response};
 
-use crate::endpoint::answer::{Rendered, render};
-use crate::endpoint::choice::{Before, Luck};
 use crate::endpoint::deed::{Deed, is_blackhole, ok};
 use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
 use crate::endpoint::{Endpoint, ShutdownSignal};
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
+use hookproof_play::endpoint::answer::{Rendered, render};
+use hookproof_play::endpoint::choice::{Before, Luck};
 
 /// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use super::{Conductor, text};
 use crate::database::Link;
 use crate::driver::{self, Blow, Processes};
-use crate::fault::Step;
 use crate::run::operator::{Errand, Operator};
 use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition, Store};
 use hookproof_judge::trace::{Fault, Record, Undone};
+use hookproof_play::fault::Step;
 
 impl Conductor<'_> {
     pub(super) fn strike_owner(&mut self, place: usize, worker: usize) {
         let scenario = self.scenario;
         let Some(fault) = scenario.faults.get(place) else { return };
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
-        if over && crate::fault::ends(&fault.action) {
+        if over && hookproof_play::fault::ends(&fault.action) {
             let name = fault.action.kind();
             let why = "its time was over before its owner was known";
             return self.view.say(&format!("{name} was not applied: {why}"));
@@ -58,7 +58,7 @@ impl Conductor<'_> {
         // The time is taken first: later events may be caused by the fault.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
         // A fault that the harness ends itself ends as planned, even if its target was found late.
-        let from = if crate::fault::ends(&fault.action) { fault.at.0 } else { t };
+        let from = if hookproof_play::fault::ends(&fault.action) { fault.at.0 } else { t };
         let (plan, until) = (Some(place), from.saturating_add(lasts).max(t));
         let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
         let done = match &fault.action {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::super::emitter::Emission;
 use super::*;
 use crate::driver::{ProcessConfig, Variables};
-use crate::traffic::{Schedule, Tokens};
+use hookproof_play::traffic::{Schedule, Tokens};
 
 /// Reads a request; returns its body.
 async fn request(stream: &mut BufReader<tokio::net::TcpStream>) -> String {

@@ -5,11 +5,11 @@ mod definition;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hookproof::sim::{Keep, Options, judged, simulate};
-use hookproof::traffic::Chance;
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Arrival, Head, Trace, Verified};
+use hookproof_play::traffic::Chance;
+use hookproof_simulator::sim::{Keep, Options, judged, simulate};
 
 /// `HOOKPROOF_MUTATIONS` sets another number.
 const MUTATIONS: u64 = 10_000;

@@ -41,11 +41,11 @@ pub use table::{answer, table};
 
 use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
-use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
 use headroom::Headroom;
 use hookproof_judge::check::verdict::show;
 use hookproof_judge::scenario::{SECOND, Scenario};
+use hookproof_play::traffic::Schedule;
 use judge::Judge;
 use launch::Condition;
 use machine::{Load, Machine};

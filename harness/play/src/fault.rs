@@ -23,7 +23,7 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
 
 /// Whether the harness acts at the end of it. A killed or stopped process restarts a time after its own end,
 /// which is unknown beforehand; the holder of a database lock releases it itself.
-pub(crate) const fn ends(action: &FaultAction) -> bool {
+pub const fn ends(action: &FaultAction) -> bool {
     use FaultAction::{ClockSkew, DiskFull, Partition, Stop};
     matches!(action, Stop | ClockSkew { .. } | DiskFull | Partition(_))
 }

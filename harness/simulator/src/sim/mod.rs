@@ -48,5 +48,5 @@ pub use error::SimError;
 pub use judged::{judged, judged_disturbed, not_judged_disturbed, skipped};
 pub use mutant::Mutant;
 pub use options::{EPOCH, Keep, Model, Options, Simulated};
-pub use setup::unmodelled;
+pub use setup::{declared, unmodelled};
 pub use simulation::{remove_folders, simulate};

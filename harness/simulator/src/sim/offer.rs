@@ -12,8 +12,8 @@ use super::offers::{Outcome, Play};
 use super::options::{Keep, ns};
 use super::process::Process;
 use super::world::{WorkerSlot, World};
-use crate::traffic::Due;
 use hookproof_judge::trace::{Accepted, Record, Refused};
+use hookproof_play::traffic::Due;
 
 /// Commits that take longer than this gather events as well.
 const GATHER_NS: u64 = 100_000_000;

@@ -29,7 +29,7 @@ use super::error::{SimError, store_failed};
 use super::mutant::{Bug, Mutant};
 use super::offers::Outcome;
 use super::options::EPOCH;
-use crate::traffic::mix;
+use hookproof_play::traffic::mix;
 
 /// What a process has the world do.
 pub(super) enum Act {

@@ -22,10 +22,10 @@ use super::heap::Heap;
 use super::offers::Play;
 use super::options::{EPOCH, Model, Options, ns};
 use super::process::Process;
-use crate::fault::Step;
-use crate::traffic::Chance;
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Record;
+use hookproof_play::fault::Step;
+use hookproof_play::traffic::Chance;
 
 /// A place for a process.
 #[derive(Default)]

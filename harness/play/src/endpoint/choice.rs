@@ -12,7 +12,7 @@ const COUNTED_MAX: usize = 1_000_000;
 
 /// An endpoint's behaviours and their state.
 #[derive(Debug)]
-pub(crate) struct Choices {
+pub struct Choices {
     behaviours: Vec<Behaviour>,
     answers: Range<Duration>,
     seed: u64,
@@ -27,11 +27,11 @@ pub(crate) struct Choices {
 
 /// The random draw of a request, which decides every share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Luck(u64);
+pub struct Luck(u64);
 
 /// An endpoint's action before it reads a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub enum Before {
     Read,
     /// Reset the connection.
     Reset,
@@ -41,7 +41,7 @@ pub(crate) enum Before {
 
 /// The decision of an endpoint that enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enforced {
+pub enum Enforced {
     /// Within the limit.
     Inside,
     /// Beyond it; the sender may retry after so many seconds.
@@ -49,12 +49,7 @@ pub(crate) enum Enforced {
 }
 
 impl Choices {
-    pub(crate) fn new(
-        behaviours: Vec<Behaviour>,
-        answers: Range<Duration>,
-        seed: u64,
-        endpoint: u64,
-    ) -> Self {
+    pub fn new(behaviours: Vec<Behaviour>, answers: Range<Duration>, seed: u64, endpoint: u64) -> Self {
         let counts = behaviours.iter().any(|behaviour| behaviour.attempts.is_some());
         Self {
             levels: behaviours.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -66,12 +61,12 @@ impl Choices {
         }
     }
 
-    pub(crate) fn draw(&self) -> Luck {
+    pub fn draw(&self) -> Luck {
         Luck(mix(self.seed ^ mix(self.requests.fetch_add(1, Ordering::Relaxed))))
     }
 
     /// The action for a request that is still unread.
-    pub(crate) fn before(&self, now: u64, luck: Luck) -> Before {
+    pub fn before(&self, now: u64, luck: Luck) -> Before {
         let Some((place, behaviour)) = self.matching(now, luck).next() else { return Before::Read };
         match behaviour.answer {
             // The attempt's number is known only after reading.
@@ -84,14 +79,14 @@ impl Choices {
     }
 
     /// The end of a stall that holds for every request, if there is one now.
-    pub(crate) fn stalls_until(&self, now: u64) -> Option<u64> {
+    pub fn stalls_until(&self, now: u64) -> Option<u64> {
         let first = self.behaviours.iter().find(|behaviour| behaviour.covers(now))?;
         let is_for_all = first.share == Millionths::ONE && first.attempts.is_none();
         (is_for_all && first.answer == Answer::Stall).then(|| first.until().unwrap_or(u64::MAX))
     }
 
     /// The behaviour that a read request meets; none if the endpoint behaves.
-    pub(crate) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
+    pub fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
         self.matching(now, luck).find(|(_, behaviour)| {
             let counts = |range: Range<_>| {
@@ -119,7 +114,7 @@ impl Choices {
     }
 
     /// The latency of the answer to a request that was just read, in nanoseconds.
-    pub(crate) fn latency(&self, chosen: Option<(usize, &Behaviour)>, luck: Luck, now: u64) -> u64 {
+    pub fn latency(&self, chosen: Option<(usize, &Behaviour)>, luck: Luck, now: u64) -> u64 {
         if let Some((place, Behaviour { serves: Some(work), .. })) = chosen {
             let done = |free: u64| free.max(now).saturating_add(work.0);
             let free = self.levels[place]
@@ -135,7 +130,7 @@ impl Choices {
     }
 
     /// Charges the limit of this behaviour: a leaky bucket of capacity `burst`.
-    pub(crate) fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
+    pub fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
         let drop_ns = (limit.per.0 / limit.count.max(1)).max(1);
         let room_ns = drop_ns.saturating_mul(u64::from(burst.max(1)));
         let charge = |empty: u64| {
@@ -153,7 +148,7 @@ impl Choices {
     }
 
     /// The times when the port is shut, in order. They never overlap: such a scenario is refused.
-    pub(crate) fn closures(&self) -> Vec<Closure> {
+    pub fn closures(&self) -> Vec<Closure> {
         let closure = |behaviour: &Behaviour| {
             let shut = if behaviour.answer == Answer::NoAccept { Shut::Ignores } else { Shut::Refuses };
             Closure { from: behaviour.at.0, until: behaviour.until(), shut }
@@ -167,17 +162,17 @@ impl Choices {
 
 /// A time when an endpoint accepts no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closure {
+pub struct Closure {
     /// Its beginning, in nanoseconds since the run began.
-    pub(crate) from: u64,
+    pub from: u64,
     /// Its end; none for never.
-    pub(crate) until: Option<u64>,
-    pub(crate) shut: Shut,
+    pub until: Option<u64>,
+    pub shut: Shut,
 }
 
 /// How a shut port treats a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shut {
+pub enum Shut {
     /// The port is closed.
     Refuses,
     /// The port is open, and the connection waits to be accepted.

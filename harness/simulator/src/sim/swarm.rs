@@ -10,13 +10,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Keep, Options, SimError, judged_disturbed, simulate};
-use crate::traffic::Chance;
 use hookproof_judge::check::{Status, Witness};
 use hookproof_judge::scenario::{
     Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, Partition, QueueRows,
     SECOND, Scenario, Subscriber,
 };
 use hookproof_judge::trace::Trace;
+use hookproof_play::traffic::Chance;
 
 const PURPOSE_SWARM: u64 = 0x5a;
 const PURPOSE_STALLS: u64 = 0x5b;

@@ -20,16 +20,15 @@ use super::heap::Heap;
 use super::offers::Play;
 use super::options::{Model, Options, Simulated};
 use super::process::{Birth, Process};
-use super::setup::lease;
+use super::setup::{declared, lease};
 use super::subscribe::subscribe;
 use super::world::{Given, Troubles, WorkerSlot, World};
-use crate::driver::DriverFile;
-use crate::endpoint::choice::Choices;
-use crate::fault::timeline;
-use crate::traffic::{Chance, Schedule, mix};
 use hookproof_judge::scenario::{Duration, Scenario};
 use hookproof_judge::signature::digest::base64;
 use hookproof_judge::trace::{ProcessEvent as ProcessRecord, Record};
+use hookproof_play::endpoint::choice::Choices;
+use hookproof_play::fault::timeline;
+use hookproof_play::traffic::{Chance, Schedule, mix};
 
 /// What the seed's streams are for.
 const PURPOSE_WORLD: u64 = 0x51;
@@ -166,8 +165,7 @@ impl<'a> World<'a> {
 
     /// Subscribes everybody, starts the processes, and has the first things happen.
     fn begin(&mut self) -> Result<(), SimError> {
-        let ours = DriverFile::hookproof().map_err(|error| SimError::Defect(error.to_string()))?;
-        self.book.keep(&Record::Declared(ours.declared()))?;
+        self.book.keep(&Record::Declared(declared()))?;
         let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);
         let birth = self.birth(0);
         let path = self.folder.path().join("sender.db");

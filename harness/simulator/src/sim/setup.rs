@@ -7,6 +7,7 @@ use super::error::SimError;
 use hookproof_judge::scenario::{
     Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store,
 };
+use hookproof_judge::trace::{Declared, Lack};
 
 /// The argument that says how long a lease is.
 const LEASE_ARGUMENT: &str = "--lease";
@@ -51,6 +52,12 @@ pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
         return Err(SimError::Argument(format!("{LEASE_ARGUMENT} is {lease}; {expected}")));
     }
     Ok(Nanos(lease.0))
+}
+
+/// The declarations of our own sender's driver file.
+#[must_use]
+pub fn declared() -> Declared {
+    Declared { lacks: vec![Lack::Order], ..Declared::default() }
 }
 
 /// The leases that the arguments name, and all arguments but these.

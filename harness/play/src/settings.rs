@@ -1,9 +1,13 @@
 //! The variables of a subscriber: settings in the scenario's own words, and as plain figures.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
-use super::template::Variables;
 use hookproof_judge::scenario::{Backoff, Duration, Limit, Queue, Rate, Retry, SECOND, Subscriber, WhenFull};
+
+/// Values by name.
+pub type Variables = BTreeMap<String, String>;
 
 /// The value of an absent limit, for senders that limit by default.
 const RATE_BOUNDLESS: &str = "1000000/s";
@@ -13,7 +17,7 @@ const ROWS_BOUNDLESS: u64 = 1_000_000_000;
 const BYTES_BOUNDLESS: &str = "1024GiB";
 
 /// The variables of a call about a subscriber.
-pub(super) const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 24] = [
     "name",
     "url",
     "secret",
@@ -41,11 +45,11 @@ pub(super) const NAMES: [&str; 24] = [
 ];
 
 /// The variables of an event.
-pub(super) const EVENT_NAMES: [&str; 6] = ["token", "uuid", "type", "key", "data", "now"];
+pub const EVENT_NAMES: [&str; 6] = ["token", "uuid", "type", "key", "data", "now"];
 
 /// The variables of a call about a subscriber; `types` are the types of the run that it is owed.
 #[must_use]
-pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secret: &str) -> Variables {
+pub fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secret: &str) -> Variables {
     let events: Vec<&str> = subscriber.events.iter().map(|pattern| pattern.as_str()).collect();
     let coalesce = subscriber.handling.coalesce.iter();
     let coalesce =
@@ -82,13 +86,13 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str
     variables
 }
 
-pub(crate) fn of_timeout(timeout: Duration) -> [(String, String); 2] {
+pub fn of_timeout(timeout: Duration) -> [(String, String); 2] {
     let seconds = timeout.0.div_ceil(SECOND).to_string();
     [("timeout".to_owned(), timeout.to_string()), ("timeout_seconds".to_owned(), seconds)]
 }
 
 #[must_use]
-pub(crate) fn of_limit(limit: &Limit) -> Variables {
+pub fn of_limit(limit: &Limit) -> Variables {
     let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
     let (rate, burst) =
         limit.bucket.as_ref().map_or((RATE_BOUNDLESS.to_owned(), BURST_BOUNDLESS), |bucket| {

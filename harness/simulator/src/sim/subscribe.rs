@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::error::SimError;
 use super::options::EPOCH;
-use crate::driver::words::{of_limit, of_subscriber};
 use hookproof_judge::scenario::{Duration, Limit, Subscriber};
+use hookproof_play::settings::{of_limit, of_subscriber};
 
 /// What the scenario's words for a subscriber are called in the sender's settings.
 const SETTINGS: [&str; 4] = ["limit", "queue", "retry", "breaker"];

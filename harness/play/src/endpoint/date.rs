@@ -29,7 +29,7 @@ fn written(unix_seconds: u64) -> String {
 }
 
 /// Year, month and day of a day since 1970. Counts from 1 March of the year 0, so that leap days come last.
-pub(crate) const fn civil(days: u64) -> (u64, u64, u64) {
+pub const fn civil(days: u64) -> (u64, u64, u64) {
     const ERA_DAYS: u64 = 146_097;
     let days = days + 719_468;
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::traffic::Schedule;
 use hookproof_judge::check::verdict::show;
 use hookproof_judge::scenario::problem::nearest;
 use hookproof_judge::scenario::{
     Answer, Behaviour, Duration, FaultAction, FaultPlan, Millionths, Range, SECOND, Scenario, Subscriber,
 };
+use hookproof_play::traffic::Schedule;
 
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use super::event::{ProcessEvent, SimEvent};
 use super::options::ns;
 use super::process::Process;
 use super::world::{WorkerSlot, World};
-use crate::fault::Step;
 use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
 use hookproof_judge::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
+use hookproof_play::fault::Step;
 
 /// How long a process takes from its start until it is ready.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);

@@ -7,10 +7,10 @@ use hookproof_sender::store::reply::ClaimedRow;
 use hookproof_sender::transport::Lease;
 
 use super::error::SimError;
-use crate::endpoint::choice::{Choices, Luck};
 use hookproof_judge::scenario::{Behaviour, Profile, Reply};
 use hookproof_judge::signature;
 use hookproof_judge::trace::CutKind;
+use hookproof_play::endpoint::choice::{Choices, Luck};
 
 /// A subscriber's endpoint.
 pub(super) struct Endpoint {

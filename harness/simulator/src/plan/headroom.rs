@@ -11,8 +11,8 @@ use super::search::{DOUBLE, Edge, NEAR, edge};
 use super::slo::{Breach, Measure, NEVER};
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
-use crate::traffic::ScheduleError;
 use hookproof_judge::scenario::Scenario;
+use hookproof_play::traffic::ScheduleError;
 
 /// The headroom.
 #[derive(Clone, Debug, Serialize)]

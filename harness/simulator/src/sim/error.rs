@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use hookproof_sender::store::StoreError;
 
-use crate::traffic::ScheduleError;
 use hookproof_judge::scenario::Duration;
+use hookproof_play::traffic::ScheduleError;
 
 /// A scenario that can't be simulated.
 #[derive(Debug, thiserror::Error)]

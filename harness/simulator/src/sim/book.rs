@@ -4,10 +4,10 @@ use ring::digest;
 
 use super::error::SimError;
 use super::options::{EPOCH, Keep};
-use crate::traffic::Schedule;
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::signature::digest::{hex, sha256_hex};
 use hookproof_judge::trace::{ClockKind, FORMAT, Header, Record, Writer};
+use hookproof_play::traffic::Schedule;
 
 /// What is written down.
 pub(super) struct Book {

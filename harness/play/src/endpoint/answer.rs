@@ -4,19 +4,19 @@ use super::date::http_date;
 use hookproof_judge::scenario::{Reply, RetryAfter, SECOND};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rendered {
-    pub(crate) status: u16,
+pub struct Rendered {
+    pub status: u16,
     /// `Retry-After`, word for word.
-    pub(crate) retry_after: Option<String>,
+    pub retry_after: Option<String>,
     /// Its header fields, in order.
-    pub(crate) fields: Vec<(&'static str, String)>,
+    pub fields: Vec<(&'static str, String)>,
     /// The length of the body. It repeats one letter, so it is never stored.
-    pub(crate) body_bytes: u64,
+    pub body_bytes: u64,
 }
 
 impl Rendered {
     /// The bytes of its head over HTTP/1.1.
-    pub(crate) fn head(&self) -> Vec<u8> {
+    pub fn head(&self) -> Vec<u8> {
         /// The size of most heads.
         const USUAL_BYTES: usize = 256;
         let mut head = String::with_capacity(USUAL_BYTES);
@@ -36,7 +36,7 @@ impl Rendered {
 }
 
 /// Renders an answer that is given at a moment of the wall clock.
-pub(crate) fn render(reply: &Reply, unix_ns: u64) -> Rendered {
+pub fn render(reply: &Reply, unix_ns: u64) -> Rendered {
     let seconds = unix_ns / SECOND;
     let retry_after = reply.retry_after.as_ref().map(|retry_after| match retry_after {
         RetryAfter::Seconds(seconds) => seconds.to_string(),

@@ -2,9 +2,9 @@
 
 use hookproof_sender::engine::LaneId;
 
-use crate::traffic::{Due, Schedule, Tokens};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Shared, Text};
+use hookproof_play::traffic::{Due, Schedule, Tokens};
 
 /// What is offered, to whom, and how far that is.
 pub(super) struct Play {

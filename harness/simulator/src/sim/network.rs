@@ -11,11 +11,11 @@ use super::event::{ProcessEvent, SimEvent};
 use super::exchange::{Exchange, Final, Heard};
 use super::options::{EPOCH, Keep};
 use super::world::World;
-use crate::endpoint::answer::render;
-use crate::endpoint::choice::{Before, Enforced};
-use crate::endpoint::http_date;
 use hookproof_judge::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
 use hookproof_judge::trace::{self, Cut, CutKind, Record, Text};
+use hookproof_play::endpoint::answer::render;
+use hookproof_play::endpoint::choice::{Before, Enforced};
+use hookproof_play::endpoint::http_date;
 
 /// What a large answer travels at.
 const BYTES_PER_SECOND: u64 = 1 << 30;
