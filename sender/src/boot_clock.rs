@@ -3,8 +3,7 @@
 
 use std::sync::LazyLock;
 
-use serde::{Deserialize, Serialize};
-
+use crate::dispatch::Moment;
 use crate::engine::Nanos;
 
 /// Unlike Linux's monotonic clock, it counts suspended time.
@@ -62,42 +61,14 @@ fn machine_time() -> BootTime {
     BootTime(whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// A time that processes on the same machine can compare, independent of the wall clock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    boot: String,
-    /// In nanoseconds.
-    uptime: u64,
-}
-
-impl Moment {
-    /// The time `uptime` after this boot.
-    #[must_use]
-    pub fn at(boot: &str, uptime: Nanos) -> Self {
-        Self { boot: boot.to_owned(), uptime: uptime.0 }
-    }
-
-    /// Now; `None` if the system has no boot id.
-    #[must_use]
-    pub fn now() -> Option<Self> {
-        /// Each lane's checkpoint needs it.
-        static BOOT: LazyLock<Option<String>> =
-            LazyLock::new(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok());
-        let boot = BOOT.as_deref()?;
-        Some(Self::at(boot.trim(), Nanos(machine_time().0)))
-    }
-
-    /// The boot id and the uptime.
-    #[must_use]
-    pub fn parts(&self) -> (&str, Nanos) {
-        (&self.boot, Nanos(self.uptime))
-    }
-
-    /// The time that has surely passed since `earlier`; zero after a reboot.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Nanos {
-        Nanos(if self.boot == earlier.boot { self.uptime.saturating_sub(earlier.uptime) } else { 0 })
-    }
+/// Now; `None` if the system has no boot id.
+#[must_use]
+pub fn moment() -> Option<Moment> {
+    /// Each lane's checkpoint needs it.
+    static BOOT: LazyLock<Option<String>> =
+        LazyLock::new(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok());
+    let boot = BOOT.as_deref()?;
+    Some(Moment::at(boot.trim(), Nanos(machine_time().0)))
 }
 
 #[cfg(test)]
@@ -105,17 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_time_of_the_same_boot_counts() {
-        let (early, late) = (Nanos::from_secs(1), Nanos(5_000_000_001));
-        assert_eq!(Moment::at("a", late).since(&Moment::at("a", early)), Nanos(4_000_000_001));
-        assert_eq!(Moment::at("a", late).since(&Moment::at("b", early)), Nanos::ZERO);
-        assert_eq!(Moment::at("a", early).since(&Moment::at("a", late)), Nanos::ZERO);
-    }
-
-    #[test]
     fn this_machine_tells_its_moment_in_nanoseconds() {
-        let earlier = Moment::now().expect("Linux names its runs");
-        let passed = Moment::now().expect("Linux names its runs").since(&earlier);
+        let earlier = moment().expect("Linux names its runs");
+        let passed = moment().expect("Linux names its runs").since(&earlier);
         assert!(Nanos::ZERO < passed && passed < Nanos::HOUR, "{passed}");
     }
 }

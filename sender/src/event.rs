@@ -17,13 +17,10 @@
 
 pub mod body;
 pub mod coalesce;
-pub mod event_type;
 pub mod json;
 pub mod key;
 pub mod limits;
 pub mod offer;
-pub mod pattern;
-pub mod public_id;
 pub mod refusal;
 pub mod shape;
 pub mod timestamp;
@@ -31,6 +28,7 @@ pub mod timestamp;
 pub use body::Body;
 pub use coalesce::{Coalescing, CoalescingKey, CoalescingRule};
 pub use event_type::{EventType, EventTypeError};
+pub use hookproof_words::{event_type, pattern, public_id};
 pub use json::Json;
 pub use key::{EventKey, EventKeyError};
 pub use limits::{Depth, Limits};

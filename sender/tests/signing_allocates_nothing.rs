@@ -1,8 +1,6 @@
 //! Signing an attempt into a used buffer allocates nothing. Alone in its file, because it counts the allocations of
 //! the whole process.
 
-#![cfg(feature = "service")]
-
 use std::alloc::System;
 
 use hookproof_sender::engine::time::StoreTime;

@@ -1,6 +1,5 @@
 //! The signer reproduces the valid vectors of `scenarios/vectors/`, from specifications and public libraries.
 
-#![cfg(feature = "service")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use hookproof_sender::engine::time::StoreTime;

@@ -12,7 +12,9 @@ use syn::{Item, UseTree};
 
 use crate::source::{self, Source};
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 9] = [
+    "sender/words/src",
+    "sender/engine/src",
     "sender/src",
     "receiver/src",
     "receiver/verify/src",

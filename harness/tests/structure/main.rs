@@ -12,6 +12,7 @@ mod purity;
 mod sizes;
 mod source;
 mod stores;
+mod walls;
 
 use std::fmt;
 

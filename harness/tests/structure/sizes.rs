@@ -198,8 +198,8 @@ mod tests {
     fn files_of_tests_may_be_longer() {
         let long = "const A: u8 = 0;\n".repeat(1_000);
         crate::check(FILES, "sender/tests/recovery.rs", &long, &[]);
-        crate::check(FILES, "sender/src/engine/tests/lanes.rs", &long, &[]);
-        crate::check(FILES, "sender/src/engine/tests.rs", &long, &[]);
+        crate::check(FILES, "sender/engine/tests/lanes.rs", &long, &[]);
+        crate::check(FILES, "sender/engine/src/tests.rs", &long, &[]);
         crate::check(FILES, "sender/src/contests.rs", &long, &["file"]);
     }
 

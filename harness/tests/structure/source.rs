@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
-const MEMBERS: [&str; 10] = [
+const MEMBERS: [&str; 12] = [
     "sender",
+    "sender/words",
+    "sender/engine",
     "receiver",
     "receiver/verify",
     "harness",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::excerpt::is_hidden;
-use crate::text_form::text_form;
+use hookproof_words::text_form;
 
 text_form!(EventKey, "an event key as text");
 

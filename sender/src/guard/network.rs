@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::excerpt::Excerpt;
-use crate::text_form::text_form;
+use hookproof_words::text_form;
 
 text_form!(Network, "a network, such as \"10.0.0.0/8\" or \"fd00::/8\"");
 

@@ -11,7 +11,6 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use crate::boot_clock::Moment;
 use crate::boot_clock::{BootClock, BootTime};
 pub use crate::dispatch::{instant, wall_time};
 use crate::engine::{Nanos, StoreTime};

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
-use super::clock::{Clock, Moment, instant, wall_time};
+use super::clock::{Clock, instant, wall_time};
 use super::events::{EventSender, Message};
 use super::link::ask;
 use super::post::Post;
+use crate::boot_clock;
 use crate::dispatch::{
     Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, WorkDone, handover,
 };
@@ -144,14 +145,14 @@ impl<P: Post> Shell<P> {
         let events = self.events.clone();
         ask(&self.store, command, move |reply| {
             let reply = reply.map_err(Failure::from);
-            let moment = if matches!(order, Order::Acquire { .. }) { Moment::now() } else { None };
+            let moment = if matches!(order, Order::Acquire { .. }) { boot_clock::moment() } else { None };
             events.send(Event::Answered(Answered { order, reply, moment }));
         });
     }
 
     fn persist(&self, order: Order, lane: LaneId, term: Term, record: &LaneRecord) {
         let hand_back = record.is_final();
-        match handover::seal(record, Moment::now()) {
+        match handover::seal(record, boot_clock::moment()) {
             Ok(record) => self.submit(order, Command::Persist(Persist { lane, term, record, hand_back })),
             Err(error) => {
                 let reply = Err(Failure::Lasting(error.to_string().into()));

@@ -3,7 +3,7 @@
 use tracing::{error, info, warn};
 
 use super::clock::{Clock, wall};
-use crate::boot_clock::{BootClock, Moment};
+use crate::boot_clock::{self, BootClock};
 use crate::engine::Nanos;
 use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;
@@ -60,7 +60,7 @@ pub(crate) fn look(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start
 }
 
 fn machine() -> Option<MachineMoment> {
-    let moment = Moment::now()?;
+    let moment = boot_clock::moment()?;
     let (boot, uptime) = moment.parts();
     Some(MachineMoment { boot: boot.into(), uptime })
 }

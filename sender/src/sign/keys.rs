@@ -1,5 +1,6 @@
 use super::secret::Secret;
 use crate::engine::time::StoreTime;
+use crate::store::command::SECRETS_MAX;
 
 /// A subscriber's keys; few, since each one signs.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ impl Retiring {
 
 impl Keys {
     /// The most keys that sign at once. A rotation beyond it is refused.
-    pub const COUNT_MAX: usize = 4;
+    pub const COUNT_MAX: usize = SECRETS_MAX;
 
     /// One key alone, also to drop all others when one was exposed.
     #[must_use]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::excerpt::Excerpt;
-use crate::text_form::text_form;
 use crate::word_form::word_form;
+use hookproof_words::text_form;
 
 text_form!(Profile, "a signing profile, such as \"standard-webhooks\"");
 

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+pub use hookproof_words::states::Measure;
+
 use super::command::Outcome;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 
@@ -54,17 +56,6 @@ pub struct LastHour {
     pub delivered: u64,
     /// Attempts that did not.
     pub failed: u64,
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Measure {
-    /// How long attempts took of which something was sent.
-    Answer,
-    /// From when an event was received to the first attempt of its delivery.
-    FirstAttempt,
-    /// From when an event was received to the end of the attempt that succeeded.
-    Delivery,
 }
 
 /// All that was measured of a lane, or of several together.

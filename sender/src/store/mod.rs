@@ -25,9 +25,7 @@
 //! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and [`postgres`], which
 //! [`database`] tells apart, and [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
-mod body;
 pub mod clock;
-pub mod command;
 mod commit;
 pub mod database;
 mod durability;
@@ -36,35 +34,29 @@ pub mod error;
 mod finding;
 mod gathered;
 mod held;
-pub mod homes;
-pub mod lane;
 pub mod latency;
 pub mod liveness;
 pub(crate) mod log_size;
-pub mod node;
 mod notices;
-mod numbers;
-mod operate;
 pub mod paging;
 mod parts;
 pub mod postgres;
 pub mod read;
-pub mod reply;
 pub mod sqlite;
 pub mod thread;
 pub mod transfer;
 mod unread;
 pub mod vacuum;
 
-pub use command::Command;
 pub use database::Database;
 pub use durability::Durability;
 pub use error::StoreError;
 pub(crate) use finding::{Finding, State};
+pub use hookproof_engine::messages::{Command, Refusal, Reply, command, homes, lane, node, reply};
+use hookproof_words::numbers;
 pub use log_size::{DiskRoom, LogSize};
 pub use parts::Parts;
 pub use read::Reader;
-pub use reply::{Refusal, Reply};
 
 use std::ops::AddAssign;
 use std::sync::Arc;

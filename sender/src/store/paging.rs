@@ -1,7 +1,11 @@
 //! Pages of a listing, and the cursors between them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+
+use super::numbers::size;
+use crate::engine::DeliveryId;
 
 /// One page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,17 @@ impl FromStr for Cursor {
         };
         parse().ok_or_else(|| BadCursor(text.chars().take(80).collect()))
     }
+}
+
+/// So many of the letters that are named, those after a place, the oldest first.
+pub(super) fn letters_after(letters: &[DeliveryId], after: DeliveryId, max: u32) -> Vec<DeliveryId> {
+    let named: BTreeSet<DeliveryId> = letters.iter().copied().filter(|letter| *letter > after).collect();
+    named.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect()
+}
+
+/// The last of the letters of one step, if it is a full one: there may be more.
+pub(super) fn last_if_full(letters: &[DeliveryId], max: u32) -> Option<DeliveryId> {
+    letters.last().copied().filter(|_| size(letters.len()) == u64::from(max))
 }
 
 #[cfg(test)]

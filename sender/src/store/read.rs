@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+pub use hookproof_words::states::Place;
+
 use super::clock::{Beginning, Start};
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
@@ -286,19 +288,6 @@ impl Filter {
     pub(super) fn queue(self) -> Option<LaneId> {
         self.lane.filter(|_| self.place == Some(Place::Waiting))
     }
-}
-
-/// Where a delivery is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// Still owed.
-    Waiting,
-    /// Taken by the endpoint.
-    Delivered,
-    /// Given up.
-    Dead,
-    /// Replaced by a newer one.
-    Coalesced,
 }
 
 /// One delivery.

@@ -6,7 +6,6 @@
 //! - `binary`: the sender as a process.
 //! - the others: the tests.
 
-#![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod answers;

@@ -9,7 +9,7 @@ use crate::event::public_id::PublicId;
 use crate::excerpt::Excerpt;
 use crate::sign::mac::Mac;
 use crate::sign::{Secret, Tag};
-use crate::text_form::text_form;
+use hookproof_words::text_form;
 
 text_form!(Region, "a region, such as \"DE\"");
 

@@ -4,7 +4,7 @@ use super::Rows;
 use super::room::RoomRows;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Dead, Forget, Reason, Redrive};
-use crate::store::operate::{last_if_full, named};
+use crate::store::paging::{last_if_full, letters_after};
 use crate::store::reply::{Redriven, Reply};
 
 /// A dead letter that may be redriven.
@@ -110,7 +110,7 @@ pub(in crate::store) trait DeadRows: Rows {
         match which {
             Dead::All => self.oldest_letters(None, after, max),
             Dead::Of(lane) => self.oldest_letters(Some(*lane), after, max),
-            Dead::These(letters) => Ok(named(letters, after, max)),
+            Dead::These(letters) => Ok(letters_after(letters, after, max)),
         }
     }
 

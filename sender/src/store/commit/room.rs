@@ -119,7 +119,7 @@ pub(in crate::store) trait RoomRows: DeadRows {
             let refused = &self.room().outbox_refused;
             let older = refused.get(&target.lane).filter(|_| emit.outbox.is_some()).copied();
             let bound = bounds.reached(before.rows, before.bytes, body).or(older);
-            if let Some(bound) = bound.or_else(|| self.limits().broken_by(with_it, gone, body)) {
+            if let Some(bound) = bound.or_else(|| broken_by(self.limits(), with_it, gone, body)) {
                 full.push(FullLane { lane: target.lane, bound });
                 if emit.outbox.is_some() && bound != Bound::BodyBytes {
                     self.room().outbox_refused.entry(target.lane).or_insert(bound);
@@ -144,7 +144,7 @@ pub(in crate::store) trait RoomRows: DeadRows {
             }
             *shed += 1;
         }
-        while !self.limits().have_room(self.totals(), bytes) {
+        while !have_room(self.limits(), self.totals(), bytes) {
             let Some(payer) = self.payer()? else { return Ok(false) };
             if self.shed_rows(payer, 1, Reason::Overflow)? == 0 {
                 self.room().payers.get_or_insert_default().spend(payer);
@@ -163,7 +163,7 @@ pub(in crate::store) trait RoomRows: DeadRows {
 
     /// Whether one more delivery has room on a lane and in the store, without anybody's shedding.
     fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
-        Ok(self.lane_has_room(lane, bytes)? && self.limits().have_room(self.totals(), bytes))
+        Ok(self.lane_has_room(lane, bytes)? && have_room(self.limits(), self.totals(), bytes))
     }
 
     /// The same, of the lane alone.
@@ -208,22 +208,20 @@ pub(in crate::store) trait RoomRows: DeadRows {
     }
 }
 
-impl Limits {
-    /// The bound of the whole store that is broken by so much, of which one delivery came, and something went for it.
-    const fn broken_by(&self, with_it: Waiting, gone: Waiting, body: u64) -> Option<Bound> {
-        if gone.rows == 0 && with_it.rows > self.waiting_rows_max {
-            Some(Bound::TotalRows)
-        } else if body > gone.bytes && with_it.bytes > self.waiting_bytes_max {
-            Some(Bound::TotalBytes)
-        } else {
-            None
-        }
+/// The bound of the whole store that is broken by so much, of which one delivery came, and something went for it.
+const fn broken_by(limits: &Limits, with_it: Waiting, gone: Waiting, body: u64) -> Option<Bound> {
+    if gone.rows == 0 && with_it.rows > limits.waiting_rows_max {
+        Some(Bound::TotalRows)
+    } else if body > gone.bytes && with_it.bytes > limits.waiting_bytes_max {
+        Some(Bound::TotalBytes)
+    } else {
+        None
     }
+}
 
-    /// Whether the store has room for one more delivery of so many bytes.
-    const fn have_room(&self, totals: &Counts, bytes: u64) -> bool {
-        self.broken_by(Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes).is_none()
-    }
+/// Whether the store has room for one more delivery of so many bytes.
+const fn have_room(limits: &Limits, totals: &Counts, bytes: u64) -> bool {
+    broken_by(limits, Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes).is_none()
 }
 
 impl Payers {

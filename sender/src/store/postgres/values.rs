@@ -1,21 +1,9 @@
-//! How the store's words are written in PostgreSQL's types.
-//!
-//! PostgreSQL's integers are signed. Times and counts beyond 2⁶³ (the year 2262) are written as the largest there is; what is
-//! drawn at random keeps its bits. What is read and makes no sense is an error of the reading.
+//! What PostgreSQL takes, beside how it writes the store's words.
 
-use std::error::Error;
+pub(super) use hookproof_words::numbers::{int, size};
+pub(super) use hookproof_words::postgres::{Bits, Count};
 
-use tokio_postgres::types::private::BytesMut;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-
-use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use crate::store::command::{OutboxId, Outcome, Reason};
-use crate::store::lane::{Counts, LaneState, OwnerId, WhenFull};
-use crate::store::latency::Measure;
-pub(super) use crate::store::numbers::{int, size};
-use crate::store::read::Place;
-
-type Fault = Box<dyn Error + Sync + Send>;
+use crate::store::lane::Counts;
 
 /// A text that PostgreSQL takes: its texts have no character zero.
 pub(super) fn storable(text: &str) -> String {
@@ -25,69 +13,6 @@ pub(super) fn storable(text: &str) -> String {
 /// Whether PostgreSQL takes a text: what it does not take is known to nobody there, and not to be asked for.
 pub(super) fn is_storable(text: &str) -> bool {
     !text.contains('\0')
-}
-
-/// A count that was read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Count(pub(super) u64);
-
-/// All 64 bits of something random.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bits(pub(super) u64);
-
-macro_rules! written {
-    ($($name:ty: $as:ty = |$value:ident| $to:expr, |$raw:ident| $from:expr;)*) => { $(
-        impl ToSql for $name {
-            fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Fault> {
-                let $value = *self;
-                <$as as ToSql>::to_sql(&$to, ty, out)
-            }
-            fn accepts(ty: &Type) -> bool {
-                <$as as ToSql>::accepts(ty)
-            }
-            to_sql_checked!();
-        }
-        impl<'a> FromSql<'a> for $name {
-            fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Fault> {
-                let $raw = <$as as FromSql>::from_sql(ty, raw)?;
-                $from
-            }
-            fn accepts(ty: &Type) -> bool {
-                <$as as FromSql>::accepts(ty)
-            }
-        }
-    )* };
-}
-
-written! {
-    LaneId: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
-    DeliveryId: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
-    Term: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
-    StoreTime: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
-    Nanos: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
-    Count: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
-    OutboxId: i64 = |value| value.0, |raw| Ok(Self(raw));
-    Bits: i64 = |value| value.0.cast_signed(), |raw| Ok(Self(raw.cast_unsigned()));
-    OwnerId: i64 = |value| value.0.cast_signed(), |raw| Ok(Self(raw.cast_unsigned()));
-}
-
-macro_rules! codes {
-    ($($name:ident { $($code:literal = $case:ident),* $(,)? })*) => { written! { $(
-        $name: i16 = |value| match value { $(Self::$case => $code,)* }, |raw| match raw {
-            $($code => Ok(Self::$case),)*
-            other => Err(format!("{other} is no {}", stringify!($name)).into()),
-        };
-    )* } };
-}
-
-// These codes are in databases out there: add, never change.
-codes! {
-    LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
-    WhenFull { 0 = ShedOldest, 1 = Refuse }
-    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
-    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
-    Outcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
-    Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
 }
 
 /// Counts in the order of their columns.

@@ -2,7 +2,7 @@
 //! each attempt.
 //! Several processes write into the same rows: each adds what it has counted.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
@@ -121,27 +121,5 @@ pub(super) fn forget_lane(sql: &Connection, lane: LaneId) -> Result<()> {
 impl FromSql for Histogram {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Self::from_bytes(value.as_blob()?).ok_or(FromSqlError::InvalidType)
-    }
-}
-
-/// As in the schema.
-impl ToSql for Measure {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::from(match self {
-            Self::Answer => 0,
-            Self::FirstAttempt => 1,
-            Self::Delivery => 2,
-        }))
-    }
-}
-
-impl FromSql for Measure {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        match value.as_i64()? {
-            0 => Ok(Self::Answer),
-            1 => Ok(Self::FirstAttempt),
-            2 => Ok(Self::Delivery),
-            other => Err(FromSqlError::OutOfRange(other)),
-        }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hookproof_failed_sync::ends_the_process;
+use hookproof_words::sqlite as values;
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::clock::{Beginning, Start};
@@ -59,7 +60,6 @@ mod tests;
 mod transfer;
 mod unswept;
 mod vacuum;
-mod values;
 
 use beside::Out;
 use content::Contents;

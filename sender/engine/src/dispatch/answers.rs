@@ -1,0 +1,210 @@
+//! What the store answered, and what follows: above all, when it could not do what it was asked to.
+
+use std::sync::Arc;
+
+use super::dispatcher::Dispatcher;
+use super::effect::News;
+use super::event::{Answered, Failure, Order};
+use super::instant;
+use super::lanes::Waiting;
+use super::obstacles::{Cause, PAUSE_FIRST};
+use super::subscribers::SubscriberSet;
+use super::unsettled::Done;
+use crate::engine::{Due, Input, LaneId, Revision, Term};
+use crate::messages::Reply;
+use crate::messages::command::{Fate, Settlement};
+use crate::messages::reply::{Claimed, Refusal, SettleResult};
+
+impl<S: SubscriberSet> Dispatcher<S> {
+    pub(super) fn hear(&mut self, answered: Answered) {
+        let Answered { order, reply, moment } = answered;
+        match order {
+            Order::Claim { lane, term, max, portion } => {
+                // What it brought counts from here on, as far as it is kept.
+                self.lanes.budget.give_back(portion);
+                self.claimed((lane, term), max, reply);
+            }
+            Order::Settle(number) => self.settled(number, reply),
+            Order::Persist { lane, term, revision } => self.persisted(lane, term, revision, reply),
+            Order::Renew { asked } => match reply {
+                Ok(Reply::Renewed(renewed)) => self.renew(renewed, asked),
+                _ => self.tenure.not_renewed(super::wall_time(self.now)),
+            },
+            Order::Retire => match reply {
+                Ok(_) => self.tenure.retired(),
+                Err(failure) => {
+                    let may_recover = failure != Failure::Stopped;
+                    self.tenure.not_retired(super::wall_time(self.now), may_recover);
+                }
+            },
+            Order::Acquire { asked } => {
+                let taken = if let Ok(Reply::Acquired(taken)) = reply { taken } else { Vec::new() };
+                let lanes: Vec<LaneId> = taken.iter().map(|taken| taken.lane).collect();
+                self.tenure.acquired(&lanes);
+                for taken in taken {
+                    let since = super::wall_time(self.now);
+                    self.take(Waiting { taken, asked, since, moment: moment.clone() });
+                }
+            }
+        }
+    }
+
+    fn claimed(&mut self, (lane, term): (LaneId, Term), max: u32, reply: Result<Reply, Failure>) {
+        let again = match reply {
+            Ok(Reply::Claimed(claimed)) => {
+                self.pass(lane, Cause::Claim);
+                match claimed.too_long {
+                    Some(bytes) => self.claim_again((lane, term), max, bytes),
+                    None => self.fill(claimed),
+                }
+                return;
+            }
+            Ok(_) => {
+                self.lose(lane, term);
+                return;
+            }
+            // The store is in trouble. The lane is ours all the same.
+            Err(Failure::Lasting(why)) if self.lanes.is_ours_under(lane, term) => {
+                self.meet(lane, Cause::Claim, describe("its deliveries cannot be read", &why))
+            }
+            Err(_) => self.now + PAUSE_FIRST,
+        };
+        self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
+    }
+
+    /// The first body of a lane is longer than its claim allowed: the engine waits for the next answer.
+    fn claim_again(&mut self, (lane, term): (LaneId, Term), max: u32, bytes: u64) {
+        if self.lanes.expect_longer(lane, term, bytes) {
+            let again = self.claim(lane, term, max);
+            self.effects.extend(again);
+        }
+    }
+
+    fn fill(&mut self, claimed: Claimed) {
+        let Claimed { lane, term, rows, next, .. } = claimed;
+        let due = rows.iter().map(|row| Due {
+            delivery: row.delivery,
+            attempts: row.attempts,
+            expires: instant(row.expires),
+        });
+        let due = due.collect();
+        if self.lanes.hold(lane, term, rows) {
+            self.tell(Input::Claimed { lane, term, due, next: next.map(instant) });
+        }
+    }
+
+    fn settled(&mut self, number: u64, reply: Result<Reply, Failure>) {
+        let failure = match reply {
+            Ok(Reply::Settled(results)) => return self.settle_done(number, &results),
+            Ok(other) => Failure::Lasting(format!("the store answered {other:?}").into()),
+            Err(failure) => failure,
+        };
+        let Some(lane) = self.unsettled.rows(number).and_then(|rows| rows.first()).map(|row| row.lane) else {
+            return;
+        };
+        match failure {
+            Failure::Full if !self.stopping => {
+                self.unsettled.delay(number);
+                self.obstacles.put_off(self.now, lane, Cause::Settle(number));
+            }
+            Failure::Full => self.give_up_settling(number, "the store has no room for its settlements"),
+            Failure::Stopped => self.give_up_settling(number, "the store has been stopped"),
+            Failure::Lasting(why) => match self.unsettled.halve(number) {
+                // What can be written must not wait for what can't.
+                Some(halves) => halves.into_iter().for_each(|half| self.submit(half)),
+                None if self.stopping => self.give_up_settling(number, &why),
+                None => {
+                    self.unsettled.delay(number);
+                    let why = describe("what became of a delivery cannot be recorded", &why);
+                    self.meet(lane, Cause::Settle(number), why);
+                }
+            },
+        }
+    }
+
+    fn settle_done(&mut self, number: u64, results: &[SettleResult]) {
+        let Some(Done { rows, batch, is_late }) = self.unsettled.remove(number) else { return };
+        if let Some(batch) = batch {
+            self.tell(Input::Settled { batch });
+        }
+        if let Some(row) = rows.first() {
+            self.pass(row.lane, Cause::Settle(number));
+        }
+        for (row, result) in rows.iter().zip(results) {
+            self.work_done.count(row, *result);
+            if *result == SettleResult::Stale {
+                self.lose(row.lane, row.term);
+            } else if is_late {
+                // A claim in between did not see it, and its lane no longer remembers.
+                self.remind(row);
+            }
+        }
+        self.hand_back_after(&rows);
+    }
+
+    /// A delivery waits in the store again.
+    fn remind(&mut self, row: &Settlement) {
+        let due = match row.fate {
+            Fate::Retry { due } => due,
+            Fate::Released => super::wall_time(self.now),
+            Fate::Delivered | Fate::Dead(_) => return,
+        };
+        self.tell(Input::Work { lane: row.lane, due: instant(due) });
+    }
+
+    /// What follows is as after a crash: the deliveries are made again by the next owner.
+    fn give_up_settling(&mut self, number: u64, why: &str) {
+        let Some(Done { rows, batch, .. }) = self.unsettled.remove(number) else { return };
+        if let Some(batch) = batch {
+            self.tell(Input::Settled { batch });
+        }
+        if let Some(row) = rows.first() {
+            self.pass(row.lane, Cause::Settle(number));
+            self.say(News::GaveUp { lane: row.lane, why: describe("deliveries are made again", why) });
+        }
+        self.hand_back_after(&rows);
+    }
+
+    fn persisted(&mut self, lane: LaneId, term: Term, revision: Revision, reply: Result<Reply, Failure>) {
+        let failure = match reply {
+            Ok(Reply::Refused(Refusal::StaleTerm { .. })) => return self.lose(lane, term),
+            // A lane that is removed has no record to keep.
+            Ok(Reply::Done | Reply::Refused(Refusal::UnknownLane(_))) => None,
+            Ok(other) => Some(Failure::Lasting(format!("the store answered {other:?}").into())),
+            Err(failure) => Some(failure),
+        };
+        if failure.is_none() {
+            self.tell(Input::Persisted { lane, term, revision });
+        }
+        if !self.records.is_current(lane, term, revision) {
+            // A newer record of the lane is on its way, and says all that this one did.
+            return;
+        }
+        match failure {
+            None => self.forget_record(lane, term),
+            Some(Failure::Lasting(why)) if !self.stopping => {
+                self.meet(lane, Cause::Persist, describe("its state cannot be written down", &why));
+            }
+            Some(Failure::Full) if !self.stopping => {
+                self.obstacles.put_off(self.now, lane, Cause::Persist);
+            }
+            Some(failure) => {
+                self.forget_record(lane, term);
+                self.records.give_up();
+                self.say(News::GaveUp {
+                    lane,
+                    why: describe("its lease is left to end", &failure.to_string()),
+                });
+            }
+        }
+    }
+
+    fn forget_record(&mut self, lane: LaneId, term: Term) {
+        self.records.remove(lane, term);
+        self.pass(lane, Cause::Persist);
+    }
+}
+
+fn describe(what: &str, why: &str) -> Arc<str> {
+    format!("{what}: {why}").into()
+}

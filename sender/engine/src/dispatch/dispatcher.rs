@@ -1,0 +1,390 @@
+//! The dispatcher itself: events in, effects out.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use super::budget::{Portion, Wanted};
+use super::effect::{Effect, NewAttempt, News, SendLimits};
+use super::event::{AttemptEnd, Event, Order};
+use super::lanes::Lanes;
+use super::membership::Membership;
+use super::obstacles::{Cause, Obstacles, STUCK_MAX, Stuck};
+use super::records::{Records, Unkept};
+use super::subscribers::{Subscriber as _, SubscriberSet};
+use super::tenure::{Step, Tenure};
+use super::unsettled::Unsettled;
+use super::work::WorkDone;
+use super::{instant, wall_time};
+use crate::engine::{
+    AttemptId, BatchId, DeliveryId, Engine, Fate, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
+    Reason, Settlement, StoreTime, Term,
+};
+use crate::messages::command::{self, Claim, Command};
+use crate::messages::lane::OwnerId;
+use crate::messages::node::Announcement;
+
+/// How often to look whether the store fails, when all that is left to wait for on the way out is an answer of it.
+const STOP_LOOK: Nanos = Nanos::from_millis(50);
+/// How long a subscriber may stay unknown before its lane counts as stuck: the roster comes within milliseconds.
+const UNKNOWN_MAX: Nanos = Nanos::from_secs(10);
+
+/// What a dispatcher begins with.
+#[derive(Clone, Debug)]
+pub struct Settings<S> {
+    /// Who this process is to the store.
+    pub owner: OwnerId,
+    /// What this process says of itself to others; the dispatcher adds which lanes it cannot serve.
+    pub announcement: Announcement,
+    /// For how long a lane stays ours without a word.
+    pub lease: Nanos,
+    /// Where all jitter comes from.
+    pub seed: u64,
+    /// The engine's own bounds.
+    pub limits: Limits,
+    /// The subscribers as they are.
+    pub roster: Arc<S>,
+}
+
+/// All decisions of one process. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Dispatcher<S: SubscriberSet> {
+    pub(super) now: Instant,
+    pub(super) engine: Engine,
+    pub(super) tenure: Tenure,
+    pub(super) membership: Membership,
+    pub(super) lanes: Lanes,
+    pub(super) roster: Arc<S>,
+    pub(super) unsettled: Unsettled,
+    pub(super) records: Records,
+    pub(super) obstacles: Obstacles,
+    pub(super) work_done: WorkDone,
+    /// Decided, and not polled yet.
+    pub(super) effects: VecDeque<Effect<S>>,
+    pub(super) stopping: bool,
+    /// The records of attempts that ended in this round, until their settlements come out.
+    ended: HashMap<AttemptId, command::Attempt, BuildHasherDefault<DefaultHasher>>,
+    /// Something was handled since the last poll.
+    fresh: bool,
+}
+
+impl<S: SubscriberSet> Dispatcher<S> {
+    /// A dispatcher without lanes, which begins by telling the other nodes that it is there, and then asks for all lanes of
+    /// its own that have something to do.
+    #[must_use]
+    pub fn new(settings: Settings<S>, now: StoreTime) -> Self {
+        let Settings { owner, announcement, lease, seed, limits, roster } = settings;
+        let mut dispatcher = Self {
+            now: instant(now),
+            engine: Engine::new(seed, limits),
+            tenure: Tenure::new(owner, lease, announcement, now),
+            membership: Membership::new(owner),
+            lanes: Lanes::default(),
+            roster,
+            unsettled: Unsettled::default(),
+            records: Records::default(),
+            obstacles: Obstacles::default(),
+            work_done: WorkDone::default(),
+            effects: VecDeque::new(),
+            stopping: false,
+            ended: HashMap::default(),
+            fresh: true,
+        };
+        dispatcher.say_what_cannot_be_served();
+        dispatcher
+    }
+
+    /// Something happened at `now`. Afterwards, [`Self::poll`] until it has nothing more; several events at hand may be
+    /// handled first, which makes for larger batches.
+    pub fn handle(&mut self, now: Instant, event: Event<S>) {
+        self.now = self.now.max(now);
+        self.fresh = true;
+        match event {
+            Event::Tick => {}
+            Event::Work(lanes) => lanes.into_iter().for_each(|(lane, due)| self.work(lane, due)),
+            Event::Nodes(nodes) => self.meet_nodes(nodes),
+            Event::Roster(roster) => self.change(roster),
+            Event::Ended { attempt, result, .. } => self.end(attempt, result),
+            Event::Answered(answered) => self.hear(answered),
+            Event::Stop => self.stop(),
+        }
+    }
+
+    /// The next thing to do; nothing until something happens, or until [`Self::next_wake`].
+    pub fn poll(&mut self) -> Option<Effect<S>> {
+        if std::mem::take(&mut self.fresh) {
+            self.tell(Input::Tick);
+            self.try_again();
+            self.step_membership();
+            self.step_tenure();
+        }
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                return Some(effect);
+            }
+            let effect = match self.engine.poll() {
+                Some(output) => self.translate(output),
+                // Whatever was given back by then counts.
+                None => match self.lanes.budget.next() {
+                    Some((wanted, portion)) => self.claim_within(wanted, portion),
+                    None => break,
+                },
+            };
+            if effect.is_some() {
+                return effect;
+            }
+        }
+        // What is left belongs to lanes that were lost: their new owners make the attempts again.
+        self.ended.clear();
+        None
+    }
+
+    /// When to call [`Self::handle`] with [`Event::Tick`], if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Instant {
+        let nodes = if self.stopping { StoreTime(u64::MAX) } else { self.membership.next_step() };
+        let wake = instant(self.tenure.next_step().min(nodes)).min(self.obstacles.next_due());
+        let wake = self.engine.next_wake().map_or(wake, |engine| wake.min(engine));
+        if self.stopping && (self.is_taking() || !self.tenure.is_over()) {
+            wake.min(self.now + STOP_LOOK)
+        } else {
+            wake
+        }
+    }
+
+    /// Whether everything has come to an end after [`Event::Stop`]. Lanes that were asked for have to be given back,
+    /// unless the store fails and will not give any.
+    #[must_use]
+    pub fn is_over(&self, store_fails: impl FnOnce() -> bool) -> bool {
+        self.stopping
+            && self.engine.is_at_rest()
+            && self.records.all_handed_back()
+            && ((!self.is_taking() && self.tenure.is_over()) || store_fails())
+    }
+
+    /// Whether the store knows that nothing is left of this process: its lanes are handed back, and it is no node. If not, it is
+    /// for others to find out that it is dead.
+    #[must_use]
+    pub fn left_nothing(&self) -> bool {
+        self.tenure.has_retired() && self.records.kept_all() && !self.is_taking()
+    }
+
+    /// Whether lanes are on their way to us, or wait for their subscribers.
+    fn is_taking(&self) -> bool {
+        self.tenure.is_asking() || self.lanes.waiting().next().is_some()
+    }
+
+    /// Whether it was told to stop.
+    #[must_use]
+    pub const fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// What was done since this was asked for last.
+    pub fn take_work_done(&mut self) -> WorkDone {
+        std::mem::take(&mut self.work_done)
+    }
+
+    /// How all lanes are.
+    #[must_use]
+    pub fn views(&self) -> Vec<LaneView> {
+        self.engine.views()
+    }
+
+    /// Lanes that cannot move though they should, and why: [`STUCK_MAX`] of them, at most. Lanes of which nothing is known
+    /// but that their endpoint does not answer are none of them.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<Stuck> {
+        let now = wall_time(self.now);
+        let unknown = self.lanes.waiting().filter(|(_, since)| now.since(*since) > UNKNOWN_MAX);
+        let why = "its subscriber could not be read";
+        let unknown = unknown.map(|(lane, _)| Stuck { lane, why: why.into() });
+        self.obstacles.stuck().chain(unknown).take(STUCK_MAX).collect()
+    }
+
+    pub(super) fn tell(&mut self, input: Input) {
+        self.engine.handle(self.now, input);
+    }
+
+    pub(super) fn ask(&mut self, order: Order, command: Command) {
+        self.effects.push_back(Effect::Ask { order, command });
+    }
+
+    pub(super) fn say(&mut self, news: News) {
+        self.effects.push_back(Effect::Tell(news));
+    }
+
+    fn end(&mut self, attempt: AttemptId, result: AttemptEnd) {
+        self.lanes.budget.end(attempt);
+        if let Some(record) = result.record {
+            self.ended.insert(attempt, record);
+        }
+        self.tell(Input::Ended { attempt, outcome: result.outcome });
+    }
+
+    fn stop(&mut self) {
+        if std::mem::replace(&mut self.stopping, true) {
+            return;
+        }
+        for (lane, _) in self.lanes.ours() {
+            self.effects.push_back(Effect::Withdraw { lane });
+        }
+        self.tenure.stop();
+        self.obstacles.hurry();
+        self.tell(Input::Stop);
+    }
+
+    /// Asks the store to keep our lanes, and for more, if it is time to.
+    fn step_tenure(&mut self) {
+        let asked = wall_time(self.now);
+        for step in self.tenure.steps(asked) {
+            match step {
+                Step::Renew(renew) => self.ask(Order::Renew { asked }, Command::Renew(renew)),
+                Step::Acquire(acquire) => self.ask(Order::Acquire { asked }, Command::Acquire(acquire)),
+                Step::Retire(owner) => self.ask(Order::Retire, Command::Retire(owner)),
+            }
+        }
+    }
+
+    /// Asks the store once more for what it could not do.
+    fn try_again(&mut self) {
+        while let Some((lane, cause)) = self.obstacles.take_due(self.now) {
+            match cause {
+                Cause::Claim => {}
+                Cause::Settle(number) => self.submit(number),
+                Cause::Persist => self.keep(lane),
+            }
+        }
+    }
+
+    fn translate(&mut self, output: Output) -> Option<Effect<S>> {
+        match output {
+            Output::Claim { lane, term, max } => self.claim(lane, term, max),
+            Output::Send { attempt, lane, term, delivery, number } => {
+                self.send(attempt, (lane, term), delivery, number)
+            }
+            Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
+            Output::Tell { lane, shift } => Some(Effect::Tell(News::Shifted { lane, shift })),
+            Output::Turn { lane, before, breaker } => {
+                let name = self.roster.get(lane).map(|known| Arc::clone(known.name()));
+                Some(Effect::Tell(News::Turned { lane, name, before, breaker }))
+            }
+            Output::Persist { lane, term, revision, record } => {
+                self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
+                None
+            }
+        }
+    }
+
+    /// A claim, or nothing where that has to wait.
+    pub(super) fn claim(&mut self, lane: LaneId, term: Term, max: u32) -> Option<Effect<S>> {
+        let wanted = Wanted { lane, term, max, length: self.lanes.bodies(lane) };
+        let portion = self.lanes.budget.ask(wanted)?;
+        self.claim_within(wanted, portion)
+    }
+
+    /// A claim for which there is room.
+    fn claim_within(&mut self, wanted: Wanted, portion: Portion) -> Option<Effect<S>> {
+        let Wanted { lane, term, max, .. } = wanted;
+        if let Some(until) = self.obstacles.claims_wait_until(self.now, lane) {
+            self.lanes.budget.give_back(portion);
+            self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(until) });
+            return None;
+        }
+        let command = Command::Claim(Claim { lane, term, max, bytes_max: wanted.bytes_max(portion) });
+        Some(Effect::Ask { order: Order::Claim { lane, term, max, portion }, command })
+    }
+
+    /// The deadline counts from the moment of the decision, as the engine and the lane's next owner count.
+    fn send(
+        &mut self,
+        attempt: AttemptId,
+        (lane, term): (LaneId, Term),
+        delivery: DeliveryId,
+        number: u32,
+    ) -> Option<Effect<S>> {
+        let released = self.lanes.release(lane, term, delivery);
+        if let Some((_, portion)) = &released {
+            self.lanes.budget.start(attempt, *portion);
+        }
+        let (Some((row, _)), Some(subscriber), Some(lease_until)) =
+            (released, self.roster.get(lane), self.lanes.lease_until(lane))
+        else {
+            // Removed in this very moment: as good as a connection that was refused.
+            let result = AttemptEnd::impossible(wall_time(self.now), "the subscriber was removed");
+            self.end(attempt, result);
+            return None;
+        };
+        let subscriber = Arc::clone(subscriber);
+        let limits = SendLimits { deadline: self.now + subscriber.deadline(), lease_until };
+        Some(Effect::Send(NewAttempt { attempt, lane, row, number, subscriber, limits }))
+    }
+
+    fn settle(&mut self, batch: BatchId, settlements: &[Settlement]) -> Effect<S> {
+        let rows: Vec<_> = settlements.iter().map(|settled| self.settlement(settled)).collect();
+        let command = Command::Settle(rows.clone());
+        Effect::Ask { order: Order::Settle(self.unsettled.add(batch, rows)), command }
+    }
+
+    fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
+        let Settlement { lane, term, delivery, attempts, attempt, fate } = *settled;
+        if attempt.is_none()
+            && let Some((_, portion)) = self.lanes.release(lane, term, delivery)
+        {
+            // It was not sent.
+            self.lanes.budget.give_back(portion);
+        }
+        if fate == Fate::Dead(Reason::Gone) {
+            self.lanes.set_sendable(lane, term, false);
+        }
+        let attempt = attempt.and_then(|attempt| self.ended.remove(&attempt));
+        command::Settlement { lane, term, delivery, attempts, fate: fate.into(), attempt }
+    }
+
+    fn persist(&mut self, lane: LaneId, unkept: Unkept) {
+        if unkept.record.is_final() && self.lanes.forget(lane, unkept.term) {
+            self.pass(lane, Cause::Claim);
+            self.effects.push_back(Effect::Forget { lane });
+        }
+        self.obstacles.unplan(lane, Cause::Persist);
+        self.records.put(lane, unkept);
+        self.keep(lane);
+    }
+
+    /// Has the store write down settlements that it has not.
+    pub(super) fn submit(&mut self, number: u64) {
+        if let Some(rows) = self.unsettled.rows(number) {
+            let command = Command::Settle(rows.to_vec());
+            self.ask(Order::Settle(number), command);
+        }
+    }
+
+    /// Has the store keep the record of a lane that it has not.
+    fn keep(&mut self, lane: LaneId) {
+        if self.records.get(lane).is_some_and(|unkept| !self.must_wait(lane, unkept)) {
+            self.submit_record(lane);
+        }
+    }
+
+    /// A lane is handed back once everything that became of its deliveries is written down: its next owner would send again
+    /// what is not.
+    fn must_wait(&self, lane: LaneId, unkept: &Unkept) -> bool {
+        unkept.record.is_final() && self.unsettled.concern(lane, unkept.term)
+    }
+
+    /// Settlements are done with, or given up: lanes that were to be handed back may have waited for them.
+    pub(super) fn hand_back_after(&mut self, rows: &[command::Settlement]) {
+        let mut lanes: Vec<LaneId> =
+            rows.iter().map(|row| row.lane).filter(|lane| self.records.is_final(*lane)).collect();
+        lanes.dedup();
+        lanes.into_iter().for_each(|lane| self.keep(lane));
+    }
+
+    fn submit_record(&mut self, lane: LaneId) {
+        if let Some(unkept) = self.records.get(lane) {
+            let (term, record) = (unkept.term, Arc::clone(&unkept.record));
+            let order = Order::Persist { lane, term, revision: unkept.revision };
+            self.effects.push_back(Effect::Persist { order, lane, term, record });
+        }
+    }
+}

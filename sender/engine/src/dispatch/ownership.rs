@@ -1,0 +1,179 @@
+//! Lanes come, are kept, change and go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::dispatcher::Dispatcher;
+use super::effect::{Effect, News};
+use super::lanes::Waiting;
+use super::obstacles::Cause;
+use super::subscribers::{Subscriber, SubscriberSet};
+use super::{handover, instant, wall_time};
+use crate::engine::{Input, Instant, LaneId, StoreTime, Takeover, Term};
+use crate::messages::lane::LaneState;
+use crate::messages::node::Nodes;
+use crate::messages::reply::{Renewed, TakenLane};
+
+impl<S: SubscriberSet> Dispatcher<S> {
+    pub(super) fn work(&mut self, lane: LaneId, due: StoreTime) {
+        if self.lanes.is_ours(lane) {
+            self.tell(Input::Work { lane, due: instant(due) });
+        } else if self.membership.is_home(lane) {
+            self.tenure.want(lane);
+        }
+    }
+
+    pub(super) fn take(&mut self, waiting: Waiting) {
+        let Some(subscriber) = self.roster.get(waiting.taken.lane).cloned() else {
+            // The roster will have it in a moment; the lease holds meanwhile.
+            self.lanes.wait_for_roster(waiting);
+            return;
+        };
+        let Waiting { taken: TakenLane { lane, term, state, handover, next }, asked, moment, .. } = waiting;
+        let settings = Arc::clone(subscriber.settings());
+        let origin = handover::open(handover, moment.as_ref());
+        let lease_until = instant(self.tenure.until(asked));
+        let paused = state != LaneState::Active || !subscriber.is_sendable();
+        let next = next.map(instant);
+        if self.lanes.is_ours(lane) {
+            // Under an older term: what its attempts may do ends with that.
+            self.effects.push_back(Effect::Forget { lane });
+        }
+        self.lanes.take(lane, term, lease_until, !paused);
+        let taking = Takeover { lane, term, settings, origin, lease_until, next, paused };
+        self.tell(Input::Take(Box::new(taking)));
+        if self.tenure.is_wanted_no_more(lane) {
+            // Something came between the answer and now, which the answer does not tell of.
+            self.tell(Input::Work { lane, due: self.now });
+        }
+        self.say(News::Took { lane, term });
+        self.membership.took(lane);
+        // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
+        if subscriber.is_broken() {
+            self.tell(Input::Leave { lane });
+        }
+    }
+
+    pub(super) fn lose(&mut self, lane: LaneId, term: Term) {
+        if self.records.remove(lane, term) {
+            self.pass(lane, Cause::Persist);
+        }
+        if self.lanes.forget(lane, term) {
+            self.pass(lane, Cause::Claim);
+            self.effects.push_back(Effect::Forget { lane });
+            self.say(News::Lost { lane, term });
+            self.tell(Input::Lose { lane, term });
+        }
+    }
+
+    pub(super) fn renew(&mut self, renewed: Renewed, asked: StoreTime) {
+        self.tenure.renewed(asked);
+        renewed.lost.into_iter().for_each(|(lane, term)| self.lose(lane, term));
+        self.meet_nodes(renewed.nodes);
+        let until = instant(self.tenure.until(asked));
+        self.lanes.renew(asked, until);
+        self.effects.push_back(Effect::Extend { until });
+        for (lane, term) in self.lanes.ours() {
+            self.tell(Input::Renew { lane, term, until });
+        }
+    }
+
+    /// Tells the engine of every owned lane whose subscriber has changed.
+    pub(super) fn change(&mut self, roster: Arc<S>) {
+        let before = std::mem::replace(&mut self.roster, roster);
+        for (lane, term) in self.lanes.ours() {
+            let new = self.roster.get(lane).cloned();
+            self.change_lane(lane, term, before.get(lane), new.as_ref());
+        }
+        for subscriber in self.roster.subscribers() {
+            // Nobody may own it, and much may wait for it.
+            let rested = before.get(subscriber.lane()).is_some_and(|old| !old.is_sendable());
+            if rested && subscriber.is_sendable() && self.membership.is_home(subscriber.lane()) {
+                self.tenure.want(subscriber.lane());
+            }
+        }
+        for waiting in self.lanes.take_waiting() {
+            self.take(waiting);
+        }
+        self.say_what_cannot_be_served();
+    }
+
+    /// Tells the other nodes which lanes they have to serve in our place.
+    pub(super) fn say_what_cannot_be_served(&mut self) {
+        let unable: BTreeSet<LaneId> =
+            self.roster.subscribers().filter(|known| known.is_broken()).map(|known| known.lane()).collect();
+        self.tenure.say(|said| said.unable = Arc::new(unable));
+    }
+
+    /// These are the nodes now, or a lane was handed back.
+    pub(super) fn meet_nodes(&mut self, nodes: Nodes) {
+        self.membership.hear(nodes);
+        self.tenure.search_soon();
+    }
+
+    /// Goes by the nodes as they are by now: asks for lanes that have become ours, and gives back those that are another
+    /// node's.
+    pub(super) fn step_membership(&mut self) {
+        if self.stopping {
+            // Everything is given back, whoever it belongs to.
+            return;
+        }
+        if self.membership.look(wall_time(self.now)) {
+            if let Some(draining) = self.membership.drains() {
+                self.tenure.say(|said| said.draining = draining);
+            }
+            self.tenure.go_by(self.membership.homes().cloned());
+            self.membership.review(self.lanes.ours().into_iter().map(|(lane, _)| lane));
+        }
+        if self.membership.asks(wall_time(self.now)) {
+            self.tenure.renew_soon();
+        }
+        let (lanes, records) = (&self.lanes, &self.records);
+        let is_under_way = |lane, term| lanes.is_ours_under(lane, term) || records.has_under(lane, term);
+        for lane in self.membership.next_moves(|lane| lanes.term(lane), is_under_way) {
+            self.effects.push_back(Effect::Withdraw { lane });
+            self.tell(Input::Leave { lane });
+        }
+    }
+
+    fn change_lane(
+        &mut self,
+        lane: LaneId,
+        term: Term,
+        old: Option<&Arc<S::Subscriber>>,
+        new: Option<&Arc<S::Subscriber>>,
+    ) {
+        if old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new)) {
+            return;
+        }
+        self.effects.push_back(Effect::Withdraw { lane });
+        let Some(new) = new.filter(|new| !new.is_broken()) else {
+            self.tell(Input::Leave { lane });
+            return;
+        };
+        if old.is_none_or(|old| !Arc::ptr_eq(old.settings(), new.settings())) {
+            self.tell(Input::Change { lane, settings: Arc::clone(new.settings()) });
+        }
+        let sendable = new.is_sendable();
+        if self.lanes.is_sendable(lane) != sendable {
+            self.lanes.set_sendable(lane, term, sendable);
+            self.tell(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
+        }
+    }
+
+    /// Something could not be done for a lane.
+    pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> Instant {
+        let (again, is_new) = self.obstacles.meet(self.now, lane, cause, Arc::clone(&why));
+        if is_new {
+            self.say(News::Stuck { lane, why });
+        }
+        again
+    }
+
+    /// It is done, or not wanted any more.
+    pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) {
+        if self.obstacles.pass(lane, cause) {
+            self.say(News::Moves { lane });
+        }
+    }
+}

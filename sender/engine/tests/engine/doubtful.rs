@@ -1,0 +1,152 @@
+//! A small sender that charges attempts on completion, with a rule of doubt to falsify. Its process remembers
+//! everything, so only that rule is judged.
+
+use std::collections::BTreeMap;
+
+use hookproof_engine::engine::contract::Contract;
+use hookproof_engine::engine::{Instant, Lateness, Nanos, Outcome};
+
+use crate::senders::{HandOver, Sender, Terms};
+
+/// A deliberate fault in the rule of doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DoubtFlaw {
+    None,
+    /// Forgets an attempt after its doubt instead of charging it.
+    NotCharged,
+    /// Accepts an answer as proof even if its attempt began before the silent one ended.
+    EarlierAnswersCount,
+}
+
+/// An attempt in doubt: when it ended, and when its doubt ends.
+struct Doubt {
+    ended: Instant,
+    over: Instant,
+    quarantine: Nanos,
+}
+
+pub(crate) struct Doubtful {
+    contract: Contract,
+    lateness: Lateness,
+    flaw: DoubtFlaw,
+    charged: Vec<Instant>,
+    open: BTreeMap<u64, (Instant, Lateness)>,
+    doubts: Vec<Doubt>,
+    waiting: u64,
+    held: bool,
+    made: u64,
+    now: Instant,
+}
+
+impl Doubtful {
+    pub(crate) fn new(terms: Terms, flaw: DoubtFlaw) -> Self {
+        let Terms { contract, lateness } = terms;
+        let (charged, open, doubts) = (vec![], BTreeMap::new(), vec![]);
+        Self {
+            contract,
+            lateness,
+            flaw,
+            charged,
+            open,
+            doubts,
+            waiting: 0,
+            held: false,
+            made: 0,
+            now: Instant::START,
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = now;
+        let (over, left) = std::mem::take(&mut self.doubts).into_iter().partition(|doubt| doubt.over <= now);
+        self.doubts = left;
+        let over: Vec<Doubt> = over;
+        if self.flaw != DoubtFlaw::NotCharged {
+            self.charged.extend(over.iter().map(|doubt| doubt.over));
+        }
+        self.charged.sort_unstable();
+    }
+
+    /// The bucket's level in whole attempts: the charges drain one after another.
+    fn level(&self, now: Instant) -> usize {
+        let gap = self.contract.bucket().rate().gap();
+        let mut empty = Instant::START;
+        for charged in &self.charged {
+            empty = empty.max(*charged) + gap;
+        }
+        usize::try_from(empty.since(now).0.div_ceil(gap.0)).unwrap()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.open.len() + self.doubts.len()
+    }
+
+    fn may_start(&self, now: Instant) -> bool {
+        let bucket = self.level(now) + self.in_flight() < self.contract.bucket().burst() as usize;
+        let cap = self.open.len() < self.contract.in_flight() as usize;
+        let windows = self.contract.windows().iter().all(|window| {
+            let held = self.charged.iter().filter(|at| **at + window.length() > now).count();
+            held + self.in_flight() < window.limit() as usize
+        });
+        self.waiting > 0 && !self.held && bucket && cap && windows
+    }
+}
+
+impl Sender for Doubtful {
+    fn offer(&mut self, _: Instant, count: u64) {
+        self.waiting += count;
+    }
+
+    fn start(&mut self, now: Instant) -> Option<u64> {
+        self.advance(now);
+        if !self.may_start(now) {
+            return None;
+        }
+        self.waiting -= 1;
+        self.made += 1;
+        self.open.insert(self.made, (now, self.lateness));
+        Some(self.made)
+    }
+
+    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome) {
+        self.advance(now);
+        let Some((started, lateness)) = self.open.remove(&request) else { return };
+        let lateness = lateness.longer(self.lateness);
+        if outcome == Outcome::Silent {
+            let over = now + lateness.doubt();
+            return self.doubts.push(Doubt { ended: now, over, quarantine: lateness.quarantine() });
+        }
+        self.charged.push(now);
+        if matches!(outcome, Outcome::Answered(_)) {
+            let all = self.flaw == DoubtFlaw::EarlierAnswersCount;
+            for doubt in self.doubts.iter_mut().filter(|doubt| all || doubt.ended < started) {
+                doubt.over = doubt.over.min(now + doubt.quarantine);
+            }
+        }
+    }
+
+    /// Keeps the first contract: used with scripts without changes.
+    fn change(&mut self, _: Instant, _: &Terms) {}
+
+    fn set_paused(&mut self, _: Instant, paused: bool) {
+        self.held = paused;
+    }
+
+    fn stop(&mut self, _: Instant) {
+        self.held = true;
+    }
+
+    fn hand_over(&mut self, now: Instant, how: HandOver, _: &Terms) {
+        self.held = false;
+        if !matches!(how, HandOver::Lost { .. }) {
+            for (_, (_, lateness)) in std::mem::take(&mut self.open) {
+                let over = now + lateness.doubt();
+                self.doubts.push(Doubt { ended: now, over, quarantine: lateness.quarantine() });
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        (self.waiting > 0 && !self.held).then(|| self.now + Nanos::from_millis(20))
+    }
+}

@@ -1,0 +1,367 @@
+//! The engine and broken senders behind one interface, so that one property judges them all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use hookproof_engine::engine::contract::{Contract, IN_FLIGHT_MAX};
+use hookproof_engine::engine::pressure::PressurePolicy;
+use hookproof_engine::engine::retry::{Backoff, RetryPolicy};
+use hookproof_engine::engine::{
+    AttemptId, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Lateness, Limits, Nanos, Origin,
+    Outcome, Settings, Term,
+};
+
+use crate::shell::{Shell, WakeUp, Write, no_breaker};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) contract: Contract,
+    pub(crate) lateness: Lateness,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandOver {
+    /// The owner handed the lane back in order; `proved` is the proved part of the time since.
+    Clean { proved: Nanos },
+    /// The owner was killed; `proved` is the proved part of the time since, and `durable` the percentage of its
+    /// writes that became durable.
+    Killed { proved: Nanos, durable: usize },
+    /// The owner lost its lease and lives: it aborts its attempts, and may learn of that later.
+    Lost { durable: usize },
+}
+
+pub(crate) trait Sender {
+    fn offer(&mut self, now: Instant, count: u64);
+    /// Starts its next request at `now`, and returns the sender's number for it.
+    fn start(&mut self, now: Instant) -> Option<u64>;
+    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome);
+    fn change(&mut self, now: Instant, terms: &Terms);
+    fn set_paused(&mut self, now: Instant, paused: bool);
+    /// Stops in order. Until it has stopped, `next_wake` and `ended` may be called.
+    fn stop(&mut self, now: Instant);
+    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
+    fn next_wake(&self) -> Option<Instant>;
+    /// The sender's state, for a test that fails.
+    fn told(&self) -> String {
+        String::new()
+    }
+    /// Whether work is due that is not in flight, and neither breaker nor endpoint hold it back.
+    fn is_due(&self, _: Instant) -> bool {
+        false
+    }
+}
+
+const LANE: LaneId = LaneId(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    /// Silent attempts end without doubt.
+    NoDoubt,
+    /// The doubt of silent attempts ends with any later answer.
+    NoQuarantine,
+    ForgetsAtCrash,
+    /// After a crash the dead owner's attempts count as ended, not as in flight.
+    NothingUnderWay,
+    /// The new owner's settings apply to the previous owner's attempts.
+    TakesOverByItsOwnSettings,
+    /// Writes count as durable at once.
+    DurableTooSoon,
+    /// The store does not report attempts that ended after the checkpoint.
+    NotTold,
+    ForgetsAtStop,
+    ForgetsAtChange,
+    NoCapInFlight,
+    /// The first input of this kind does not reach the engine.
+    Loses(WakeUp),
+    /// The second owner never learns that it has the lane.
+    LosesHandOver,
+}
+
+/// The engine, with quick retries and hardly any throttling, so that only the limiter limits.
+pub(crate) struct EngineSender {
+    shell: Shell,
+    terms: Terms,
+    flaw: Flaw,
+    term: u64,
+    requests: BTreeMap<u64, AttemptId>,
+    made: u64,
+}
+
+impl EngineSender {
+    /// Writes become durable after `delay`.
+    pub(crate) fn new(now: Instant, terms: Terms, delay: Nanos, flaw: Flaw) -> Self {
+        let mut shell = Shell::new(Engine::new(5, Limits::default()));
+        shell.delay = delay;
+        shell.says_durable_too_soon = flaw == Flaw::DurableTooSoon;
+        if let Flaw::Loses(wake_up) = flaw {
+            shell.loses = Some(wake_up);
+        }
+        let mut sender = Self { shell, terms, flaw, term: 1, requests: BTreeMap::new(), made: 0 };
+        sender.take(now, Origin::Fresh);
+        if flaw == Flaw::LosesHandOver {
+            sender.shell.loses = Some(WakeUp::Take);
+        }
+        sender
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        let backoff = Backoff::full_jitter(Nanos::from_millis(1), Nanos::from_millis(50)).unwrap();
+        let retry = RetryPolicy::new(backoff, 5, Nanos::DAY, Nanos::SECOND).unwrap();
+        let pressure = PressurePolicy::new(Nanos::from_millis(1), 1, Nanos::DAY, 1_000, 100).unwrap();
+        let Self { terms: Terms { contract, lateness }, flaw, .. } = self;
+        let lateness = match flaw {
+            Flaw::NoDoubt => Lateness::new(lateness.deadline(), Nanos::ZERO, Nanos::ZERO).unwrap(),
+            Flaw::NoQuarantine => Lateness::new(lateness.deadline(), Nanos::ZERO, lateness.doubt()).unwrap(),
+            _ => *lateness,
+        };
+        let in_flight = if *flaw == Flaw::NoCapInFlight { IN_FLIGHT_MAX } else { contract.in_flight() };
+        let bucket = Some(contract.bucket());
+        let contract = Contract::new(bucket, contract.windows().to_vec(), in_flight).unwrap();
+        Arc::new(Settings::new(contract, retry, no_breaker(), pressure, lateness))
+    }
+
+    fn take(&mut self, now: Instant, origin: Origin) {
+        let settings = self.settings();
+        self.shell.take(now, LANE, self.term, &settings, origin);
+    }
+
+    fn origin(&self, how: HandOver, now: Instant) -> Origin {
+        let record = self.shell.records.get(&LANE).cloned();
+        let proved = match how {
+            HandOver::Clean { proved } => {
+                let record = record.expect("a clean stop leaves a record");
+                return match self.flaw {
+                    Flaw::ForgetsAtStop => Origin::Fresh,
+                    _ => Origin::Resumed { record, downtime: proved },
+                };
+            }
+            HandOver::Killed { proved, .. } => proved,
+            HandOver::Lost { .. } => Nanos::ZERO,
+        };
+        // An owner sends nothing before its first checkpoint is durable.
+        let Some(record) = record.filter(|_| self.flaw != Flaw::ForgetsAtCrash) else { return Origin::Fresh };
+        let told = self.shell.ended.get(&LANE).filter(|_| self.flaw != Flaw::NotTold);
+        let ended = told.into_iter().flatten().map(|(at, count)| (now.since(*at), *count)).collect();
+        Origin::Seized { record: Some(self.spoilt(record)), downtime: proved, ended }
+    }
+
+    fn spoilt(&self, record: LaneRecord) -> LaneRecord {
+        let mut value = serde_json::to_value(record).unwrap();
+        let limiter = &mut value["limiter"];
+        match self.flaw {
+            Flaw::NothingUnderWay => limiter["under_way"] = 0.into(),
+            Flaw::TakesOverByItsOwnSettings => {
+                let Terms { contract, lateness } = &self.terms;
+                let lengths = [lateness.deadline(), lateness.quarantine(), lateness.doubt()];
+                limiter["lateness"] = lengths.iter().map(|length| length.0).collect();
+                limiter["under_way"] = contract.in_flight().min(contract.bucket().burst()).into();
+            }
+            _ => {}
+        }
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn make_durable(&mut self, percent: usize, now: Instant) {
+        let written = self.shell.writes.len() * percent / 100;
+        let writes: Vec<_> = self.shell.writes.drain(..written).collect();
+        for (_, write) in writes {
+            if let Some(answer) = self.shell.make_durable(write, now) {
+                self.shell.engine.handle(now, answer);
+            }
+        }
+    }
+}
+
+impl Sender for EngineSender {
+    fn offer(&mut self, now: Instant, count: u64) {
+        self.shell.offer(now, LANE, count, Nanos::DAY);
+    }
+
+    fn start(&mut self, now: Instant) -> Option<u64> {
+        self.shell.engine.handle(now, Input::Tick);
+        self.shell.commit(now);
+        let sent = self.shell.next_send(now)?;
+        self.made += 1;
+        self.requests.insert(self.made, sent.attempt);
+        Some(self.made)
+    }
+
+    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome) {
+        let attempt = self.requests.remove(&request).expect("a request ends once");
+        self.shell.engine.handle(now, Input::Ended { attempt, outcome });
+    }
+
+    fn change(&mut self, now: Instant, terms: &Terms) {
+        self.terms = terms.clone();
+        let settings = self.settings();
+        if self.flaw == Flaw::ForgetsAtChange {
+            self.term += 1;
+            self.shell.store.let_go(LANE);
+            self.take(now, Origin::Fresh);
+        } else {
+            self.shell.engine.handle(now, Input::Change { lane: LANE, settings });
+        }
+    }
+
+    fn set_paused(&mut self, now: Instant, paused: bool) {
+        let input = if paused { Input::Pause { lane: LANE } } else { Input::Resume { lane: LANE } };
+        self.shell.engine.handle(now, input);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.shell.engine.handle(now, Input::Stop);
+    }
+
+    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms) {
+        let next = Engine::new(6 + self.term, Limits::default());
+        match how {
+            HandOver::Clean { .. } => {
+                assert!(self.start(now).is_none(), "nothing starts once a lane is on its way out");
+                self.make_durable(100, now);
+                assert!(self.shell.engine.is_at_rest(), "an orderly stop comes to an end");
+                self.shell.replace(next);
+            }
+            HandOver::Killed { durable, .. } => {
+                self.make_durable(durable, now);
+                self.shell.writes.clear();
+                self.shell.replace(next);
+            }
+            HandOver::Lost { durable } => {
+                // The store refuses its checkpoints, and accepts its settlements.
+                self.make_durable(durable, now);
+                self.shell.writes.retain(|(_, write)| matches!(write, Write::Settle(..)));
+                self.shell.engine.handle(now, Input::Lose { lane: LANE, term: Term(self.term) });
+            }
+        }
+        self.terms = terms.clone();
+        let origin = self.origin(how, now);
+        self.shell.store.let_go(LANE);
+        self.term += 1;
+        self.take(now, origin);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let durable = self.shell.writes.front().map(|(due, _)| *due);
+        durable.into_iter().chain(self.shell.engine.next_wake()).min()
+    }
+
+    fn told(&self) -> String {
+        let (views, waiting) = (self.shell.engine.views(), self.shell.store.waiting(LANE));
+        let (wake, writes) = (self.shell.engine.next_wake(), self.shell.writes.len());
+        format!("{views:?}, {waiting} wait in the store, {writes} writes are not durable, wakes at {wake:?}")
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let held_back = |view: &LaneView| view.breaker.is_open() || view.paused_for > Nanos::ZERO;
+        self.shell.is_due(LANE, now) && !self.shell.engine.views().iter().any(held_back)
+    }
+}
+
+/// The limiter of all known senders: it charges on sending, and ignores attempts in flight. Otherwise it is
+/// faultless: exact, clamped, with a memory that survives its process.
+pub(crate) struct SendCharged {
+    contract: Contract,
+    /// In units of 1/`rate.per`, as of `as_of`.
+    tokens: u128,
+    as_of: Instant,
+    starts: VecDeque<Instant>,
+    waiting: u64,
+    open: u64,
+    paused: bool,
+    stopping: bool,
+    made: u64,
+}
+
+impl SendCharged {
+    pub(crate) fn new(now: Instant, terms: Terms) -> Self {
+        let contract = terms.contract;
+        let starts = VecDeque::new();
+        let (waiting, open, made) = (0, 0, 0);
+        let (paused, stopping) = (false, false);
+        let mut sender =
+            Self { contract, tokens: 0, as_of: now, starts, waiting, open, paused, stopping, made };
+        sender.tokens = sender.most();
+        sender
+    }
+
+    fn most(&self) -> u128 {
+        u128::from(self.contract.bucket().burst()) * u128::from(self.contract.bucket().rate().per().0)
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let gained = u128::from(now.since(self.as_of).0) * u128::from(self.contract.bucket().rate().count());
+        self.tokens = (self.tokens + gained).min(self.most());
+        self.as_of = now;
+    }
+
+    /// When rate and windows allow the next request.
+    fn free_at(&self) -> Instant {
+        let rate = self.contract.bucket().rate();
+        let missing = u128::from(rate.per().0).saturating_sub(self.tokens);
+        let wait = missing.div_ceil(u128::from(rate.count()));
+        let tokens = self.as_of + Nanos(wait.try_into().unwrap());
+        let windows = self.contract.windows().iter().filter_map(|window| {
+            let nth = self.starts.len().checked_sub(window.limit() as usize)?;
+            Some(self.starts[nth] + window.length())
+        });
+        windows.fold(tokens, Instant::max)
+    }
+
+    fn may_send(&self) -> bool {
+        let free = self.open < u64::from(self.contract.in_flight());
+        self.waiting > 0 && free && !self.paused && !self.stopping
+    }
+}
+
+impl Sender for SendCharged {
+    fn offer(&mut self, _: Instant, count: u64) {
+        self.waiting += count;
+    }
+
+    fn start(&mut self, now: Instant) -> Option<u64> {
+        self.refill(now);
+        if !self.may_send() || self.free_at() > now {
+            return None;
+        }
+        self.tokens -= u128::from(self.contract.bucket().rate().per().0);
+        self.starts.push_back(now);
+        (self.waiting, self.open, self.made) = (self.waiting - 1, self.open + 1, self.made + 1);
+        Some(self.made)
+    }
+
+    fn ended(&mut self, _: Instant, _: u64, _: Outcome) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    fn change(&mut self, now: Instant, terms: &Terms) {
+        let contract = &terms.contract;
+        self.refill(now);
+        let (from, to) = (self.contract.bucket(), contract.bucket());
+        // The used part stays used.
+        let used = (self.most() - self.tokens) * u128::from(to.rate().per().0);
+        let used = used.div_ceil(u128::from(from.rate().per().0));
+        self.contract = contract.clone();
+        self.tokens = self.most().saturating_sub(used);
+    }
+
+    fn set_paused(&mut self, _: Instant, paused: bool) {
+        self.paused = paused;
+    }
+
+    fn stop(&mut self, _: Instant) {
+        self.stopping = true;
+    }
+
+    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms) {
+        self.change(now, terms);
+        self.stopping = false;
+        if !matches!(how, HandOver::Lost { .. }) {
+            self.open = 0;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.may_send().then(|| self.free_at())
+    }
+}

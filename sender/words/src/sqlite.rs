@@ -1,0 +1,96 @@
+//! How the store's words are written in SQLite's five types.
+//!
+//! SQLite's integers are signed. Times and counts beyond 2⁶³ (the year 2262) are written as the largest there is;
+//! what is drawn at random keeps its bits.
+
+use rusqlite::ToSql;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+
+use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term};
+pub use crate::numbers::{int, size};
+use crate::states::{LaneState, Measure, Outcome, Place, Reason, WhenFull};
+use crate::time::{Nanos, StoreTime};
+
+macro_rules! numbers {
+    ($($name:ident),*) => { $(
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(int(self.0).into())
+            }
+        }
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                u64::column_result(value).map(Self)
+            }
+        }
+    )* };
+}
+numbers!(LaneId, DeliveryId, Term, StoreTime, Nanos);
+
+impl ToSql for OutboxId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.into())
+    }
+}
+
+impl FromSql for OutboxId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
+    }
+}
+
+/// All 64 bits of something random.
+#[derive(Clone, Copy)]
+pub struct Bits(pub u64);
+
+impl ToSql for Bits {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.cast_signed().into())
+    }
+}
+
+impl FromSql for Bits {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(|signed| Self(signed.cast_unsigned()))
+    }
+}
+
+impl ToSql for OwnerId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.cast_signed().into())
+    }
+}
+
+impl FromSql for OwnerId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Bits::column_result(value).map(|bits| Self(bits.0))
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident { $($code:literal = $case:ident),* $(,)? })*) => { $(
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(match self { $(Self::$case => $code,)* }.into())
+            }
+        }
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                match value.as_i64()? {
+                    $($code => Ok(Self::$case),)*
+                    other => Err(FromSqlError::OutOfRange(other)),
+                }
+            }
+        }
+    )* };
+}
+
+// These codes are in files out there: add, never change.
+codes! {
+    LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
+    WhenFull { 0 = ShedOldest, 1 = Refuse }
+    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
+    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
+    Outcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
+    Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
+}
