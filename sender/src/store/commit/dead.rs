@@ -1,4 +1,4 @@
-//! Dead letters: burying, forgetting, redriving.
+//! Dead letters: recording, forgetting and redriving them.
 
 use super::Rows;
 use super::room::RoomRows;
@@ -15,12 +15,11 @@ pub(in crate::store) struct Letter {
     pub(in crate::store) ttl: Nanos,
 }
 
-/// The rows of dead letters.
 pub(in crate::store) trait DeadRows: Rows {
-    /// Whether this commit recorded a delivery, so that nobody has been handed it.
+    /// Whether this commit recorded the delivery. If so, no process has claimed it.
     fn records(&mut self, delivery: DeliveryId) -> bool;
 
-    /// Makes a dead letter of a waiting delivery. Returns the length of its body, and whether it was tried.
+    /// Turns a waiting delivery into a dead letter. Returns the length of its body, and whether it was attempted.
     fn set_dead(
         &mut self,
         lane: LaneId,
@@ -28,7 +27,7 @@ pub(in crate::store) trait DeadRows: Rows {
         reason: Reason,
     ) -> Result<(u64, bool), Self::Error>;
 
-    /// The oldest letters after one, of a lane or of all.
+    /// The oldest letters after `after`, of a lane or of all lanes.
     fn oldest_letters(
         &mut self,
         lane: Option<LaneId>,
@@ -36,22 +35,23 @@ pub(in crate::store) trait DeadRows: Rows {
         max: u32,
     ) -> Result<Vec<DeliveryId>, Self::Error>;
 
-    /// Deletes those of these deliveries that are dead letters, and counts them off. Their bodies go with their events.
+    /// Deletes those deliveries that are dead letters, and subtracts them from the counts. Bodies are deleted with
+    /// their events.
     fn forget_letters(&mut self, letters: &[DeliveryId]) -> Result<u64, Self::Error>;
 
-    /// Deletes the oldest letter, of a lane or of all.
     fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<u64, Self::Error>;
 
-    /// Those of these deliveries that are dead letters, with their lanes locked.
+    /// The deliveries that are dead letters. Their lanes are locked.
     fn letters(&mut self, letters: &[DeliveryId]) -> Result<Vec<Letter>, Self::Error>;
 
-    /// Lets dead letters wait again, due now, each until its moment. Nothing may take their places any more.
+    /// Makes dead letters wait again, due now. Each expires at its given time. New events can no longer coalesce with
+    /// them.
     fn set_waiting(&mut self, letters: &[(DeliveryId, StoreTime)]) -> Result<(), Self::Error>;
 
-    /// Tells every process that deliveries wait which it has not recorded.
+    /// Tells every process that deliveries wait which it did not record.
     fn stir(&mut self) -> Result<(), Self::Error>;
 
-    /// The first letters after one, with their ages.
+    /// The first letters after `after`, each with its age.
     fn letters_after(
         &mut self,
         after: DeliveryId,
@@ -66,7 +66,7 @@ pub(in crate::store) trait DeadRows: Rows {
         self.count_buried(lane, delivery, bytes, tried)
     }
 
-    /// Counts a new dead letter, and forgets the oldest beyond the bounds.
+    /// Counts a new dead letter. Beyond the bounds, forgets the oldest letters.
     fn count_buried(
         &mut self,
         lane: LaneId,
@@ -99,7 +99,7 @@ pub(in crate::store) trait DeadRows: Rows {
         Ok(Reply::Forgotten { rows, last: last_if_full(&letters, forget.max) })
     }
 
-    /// The oldest of those that are meant; of those that are named, some may be no dead letters.
+    /// The oldest of the selected deliveries. Deliveries selected by id may be no dead letters.
     fn chosen(
         &mut self,
         which: &Dead,
@@ -145,7 +145,8 @@ pub(in crate::store) trait DeadRows: Rows {
         Ok(Reply::Redriven(redriven))
     }
 
-    /// Forgets letters from before a moment, of a bounded number after one. Returns how many, and where the next call continues.
+    /// Examines at most `max` letters after `after` and forgets those older than `before`. Returns the number
+    /// forgotten, and the position where the next call continues.
     fn forget_old(
         &mut self,
         before: StoreTime,

@@ -1,8 +1,9 @@
-//! Recording an event: its targets, whether each has room, and then the rows.
+//! Recording an event: find its targets, check their room, then write the rows.
 //!
-//! Everything is read before anything is written. An event that some lane has no room for is taken in part, or refused as a whole
-//! if its emitter wants that. The id of an event that was taken in part is known for as long as the event is kept, however short
-//! the lanes' windows for duplicates are: emitted again, it goes only to the lanes that lack it.
+//! All reads come before the first write. If some lanes have no room, the other lanes get the event, unless its
+//! emitter asked for all or nothing.
+//! The store keeps the id of a partly accepted event as long as the event, even beyond the lanes' deduplication
+//! windows. Emitted again, the event goes only to the lanes that lack it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,51 +17,47 @@ use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::store::numbers::size;
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 
-/// The number of rejected outbox rows that are kept.
 pub(in crate::store) const REJECTED_MAX: u64 = 10_000;
 
-/// A delivery to be recorded.
 pub(in crate::store) struct New<'a> {
     pub(in crate::store) emit: &'a Emit,
     pub(in crate::store) target: &'a Target,
     pub(in crate::store) bytes: u64,
     pub(in crate::store) due: StoreTime,
-    /// It waits; without room it is a dead letter from the start.
+    /// Whether it waits. A delivery without room is a dead letter from the start.
     pub(in crate::store) fits: bool,
 }
 
-/// The rows of events and of the outbox.
 pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
-    /// An event that is being recorded.
     type Event;
 
-    /// Why the store takes no events at present, if so.
+    /// The reason why the store accepts no events at present, if any.
     fn refuses_events(&self) -> Option<Refusal>;
 
-    /// The changed subscribers that events of this commit are compared with.
+    /// The changed subscribers, to compare this commit's events with.
     fn newer(&mut self) -> &mut Newer;
 
-    /// Reads the subscribers that changed since a roster.
+    /// Reads the subscribers that changed since version `since` of the subscriber set.
     fn read_newer(&mut self, since: u64) -> Result<Newer, Self::Error>;
 
-    /// Whether a row of the outbox may become this event; nothing, if there is no such row.
+    /// Whether the outbox row may become this event. `None`: no such row exists.
     fn outbox_is_free(&mut self, outbox: OutboxId, id: &Arc<str>) -> Result<Option<bool>, Self::Error>;
 
     fn delete_outbox(&mut self, outbox: OutboxId) -> Result<(), Self::Error>;
 
-    /// Keeps the id of the event that a row of the outbox became.
+    /// Stores the id of the event that the outbox row became.
     fn name_outbox(&mut self, outbox: OutboxId, id: &Arc<str>) -> Result<(), Self::Error>;
 
-    /// Moves a row of the outbox to those that were rejected. False if there is none.
+    /// Moves a row of the outbox to the rejected rows. Returns false if it does not exist.
     fn set_aside(&mut self, reject: &RejectOutbox) -> Result<bool, Self::Error>;
 
-    /// The recorded event of this id was taken in part.
+    /// Marks the recorded event with this id as partly accepted.
     fn set_in_part(&mut self, id: &Arc<str>) -> Result<(), Self::Error>;
 
-    /// The lanes that have an event of this id: received since a moment, or taken in part.
+    /// The lanes that have an event of this id which was received after `since` or partly accepted.
     fn received_since(&mut self, id: &Arc<str>, since: StoreTime) -> Result<Before, Self::Error>;
 
-    /// The oldest delivery of a lane and a coalescing key that waits, was never tried, and whose window is open.
+    /// The oldest delivery with this coalescing key that waits, was never attempted, and has an open window.
     fn alike(&mut self, lane: LaneId, key: &Arc<str>) -> Result<Option<Replaced>, Self::Error>;
 
     fn begin_event(
@@ -72,7 +69,6 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
 
     fn insert_delivery(&mut self, event: &mut Self::Event, new: &New<'_>) -> Result<DeliveryId, Self::Error>;
 
-    /// A new delivery waits.
     fn queued(&mut self, new: &New<'_>, delivery: DeliveryId) -> Result<(), Self::Error>;
 
     fn end_event(&mut self, event: Self::Event, emit: &Emit) -> Result<(), Self::Error>;
@@ -105,7 +101,7 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
             emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
             return Ok(Reply::Emitted(emitted));
         }
-        // All of these first: making room for one target must not shed a delivery that another is about to replace.
+        // First, so that making room for one target cannot shed a delivery that another target is about to replace.
         for (target, route) in emit.targets.iter().zip(&routes) {
             if let Route::Replace(older) = route {
                 self.coalesce(target.lane, older)?;
@@ -139,7 +135,7 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
         })
     }
 
-    /// Whether an event was matched before a change of a subscriber that concerns it.
+    /// Whether a relevant subscriber changed after the emitter matched the event.
     fn is_outdated(&mut self, emit: &Emit) -> Result<bool, Self::Error> {
         let current = self.roster();
         if emit.roster >= current {
@@ -152,8 +148,8 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
         Ok(self.newer().concern(emit))
     }
 
-    /// Deletes the event's row of the outbox once no target lacks the event. Until then the row keeps the event's id, and the
-    /// targets that have it are known.
+    /// Deletes the event's outbox row when no target lacks the event. Until then the row keeps the event's id, and
+    /// the store knows which targets have the event.
     fn leave_outbox(
         &mut self,
         emit: &Emit,
@@ -191,11 +187,11 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
         Ok(routes)
     }
 
-    /// The delivery whose place a target takes. Until its window ends it is not due, so no process holds it yet. If the window
-    /// ends while this commit is on its way to the disk, another process that serves the lane may still hand the older one out.
+    /// The delivery that the target's delivery replaces. It is not due before its window ends, so no process holds
+    /// it. If the window ends before this commit is durable, another process may still claim the older delivery.
     fn older(&mut self, emit: &Emit, target: &Target) -> Result<Option<Replaced>, Self::Error> {
         let Some(coalesce) = &target.coalesce else { return Ok(None) };
-        // A body that could never fit takes no place: the older delivery would be lost for nothing.
+        // A body that can never fit must not replace a delivery: both would be lost.
         if !self.could_fit(target.lane, size(emit.bodies[target.body].bytes.len()))? {
             return Ok(None);
         }
@@ -242,7 +238,7 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
             self.disturb(lane)?;
         }
         self.set_coalesced(lane, older.delivery)?;
-        // It falls due while the commit is on its way to the disk: no claim may hand it out then.
+        // The older delivery may fall due before this commit is durable, and no claim may hand it out then.
         self.held().leave(lane, older.delivery);
         self.count(lane, |counts| {
             counts.leave(older.bytes, false);
@@ -253,5 +249,5 @@ pub(in crate::store) trait EventRows: RoomRows + SubscriberRows {
     }
 }
 
-/// Why a delivery without room is dead from the start.
+/// The reason for deliveries that are dead from the start.
 pub(in crate::store) const NO_ROOM: Reason = Reason::Overflow;

@@ -1,8 +1,8 @@
 //! The owner of each lane.
 //!
-//! A lease belongs to an owner, for all its lanes at once; a lane names its owner. Every change of hands makes a new term. Leases
-//! are measured by the store's clock, the latest time that any process brought: a process whose clock is behind cannot be robbed
-//! of a lease that it has just renewed.
+//! A lease covers all lanes of an owner, and each lane names its owner. Every change of owner starts a new term.
+//! The store's clock measures leases. It is the latest time that any process reported, so a process whose clock is
+//! behind cannot lose a lease that it has just renewed.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,23 @@ use crate::store::lane::{LaneState, OwnerId};
 use crate::store::node::{Announcement, Nodes};
 use crate::store::reply::{Ended, Handover, Record, Refusal, Renewed, Reply, TakenLane};
 
-/// The state that a new owner of a lane needs.
 #[derive(Default)]
 pub(in crate::store) struct Past {
     pub(in crate::store) record: Option<Record>,
-    /// Attempts that ended since the record, where the lane has window caps and an owner.
+    /// Attempts that ended after the checkpoint, if the lane has window caps and had an owner.
     pub(in crate::store) ended: Vec<Ended>,
-    /// When the first waiting delivery is due, handed out or not.
+    /// When the first waiting delivery is due, whether or not a process claimed it.
     pub(in crate::store) next: Option<StoreTime>,
 }
 
-/// The rows of owners and nodes.
 pub(in crate::store) trait LeaseRows: Rows {
-    /// The store's clock.
     fn clock(&self) -> StoreTime;
 
-    /// How many lanes had been taken from each owner at its last renewal: as long as the number stands, none was lost.
+    /// The number of lanes taken from each owner, as of its last renewal. While the number is unchanged, the owner
+    /// has lost no lane.
     fn taken_seen(&mut self) -> &mut BTreeMap<OwnerId, u64>;
 
-    /// The lanes without a living owner; for [`Which::These`] it is not called. No limit: all of them.
+    /// The lanes without a living owner, at most `max`. Not called for [`Which::These`].
     fn find_free(
         &mut self,
         asking: OwnerId,
@@ -39,7 +37,7 @@ pub(in crate::store) trait LeaseRows: Rows {
         max: Option<u32>,
     ) -> Result<Vec<LaneId>, Self::Error>;
 
-    /// Whether an owner other than the asking one holds a lease.
+    /// Whether the owner holds a lease.
     fn lives(&mut self, owner: OwnerId) -> Result<bool, Self::Error>;
 
     fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>, Self::Error>;
@@ -47,20 +45,20 @@ pub(in crate::store) trait LeaseRows: Rows {
     /// Counts a lane that was taken from an owner.
     fn rob(&mut self, from: OwnerId) -> Result<(), Self::Error>;
 
-    /// How many lanes were taken from an owner, if it has a lease or had one.
+    /// The number of lanes taken from an owner. `None`: it never had a lease.
     fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>, Self::Error>;
 
-    /// Writes a lease until a moment, for an owner that is known or new.
+    /// Writes the lease of an owner, known or new.
     fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<(), Self::Error>;
 
-    /// Ends the lease of an owner that is known.
+    /// Ends the lease of a known owner.
     fn end_lease(&mut self, owner: OwnerId) -> Result<(), Self::Error>;
 
     fn set_record(&mut self, lane: LaneId, record: Record) -> Result<(), Self::Error>;
 
     fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>, Self::Error>;
 
-    /// Writes the announcement of a node, which keeps its beginning if it lives.
+    /// Writes a node's announcement. A living node keeps its start time.
     fn set_announcement(
         &mut self,
         owner: OwnerId,
@@ -70,10 +68,10 @@ pub(in crate::store) trait LeaseRows: Rows {
 
     fn set_draining(&mut self, owner: OwnerId, draining: bool) -> Result<(), Self::Error>;
 
-    /// Deletes a node. False if there is none.
+    /// Returns false if the node does not exist.
     fn delete_node(&mut self, owner: OwnerId) -> Result<bool, Self::Error>;
 
-    /// Tells every process to read the nodes.
+    /// Tells every process to read the nodes again.
     fn nodes_have_changed(&mut self) -> Result<(), Self::Error>;
 
     fn nodes(&mut self) -> Result<Nodes, Self::Error>;
@@ -94,7 +92,7 @@ pub(in crate::store) trait LeaseRows: Rows {
         let found = match &acquire.which {
             Which::These(lanes) => lanes.clone(),
             which => {
-                // The rows don't say where a lane is at home: with homes, all free lanes are read.
+                // No row says where a lane should be, so with placement the search reads all free lanes.
                 let max = Some(acquire.max).filter(|_| acquire.homes.is_none());
                 let mut found = self.find_free(acquire.owner, which, max)?;
                 found.retain(|lane| belongs(*lane));
@@ -102,7 +100,7 @@ pub(in crate::store) trait LeaseRows: Rows {
                 found
             }
         };
-        // Between the look and the lock another owner may have taken some.
+        // Another owner may have taken some between the search and the lock.
         self.lock(found.iter().copied())?;
         let mut free = Vec::new();
         for lane in found {
@@ -150,12 +148,12 @@ pub(in crate::store) trait LeaseRows: Rows {
         Ok(taken)
     }
 
-    /// Extends the lease of an owner. Returns how many lanes were taken from it, unless it was unknown.
+    /// Returns the number of lanes taken from the owner. `None`: the owner was unknown.
     fn extend(&mut self, owner: OwnerId, lease: Nanos) -> Result<Option<u64>, Self::Error> {
         let until = StoreTime(self.clock().0.saturating_add(lease.0));
         let taken = self.taken(owner)?;
         if taken.is_none() {
-            // Its count is forgotten: the next renewal looks at every lane.
+            // The count started anew, so the next renewal must check every lane.
             self.taken_seen().remove(&owner);
         }
         self.set_lease(owner, until)?;
@@ -169,7 +167,7 @@ pub(in crate::store) trait LeaseRows: Rows {
         let held = if none_was_lost { Vec::new() } else { self.held().of(renew.owner) };
         self.lock(held.iter().map(|(lane, _)| *lane))?;
         if let Some(announcement) = &renew.announce {
-            // Before the lease: a node whose lease had ended begins anew.
+            // Before the lease is extended: a node whose lease had ended starts anew.
             self.announce(renew.owner, announcement)?;
         }
         let taken = self.extend(renew.owner, renew.lease)?;
@@ -188,7 +186,7 @@ pub(in crate::store) trait LeaseRows: Rows {
     fn evict(&mut self, owner: OwnerId) -> Result<Reply, Self::Error> {
         self.end_lease(owner)?;
         self.retire(owner)?;
-        // Its lanes are free, whether it was a node or not.
+        // The lanes of an owner that is no node are free too.
         self.nodes_have_changed()?;
         Ok(Reply::Done)
     }
@@ -212,7 +210,7 @@ pub(in crate::store) trait LeaseRows: Rows {
         Ok(Reply::Done)
     }
 
-    /// Writes the announcement of a node, unless the store has it already.
+    /// Writes a node's announcement if it differs from the stored one.
     fn announce(&mut self, owner: OwnerId, announced: &Announcement) -> Result<(), Self::Error> {
         let known = self.announcement(owner)?;
         let draining = known.as_ref().map_or(announced.draining, |known| known.draining);
@@ -225,7 +223,6 @@ pub(in crate::store) trait LeaseRows: Rows {
         self.nodes_have_changed()
     }
 
-    /// An owner is no longer a node, if it was one.
     fn retire(&mut self, owner: OwnerId) -> Result<Reply, Self::Error> {
         if self.delete_node(owner)? {
             self.nodes_have_changed()?;

@@ -1,7 +1,8 @@
 //! The rules of a commit, decided once for both stores.
 //!
-//! A rule reads rows through a trait, decides in memory, and writes through the same trait. SQLite carries out each call as a
-//! statement; PostgreSQL has read beforehand what a commit names, and writes it in one journey at the end.
+//! A rule reads rows through a trait, decides in memory, and writes through the same trait. SQLite runs a statement
+//! for each call. PostgreSQL reads everything that a commit names first, and writes everything in one round trip at
+//! the end.
 
 use super::Written;
 use super::command::{Claim, Command};
@@ -25,7 +26,7 @@ use lease::LeaseRows;
 use settle::AttemptRows;
 use sweep::SweepRows;
 
-/// One lane, as the commit under way will leave it.
+/// A lane as this commit will leave it.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) state: LaneState,
@@ -33,11 +34,10 @@ pub(super) struct Lane {
     pub(super) owner: Option<OwnerId>,
     pub(super) term: Term,
     pub(super) counts: Counts,
-    /// It has, or once had, window caps.
+    /// Whether it has window caps, or once had them.
     pub(super) capped: bool,
 }
 
-/// The rows that every rule needs.
 pub(super) trait Rows {
     type Error;
 
@@ -45,28 +45,28 @@ pub(super) trait Rows {
 
     fn limits(&self) -> &Limits;
 
-    /// The figures of the whole store.
+    /// The counts of the whole store.
     fn totals(&self) -> &Counts;
 
     fn held(&mut self) -> &mut Held;
 
     fn written(&mut self) -> &mut Written;
 
-    /// Locks lanes, where other writers may change them during the commit.
+    /// Locks lanes, where other writers could change them during the commit.
     fn lock(&mut self, lanes: impl IntoIterator<Item = LaneId>) -> Result<(), Self::Error>;
 
     fn lane(&mut self, lane: LaneId) -> Result<Option<&Lane>, Self::Error>;
 
-    /// Changes the owner, term, state or bounds of a lane that exists.
+    /// Changes the owner, term, state or bounds of an existing lane.
     fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<(), Self::Error>;
 
-    /// Changes the figures of a lane and of the whole store alike.
+    /// Changes the counts of a lane and of the whole store alike.
     fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<(), Self::Error>;
 
-    /// A delivery waits on a lane, due then, that did not wait before.
+    /// Notes a delivery that did not wait before.
     fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<(), Self::Error>;
 
-    /// Deliveries of a lane changed that may be handed out.
+    /// Notes a change to deliveries of the lane that can be claimed.
     fn disturb(&mut self, lane: LaneId) -> Result<(), Self::Error>;
 
     fn accepts(&mut self, lane: LaneId) -> Result<bool, Self::Error> {
@@ -78,13 +78,13 @@ pub(super) trait Rows {
     }
 }
 
-/// All commands: claims differ from store to store, since each store caches the queues differently.
+/// All commands. Each store implements claims itself, because each caches its queues differently.
 pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + SweepRows {
     fn claim(&mut self, claim: &Claim) -> Result<Reply, Self::Error>;
 
     fn carry_out(&mut self, command: &Command) -> Result<Reply, Self::Error> {
         if !matches!(command, Command::Emit(_)) {
-            // Any other command may change which lanes can make room.
+            // Every other command may change which lanes can make room.
             self.room().forget_payers();
         }
         match command {

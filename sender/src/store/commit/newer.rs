@@ -1,8 +1,7 @@
-//! Subscribers that have changed since an event was matched: whether it has to be matched anew.
+//! Decides whether an event must be matched again because subscribers changed after its emitter matched it.
 //!
-//! Whoever emits chooses the targets of an event from the roster that it knows, and others may have changed subscribers since. That
-//! concerns the event if one of its targets has changed, so that what was made for it may not hold any more, or if one of those that
-//! have changed wants events of its type. All others may change as often as they like: the event is recorded as it is.
+//! A change concerns the event if the subscriber is one of its targets, or if the subscriber wants events of its
+//! type. All other changes leave the event as it is.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +9,12 @@ use crate::engine::LaneId;
 use crate::event::{EventPatterns, EventType};
 use crate::store::command::Emit;
 
-/// The subscribers that are newer than a roster, as a commit finds them. Those that are removed are not among them: such a one
-/// wants nothing, and its lane takes nothing.
+/// The subscribers that are newer than the emitter's set. Removed ones are absent: they want nothing, and their lanes
+/// accept nothing.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Newer {
     since: u64,
-    /// The store's roster by then.
+    /// The store's version when this was read.
     current: u64,
     subscribers: BTreeMap<LaneId, Subscriber>,
 }
@@ -23,32 +22,31 @@ pub(in crate::store) struct Newer {
 #[derive(Debug)]
 struct Subscriber {
     version: u64,
-    /// Nothing, if nobody can read that: it may want anything.
+    /// `None`: the patterns are unreadable, so the subscriber may want any event.
     wants: Option<EventPatterns>,
 }
 
 impl Newer {
-    /// So many are looked at for an event. Where more have changed, it is matched anew.
+    /// An event is compared with at most this many changed subscribers. With more, it is matched again.
     pub(in crate::store) const MAX: usize = 1_000;
 
-    /// Those since a roster, now that the store's is that.
+    /// `current`: the store's version now.
     pub(in crate::store) const fn new(since: u64, current: u64) -> Self {
         Self { since, current, subscribers: BTreeMap::new() }
     }
 
-    /// Adds one, with its patterns as they are stored. One more than [`Self::MAX`] says that there are too many.
+    /// Adds a subscriber with its stored patterns. [`Self::MAX`] + 1 subscribers mean that there are too many.
     pub(in crate::store) fn add(&mut self, lane: LaneId, version: u64, patterns: &[u8]) {
         self.subscribers.insert(lane, Subscriber { version, wants: serde_json::from_slice(patterns).ok() });
     }
 
-    /// Whether these are all that an event has to be compared with, now that the store's roster is that.
+    /// Whether this holds all subscribers to compare the event with.
     pub(in crate::store) const fn cover(&self, emit: &Emit, current: u64) -> bool {
         self.since <= emit.roster && self.current == current
     }
 
-    /// Whether any of them concerns an event.
     pub(in crate::store) fn concern(&self, emit: &Emit) -> bool {
-        // Whatever is offered has a type; of what has none nobody knows who wants it.
+        // Every offered event has a valid type. For any other, the subscribers that want it are unknown.
         let Ok(event_type) = emit.kind.parse::<EventType>() else { return true };
         let wants = |one: &Subscriber| one.wants.as_ref().is_none_or(|wanted| wanted.matches(&event_type));
         let has_changed =

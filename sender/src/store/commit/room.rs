@@ -1,8 +1,8 @@
-//! Bounds, as every store keeps them: what is full, and who makes room.
+//! Capacity: which bounds are reached, and which lanes make room.
 //!
-//! A lane that is full refuses, or gives up those longest due that nobody holds. When the whole store is full, the
-//! lane with the most waiting pays, of those that shed: a quiet lane never pays for a loud one. Lanes that refuse are
-//! never made to shed for others; their emitters wait.
+//! A full lane refuses new deliveries, or gives up its longest due ones that are not handed out. When the whole store
+//! is full, the lane with the most waiting gives up deliveries, among the lanes that shed. So a quiet lane never pays
+//! for a loud one. A lane that refuses never sheds for others; its emitters wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,31 +14,30 @@ use crate::store::lane::{Bounds, Counts, Limits, WhenFull};
 use crate::store::numbers::size;
 use crate::store::reply::{Bound, FullLane, Refusal, Reply};
 
-/// So many of the fullest lanes are known at a time.
+/// The number of the fullest lanes that a commit keeps in memory.
 const PAYERS_MAX: usize = 8;
 
-/// How often one commit looks for them.
+/// Limit for one commit: each lookup scans all lanes.
 const LOOKUPS_MAX: u32 = 4;
 
-/// What one commit knows of who has room, and who makes some.
 #[derive(Default)]
 pub(in crate::store) struct Room {
-    /// Lanes to make room in, if that had to be known.
+    /// Lanes that can make room, if the commit had to look them up.
     payers: Option<Payers>,
-    /// Lanes that refused a row of the outbox, and why: no newer one is for them in this commit.
+    /// Lanes that refused an outbox row. They refuse newer rows in this commit too, which keeps the order of the
+    /// outbox.
     outbox_refused: BTreeMap<LaneId, Bound>,
 }
 
-/// Who makes room when the whole store is full, as far as this commit knows.
+/// The lanes that make room when the whole store is full.
 #[derive(Default)]
 struct Payers {
     lanes: BTreeSet<LaneId>,
-    /// Everything that they have is handed out.
+    /// Lanes without a delivery to shed: all of theirs are handed out.
     spent: BTreeSet<LaneId>,
     looked_up: u32,
 }
 
-/// How much waits.
 #[derive(Clone, Copy)]
 struct Waiting {
     rows: u64,
@@ -54,34 +53,32 @@ impl Waiting {
         Self { rows: self.rows.saturating_sub(gone.rows), bytes: self.bytes.saturating_sub(gone.bytes) }
     }
 
-    /// One more delivery of so many bytes.
+    /// Adds one delivery of `bytes`.
     const fn and(self, bytes: u64) -> Self {
         Self { rows: self.rows + 1, bytes: self.bytes + bytes }
     }
 }
 
 impl Room {
-    /// Who can pay has changed.
     pub(in crate::store) fn forget_payers(&mut self) {
         self.payers = None;
     }
 }
 
-/// The rows that decide which lane has room, and which lane makes room.
 pub(in crate::store) trait RoomRows: DeadRows {
     fn room(&mut self) -> &mut Room;
 
-    /// The longest due deliveries of a lane that are not handed out.
+    /// The longest due deliveries that are not handed out.
     fn longest_due(&mut self, lane: LaneId, max: u32) -> Result<Vec<DeliveryId>, Self::Error>;
 
-    /// The lanes with the most waiting, of those that shed.
+    /// The lanes with the most waiting, among those that shed.
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>, Self::Error>;
 
     fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>, Self::Error> {
         Ok(self.lane(lane)?.map(|lane| (lane.bounds, lane.counts)))
     }
 
-    /// Gives up the longest due deliveries of a lane that are not handed out. Returns how many.
+    /// Gives up the longest due deliveries that are not handed out. Returns their number.
     fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error> {
         let victims = self.longest_due(lane, max)?;
         for delivery in &victims {
@@ -98,10 +95,11 @@ pub(in crate::store) trait RoomRows: DeadRows {
         Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
     }
 
-    /// Refuses the event for the lanes that would rather do that than shed, and have no room. Which these are.
+    /// Refuses the event for lanes that have no room and prefer refusing to shedding. Returns these lanes.
     fn refuse_where_full(&mut self, emit: &Emit, routes: &mut [Route]) -> Result<Vec<FullLane>, Self::Error> {
         let mut full = Vec::new();
-        // What would wait in total, if of the lanes that may refuse those got theirs that don't: the others make room.
+        // The total if only the accepted deliveries of refusing lanes are recorded. The other lanes make room
+        // themselves.
         let mut total = Waiting::of(self.totals());
         for (target, route) in emit.targets.iter().zip(routes) {
             let gone = match route {
@@ -132,9 +130,9 @@ pub(in crate::store) trait RoomRows: DeadRows {
         Ok(full)
     }
 
-    /// Makes room for one delivery; says whether there is any.
+    /// Makes room for one delivery. Returns whether it has room.
     fn make_room(&mut self, lane: LaneId, bytes: u64, shed: &mut u64) -> Result<bool, Self::Error> {
-        // What could never fit must not drive out what does.
+        // A body that can never fit must not displace others.
         if !self.could_fit(lane, bytes)? {
             return Ok(false);
         }
@@ -155,18 +153,17 @@ pub(in crate::store) trait RoomRows: DeadRows {
         Ok(true)
     }
 
-    /// Whether a delivery has room where nothing else waits.
+    /// Whether the delivery would have room if nothing else waited.
     fn could_fit(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
         let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
         Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
     }
 
-    /// Whether one more delivery has room on a lane and in the store, without anybody's shedding.
+    /// Whether one more delivery has room on its lane and in the store without shedding.
     fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
         Ok(self.lane_has_room(lane, bytes)? && have_room(self.limits(), self.totals(), bytes))
     }
 
-    /// The same, of the lane alone.
     fn lane_has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
         let lane = self.bounds(lane)?;
         Ok(lane.is_none_or(|(bounds, counts)| {
@@ -174,7 +171,7 @@ pub(in crate::store) trait RoomRows: DeadRows {
         }))
     }
 
-    /// The lane that has the most waiting, of those that shed.
+    /// The lane with the most waiting, among those that shed.
     fn payer(&mut self) -> Result<Option<LaneId>, Self::Error> {
         loop {
             let mut best: Option<(u64, LaneId)> = None;
@@ -195,7 +192,6 @@ pub(in crate::store) trait RoomRows: DeadRows {
         }
     }
 
-    /// Something was added to a lane: it may have to pay for what is added next.
     fn may_pay(&mut self, lane: LaneId) -> Result<(), Self::Error> {
         if self.room().payers.is_none() {
             return Ok(());
@@ -208,7 +204,8 @@ pub(in crate::store) trait RoomRows: DeadRows {
     }
 }
 
-/// The bound of the whole store that is broken by so much, of which one delivery came, and something went for it.
+/// The bound of the whole store that `with_it` exceeds. A replaced delivery (`gone`) cannot break a bound that it
+/// already filled.
 const fn broken_by(limits: &Limits, with_it: Waiting, gone: Waiting, body: u64) -> Option<Bound> {
     if gone.rows == 0 && with_it.rows > limits.waiting_rows_max {
         Some(Bound::TotalRows)
@@ -219,19 +216,17 @@ const fn broken_by(limits: &Limits, with_it: Waiting, gone: Waiting, body: u64) 
     }
 }
 
-/// Whether the store has room for one more delivery of so many bytes.
 const fn have_room(limits: &Limits, totals: &Counts, bytes: u64) -> bool {
     broken_by(limits, Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes).is_none()
 }
 
 impl Payers {
-    /// All that it has is handed out.
     fn spend(&mut self, lane: LaneId) {
         self.lanes.remove(&lane);
         self.spent.insert(lane);
     }
 
-    /// Something was added to a lane that sheds: it may have to pay for what is added next.
+    /// A lane that sheds got a delivery, so it can make room again.
     fn may_pay(&mut self, lane: LaneId) {
         self.spent.remove(&lane);
         if self.lanes.len() < PAYERS_MAX {
@@ -239,7 +234,7 @@ impl Payers {
         }
     }
 
-    /// How many of the fullest lanes to look for, which is a scan of all lanes; none if that was done often enough.
+    /// How many of the fullest lanes to look up. `None` once the commit has used its lookups.
     fn look_up(&mut self) -> Option<u64> {
         if self.looked_up >= LOOKUPS_MAX {
             return None;
@@ -248,7 +243,7 @@ impl Payers {
         Some(size(PAYERS_MAX + self.spent.len()))
     }
 
-    /// These were found. Whether one of them can pay.
+    /// Returns whether one of the found lanes can make room.
     fn found(&mut self, lanes: BTreeSet<LaneId>) -> bool {
         self.lanes = lanes;
         self.lanes.retain(|lane| !self.spent.contains(lane));

@@ -1,4 +1,4 @@
-//! What becomes of each target of an event, as every store decides it.
+//! The result for each target of an event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,17 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Emit, Target};
 use crate::store::reply::{Bound, Placed};
 
-/// What is to become of one target.
 #[derive(Debug)]
 pub(in crate::store) enum Route {
-    /// A delivery of its own.
+    /// A new delivery.
     Fresh,
-    /// A delivery in the place of an older one.
+    /// A new delivery that replaces an older one.
     Replace(Replaced),
     Duplicate,
     Absent,
     Refused(Bound),
 }
 
-/// A delivery that a newer one takes the place of.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Replaced {
     pub(in crate::store) delivery: DeliveryId,
@@ -32,7 +30,7 @@ impl Route {
         matches!(self, Self::Fresh | Self::Replace(_))
     }
 
-    /// What to say of a target that nothing is recorded for.
+    /// The reply for a target without a recorded delivery.
     pub(in crate::store) const fn placed_nowhere(&self) -> Placed {
         match self {
             Self::Duplicate => Placed::Duplicate,
@@ -42,17 +40,17 @@ impl Route {
     }
 }
 
-/// Who has an event of this id already.
+/// The lanes that have an event of this id already.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Before {
-    /// When it was received last.
+    /// When the event was last received.
     lanes: BTreeMap<LaneId, StoreTime>,
-    /// They have what was taken in part.
+    /// Lanes that have the event from a partial acceptance.
     in_part: BTreeSet<LaneId>,
 }
 
 impl Before {
-    /// A delivery of such an event was recorded for a lane.
+    /// Notes a recorded delivery of such an event.
     pub(in crate::store) fn saw(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
         let last = self.lanes.entry(lane).or_insert(received);
         *last = received.max(*last);
@@ -61,14 +59,14 @@ impl Before {
         }
     }
 
-    /// Whether a target has the event already: since not longer ago than its window, or of one that was taken in part.
+    /// Whether the target has the event already: received within its window, or from a partial acceptance.
     pub(in crate::store) fn has(&self, emit: &Emit, target: &Target) -> bool {
         let since = emit.received.0.saturating_sub(target.dedupe.0);
         let lately = target.dedupe.0 > 0 && self.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
         lately || self.in_part.contains(&target.lane)
     }
 
-    /// Whether the event was taken in part before.
+    /// Whether the event was partly accepted before.
     pub(in crate::store) fn in_part(&self) -> bool {
         !self.in_part.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The end of attempts: delivered, tried again later, given up, or released.
+//! The outcomes of attempts: delivered, retried later, given up, or released.
 
 use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
@@ -9,13 +9,13 @@ use crate::store::held::Waiting;
 use crate::store::read::Place;
 use crate::store::reply::{Reply, SettleResult};
 
-/// A delivery before a settlement.
+/// A delivery as it was before the settlement.
 pub(in crate::store) struct Before {
     pub(in crate::store) place: Place,
     pub(in crate::store) attempts: u32,
     pub(in crate::store) bytes: u64,
     pub(in crate::store) last_attempt: Option<StoreTime>,
-    /// Due then at the earliest.
+    /// The earliest time at which it is due.
     pub(in crate::store) due: StoreTime,
 }
 
@@ -25,11 +25,10 @@ impl From<Waiting> for Before {
     }
 }
 
-/// The rows that settlements read and write.
 pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
     fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>, Self::Error>;
 
-    /// Writes an attempt, chained to the one before it. False if it was written already.
+    /// Writes an attempt, linked to the previous one. Returns false if it was written already.
     fn insert_attempt(
         &mut self,
         settlement: &Settlement,
@@ -38,7 +37,7 @@ pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
         capped: bool,
     ) -> Result<bool, Self::Error>;
 
-    /// Writes the attempt as the last one of its delivery. Where the delivery was delivered, [`Self::set_delivered`] may do it.
+    /// Writes the delivery's last attempt. For a delivered one, [`Self::set_delivered`] may do it instead.
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<(), Self::Error>;
 
     fn set_delivered(&mut self, settlement: &Settlement) -> Result<(), Self::Error>;
@@ -49,7 +48,7 @@ pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
 
     fn latencies(&mut self) -> &mut Gathered;
 
-    /// A settlement was carried out, by the holder of the delivery or by somebody else.
+    /// Notes a settlement, made by the delivery's holder or by another.
     fn settled(&mut self, settlement: &Settlement, was_held: bool);
 
     fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply, Self::Error> {
@@ -74,7 +73,7 @@ pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }
-        // That the endpoint is gone is a fact, whatever became of the delivery.
+        // The endpoint is gone, whatever the state of the delivery.
         if settlement.fate == Fate::Dead(Reason::Gone) && is_current {
             self.disable(settlement.lane)?;
         }
@@ -85,7 +84,7 @@ pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
             Fate::Released => {
-                // A claim beside this commit passes over the delivery: the next one looks there again.
+                // A claim beside this commit skips the delivery, so the next claim must look there again.
                 if before.place == Place::Waiting {
                     self.arrive(settlement.lane, before.due)?;
                 }
@@ -131,7 +130,7 @@ pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
         if before.is_some() { self.set_last_attempt(settlement, attempt) } else { Ok(()) }
     }
 
-    /// A delivery that arrived has arrived, whichever owner says so and however late.
+    /// An arrived delivery stays delivered, even if a former owner reports it late.
     fn deliver(&mut self, settlement: &Settlement, before: &Before) -> Result<SettleResult, Self::Error> {
         if before.place == Place::Delivered {
             return Ok(SettleResult::Absent);
@@ -172,7 +171,7 @@ pub(in crate::store) trait AttemptRows: DeadRows + SubscriberRows {
     }
 }
 
-/// The part of an error that is kept.
+/// The part of the error text that is stored.
 pub(in crate::store) fn shortened(error: &str) -> &str {
     &error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)]
 }

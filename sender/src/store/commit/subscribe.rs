@@ -1,5 +1,5 @@
-//! Subscribers: adding, changing and removing them, and their secrets. Each change makes a new roster, so that emitters and
-//! other processes notice.
+//! Subscribers: adding, changing and removing them, and their secrets. Each change increments the version of the
+//! subscriber set, so that emitters and other processes notice it.
 
 use super::Rows;
 use crate::engine::{LaneId, StoreTime};
@@ -9,7 +9,6 @@ use crate::store::lane::LaneState;
 use crate::store::numbers::size;
 use crate::store::reply::{Refusal, Reply};
 
-/// The rows of subscribers and secrets.
 pub(in crate::store) trait SubscriberRows: Rows {
     fn roster(&self) -> u64;
 
@@ -17,25 +16,24 @@ pub(in crate::store) trait SubscriberRows: Rows {
 
     fn id_is_taken(&mut self, id: &str) -> Result<bool, Self::Error>;
 
-    /// The lane of the subscriber of this name, of those not removed.
+    /// The lane of the subscriber with this name, unless it was removed.
     fn lane_named(&mut self, name: &str) -> Result<Option<LaneId>, Self::Error>;
 
-    /// Writes a subscriber and its lane, with its window caps noted.
+    /// Writes a subscriber, its lane and its window caps.
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId, Self::Error>;
 
-    /// Writes a change, with new window caps noted. A lane that once had caps stays among those: a cap that is put back counts
-    /// the requests sent meanwhile.
+    /// Writes a change, with window caps. A lane that once had caps stays marked, so that a restored cap counts the
+    /// requests sent meanwhile.
     fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<(), Self::Error>;
 
-    /// The version of a subscriber that is not removed.
+    /// `None` for a removed subscriber.
     fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>, Self::Error>;
 
     fn set_version(&mut self, lane: LaneId, version: u64) -> Result<(), Self::Error>;
 
-    /// Deletes the secrets that retired by a moment. Returns how many are left.
+    /// Deletes the secrets that retired by then. Returns the number left.
     fn forget_secrets(&mut self, lane: LaneId, retired: StoreTime) -> Result<u64, Self::Error>;
 
-    /// All secrets retire by a moment.
     fn retire_secrets(&mut self, lane: LaneId, by: StoreTime) -> Result<(), Self::Error>;
 
     fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<(), Self::Error>;
@@ -87,7 +85,7 @@ pub(in crate::store) trait SubscriberRows: Rows {
             return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
         }
         let live = self.forget_secrets(lane, rotate.now)?;
-        // Where the old secrets retire at once, the new one is alone.
+        // If the old secrets retire at once, only the new one stays, so the limit cannot be exceeded.
         let max = size(Keys::COUNT_MAX);
         if rotate.now < rotate.retire && live >= max {
             return Ok(Reply::Refused(Refusal::TooManySecrets { live, max }));
@@ -108,7 +106,7 @@ pub(in crate::store) trait SubscriberRows: Rows {
         Ok(Reply::Done)
     }
 
-    /// The endpoint said that it is gone.
+    /// Disables a lane whose endpoint answered that it is gone.
     fn disable(&mut self, lane: LaneId) -> Result<(), Self::Error> {
         if self.accepts(lane)? {
             self.touch(lane)?;

@@ -1,4 +1,5 @@
-//! Burying deliveries that expired or whose subscriber was removed, and deleting rows that were kept long enough. In small steps.
+//! Gives up deliveries that expired or belong to a removed subscriber, and deletes rows past their retention. In
+//! small steps.
 
 use super::room::RoomRows;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
@@ -6,37 +7,36 @@ use crate::store::command::{Purge, Reason, Sweep};
 use crate::store::numbers::size;
 use crate::store::reply::{Purged, Reply, Swept};
 
-/// The rows of old deliveries, events and attempts.
 pub(in crate::store) trait SweepRows: RoomRows {
-    /// Corrects times that a clock ahead of ours wrote, and notes when deliveries expire, where the store has to. Returns how many
-    /// were corrected, and whether more is to do.
+    /// Corrects times written under a clock ahead of ours, and notes when deliveries expire, where the store needs
+    /// that. Returns the number corrected, and whether more remains.
     fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool), Self::Error>;
 
-    /// The longest expired deliveries that are not handed out, on lanes that are locked. Whether more is to do besides.
+    /// The longest expired deliveries that are not handed out, on locked lanes, and whether more remains.
     fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool), Self::Error>;
 
-    /// Removed lanes where deliveries wait, ready to give up that many in all.
+    /// Removed lanes with waiting deliveries, prepared to give up `max` deliveries in total.
     fn removed_lanes(&mut self, max: u32) -> Result<Vec<LaneId>, Self::Error>;
 
     /// Deletes small rows that a sweep finds unused.
     fn tidy(&mut self) -> Result<(), Self::Error>;
 
-    /// A moment of the store's time, by the wall clock where the store's time is kept ahead of it: nothing expires, and nothing is
-    /// old, before the wall clock says so too.
+    /// Converts `moment` to a time before which rows are surely old. While the store's time is ahead of the wall
+    /// clock, nothing expires or ages until the wall clock agrees.
     fn surely_before(&self, moment: StoreTime) -> StoreTime;
 
     /// The dead letter after which the next purge continues.
     fn purge_place(&mut self) -> &mut Option<DeliveryId>;
 
-    /// Returns whether there may be more to delete.
+    /// Returns whether more may remain.
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged)
     -> Result<bool, Self::Error>;
 
-    /// Deletes attempts from before a moment, but those that a window cap still counts and no record holds. Returns how many were
-    /// deleted, and whether there may be more to look at.
+    /// Deletes attempts older than `before`, except those that a window cap counts and no checkpoint holds. Returns
+    /// the number deleted, and whether more may remain.
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool), Self::Error>;
 
-    /// Deletes subscribers that were removed before a moment and have nothing left.
+    /// Deletes subscribers that were removed before then and have no rows left.
     fn delete_removed(&mut self, before: StoreTime) -> Result<(), Self::Error>;
 
     fn forget_latencies(&mut self, max: u32) -> Result<(), Self::Error>;
