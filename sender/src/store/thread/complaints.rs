@@ -1,14 +1,13 @@
-//! Which failures have been said lately: a store that is broken for good must not fill the log. Nothing is touched.
+//! Limits the log: the same failure of the store is logged once a minute.
 
 use crate::engine::{Nanos, StoreTime};
 use crate::store::StoreError;
 
-/// What is said is not said again for so long.
+/// A failure is not logged again for this long.
 const SILENCE: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// More kinds of failure than this at once make the one said longest ago forgotten.
+/// With more kinds of failure at once, the one logged longest ago is forgotten.
 const KINDS_MAX: usize = 16;
 
-/// Failures that were said.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     said: Vec<Said>,
@@ -18,15 +17,15 @@ pub(super) struct Complaints {
 struct Said {
     error: StoreError,
     at: StoreTime,
-    /// How often it came since.
+    /// Occurrences since the last log line.
     unsaid: u64,
 }
 
 impl Complaints {
-    /// Whether to say that this went wrong: then how often it did so unsaid since it was said last.
+    /// Whether to log the failure. If so, returns how often it occurred since it was last logged.
     pub(super) fn hear(&mut self, now: StoreTime, error: &StoreError) -> Option<u64> {
         if let Some(known) = self.said.iter_mut().find(|said| said.error == *error) {
-            // A clock that was set back ends the silence rather than making it longer.
+            // A clock that was set back must end the silence, not prolong it.
             if known.at <= now && now.0 - known.at.0 < SILENCE.0 {
                 known.unsaid += 1;
                 return None;

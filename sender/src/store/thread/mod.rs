@@ -1,24 +1,24 @@
-//! The store's thread: one writer, and everything that waits while it commits goes into its next commit.
+//! The store's writer thread: every request that waits during a commit goes into the next one (group commit).
 //!
 //! ```text
-//!   Handle::submit ──► Queue (bounded) ──► thread ──► Store::commit([all that waits]) ──► answers, after the commit
+//! Handle::submit ──► Queue (bounded) ──► thread ──► Store::commit([all requests]) ──► answers, after the commit
 //! ```
 //!
-//! - Nobody is answered before what they asked for is durable.
-//! - Requests are carried out in the order of their submission. Only renewals of leases go ahead of all others, and claims of what does
-//!   not concern them, beside the commits if the store can do that, so that handing out work does not wait for the disk; what the store has in
-//!   memory is handed out on the thread that asks for it.
-//! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
-//!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
-//!   away. When a request fails for good, it alone is answered with the error.
-//! - A store that has gone back to before what was committed ends the thread: nobody who remembers that can go on.
-//! - Events for which the disk has no room are refused at once, and so are those that come before it has room again: their emitters
-//!   keep them. Whatever else went into the same commit is tried again without them.
-//! - Claims, sweeps and purges that the disk fails are answered so at once, since a single page may be at fault that
-//!   nobody else needs. Whoever asks for one of these asks again.
-//! - Who asks for more work is turned away before who settles it: emitters may use but a part of the queue.
+//! - A request is answered after it is durable.
+//! - The thread carries out requests in the order of submission, with two exceptions. Renewals of leases go first.
+//!   Claims go ahead of requests that do not concern them, beside the commits if the store can do that, so that they
+//!   do not wait for the disk. The caller's own thread answers claims that memory can answer.
+//! - If a failure may pass (a lock, a full disk), the thread logs it once, keeps the requests, and retries with
+//!   growing pauses. Meanwhile the queue fills and refuses requests. If a request fails for good, only that request
+//!   gets the error.
+//! - If the store went back to an earlier state, the thread ends: the remembered state is invalid.
+//! - If the disk has no room for events, they are refused at once, until it has room again. Their emitters keep them.
+//!   The rest of that commit is retried without them.
+//! - Claims, sweeps and purges get an I/O error at once, because a single bad page may cause it. Their callers ask
+//!   again.
+//! - Emitters may use only a part of the queue, so that new work is refused before settlements.
 //!
-//! No clock is read here: time comes from the [`Clock`] that the thread is given.
+//! Time comes from the [`Clock`] that the thread is given.
 
 mod complaints;
 mod order;
@@ -38,28 +38,27 @@ pub use order::{Ahead, PendingByLane};
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
 
-/// Tells the time.
+/// Returns the store's time.
 pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
 
-/// Told what came of a request. It is called on a thread of the store, or, for a claim, on the one that asks: it must be quick, and must not panic. If the
-/// thread itself panics, the answers to what it was at are dropped uncalled.
+/// Receives a request's result. It runs on a store thread or, for a claim, on the caller's thread, so it must be
+/// quick and must not panic. If the thread panics, the answers in progress are dropped uncalled.
 pub type Answer = Box<dyn FnOnce(Result<Vec<Reply>, StoreError>) + Send>;
 
-/// Commands that belong together: they are carried out in one commit.
+/// Commands for one commit.
 pub struct Request {
     /// The commands.
     pub commands: Vec<Command>,
-    /// Told one reply for each.
+    /// Receives one reply for each command.
     pub answer: Answer,
 }
 
 impl Request {
-    /// Whether it asks for more to be owed.
     fn adds_work(&self) -> bool {
         self.commands.iter().any(Command::adds_work)
     }
 
-    /// The same, which is told what claims that go ahead are to be told.
+    /// The same request. Its claims learn when to look again for deliveries that they overtook.
     fn told(self, ahead: Ahead) -> Self {
         if ahead == Ahead::FREELY {
             return self;
@@ -86,18 +85,17 @@ impl std::fmt::Debug for Request {
     }
 }
 
-/// The first pause after a failure, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LONGEST: Duration = Duration::from_secs(1);
 
-/// The store's thread, from the outside.
+/// A running store thread.
 #[derive(Debug)]
 pub struct StoreThread {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A way to submit requests. Cheap to clone.
+/// Submits requests. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     queue: Arc<Queue>,
@@ -116,7 +114,7 @@ impl StoreThread {
     ///
     /// # Errors
     ///
-    /// If the system has no thread to give.
+    /// If the system cannot create a thread.
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
         let queue =
             Arc::new(Queue::new(capacity, store.locks_leases(), (store.log_size(), store.disk_room())));
@@ -132,7 +130,7 @@ impl StoreThread {
         }
         let handle = Handle { queue: queue.clone(), quick: store.quick_claims(), clock: clock.clone() };
         let writer = Writer { store, clock, queue, given_up: Complaints::default(), lost: None };
-        // The last one: see `has_ended`.
+        // The writer must be the last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
         Ok(Self { handle, threads })
     }
@@ -143,14 +141,14 @@ impl StoreThread {
         self.handle.clone()
     }
 
-    /// Whether the writer has ended, unasked: then nothing is written any more.
+    /// Whether the writer ended without a stop. Then nothing is written any more.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.last().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes no more requests, carries out those submitted, and ends. If the store fails, they are tried once more
-    /// and then answered with the error.
+    /// Accepts no more requests, carries out the submitted ones, and ends. If the store fails, retries once and then
+    /// answers with the error.
     pub fn stop(self) {
         self.handle.queue.stop();
         for thread in self.threads {
@@ -166,11 +164,11 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<Joi
 }
 
 impl Handle {
-    /// Has a request carried out.
+    /// Submits a request.
     ///
     /// # Errors
     ///
-    /// If there is no room for it, or the thread has stopped. Then it comes back, unanswered.
+    /// If the queue is full or the thread has stopped. The error returns the request, unanswered.
     pub fn submit(&self, request: Request) -> Result<(), TurnedAway> {
         let now = (self.clock)();
         match self.hand_out(&request.commands, now) {
@@ -180,7 +178,7 @@ impl Handle {
         Ok(())
     }
 
-    /// What a claim may have at once.
+    /// The reply to a claim that memory can answer.
     fn hand_out(&self, commands: &[Command], now: StoreTime) -> Option<Reply> {
         let ([Command::Claim(claim)], Some(quick)) = (commands, &self.quick) else { return None };
         let ahead = self.queue.lets_pass(commands, now)?;
@@ -189,27 +187,26 @@ impl Handle {
         Some(Reply::Claimed(claimed))
     }
 
-    /// How the thread is doing.
+    /// The thread's state.
     #[must_use]
     pub fn health(&self) -> Health {
         self.queue.health()
     }
 }
 
-/// The thread, from the inside.
 struct Writer {
     store: Box<dyn Store>,
     clock: Clock,
     queue: Arc<Queue>,
-    /// Why requests were given up.
+    /// Failures for which requests were given up.
     given_up: Complaints,
-    /// Why nothing that is remembered of the store holds, if so: the thread ends.
+    /// The error that invalidates all remembered state. It ends the thread.
     lost: Option<StoreError>,
 }
 
 impl Writer {
     fn run(mut self) {
-        // However it ends, nobody must wait for it.
+        // Even after a panic, no caller may wait for it.
         let _closing = Closing(self.queue.clone());
         while self.lost.is_none()
             && let Some(batch) = self.queue.take()
@@ -221,7 +218,7 @@ impl Writer {
         }
     }
 
-    /// One commit; or one for each request, if one of them spoils it for the others.
+    /// Commits all requests together. If one spoils the commit, commits each one alone.
     fn carry_out(&mut self, requests: Vec<Request>) {
         let adds_work = requests.iter().any(Request::adds_work);
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
@@ -238,7 +235,7 @@ impl Writer {
                 .map(|(answer, count)| Request { commands: commands.by_ref().take(count).collect(), answer });
             return self.carry_out_apart(requests.collect(), error);
         }
-        // Before they are answered: what they ask for next may already depend on it.
+        // Before the answers: the requests that they cause may depend on it.
         self.queue.answered(&commands);
         let mut replies = result.map(Vec::into_iter);
         for (answer, count) in answers.into_iter().zip(counts) {
@@ -247,7 +244,7 @@ impl Writer {
         }
     }
 
-    /// A commit for each request; or, if there is no room for events, one for all the others.
+    /// Commits each request alone. If events lack room, refuses them and commits all others together.
     fn carry_out_apart(&mut self, requests: Vec<Request>, error: &StoreError) {
         let no_room = matches!(error, StoreError::Full { .. });
         let (refused, others): (Vec<_>, Vec<_>) =
@@ -264,8 +261,8 @@ impl Writer {
         }
     }
 
-    /// Commits, however often it takes; gives up only when the failure cannot pass, or the thread is to stop, or the disk
-    /// fails and some of it is asked again. A store that has gone back is asked nothing more: it would extend all leases each time.
+    /// Retries until the commit succeeds, fails for good, or the thread stops. After the store went back, it commits
+    /// no more: every attempt would extend all leases.
     fn commit(
         &mut self,
         commands: &[Command],
@@ -302,7 +299,7 @@ impl Writer {
                     return Err(error);
                 }
                 Err(error) => {
-                    // Asked before the pause: whatever was submitted before the stop gets one more try.
+                    // Read before the pause, so that requests submitted before the stop get one more try.
                     let last = self.queue.is_stopped() || is_final(&error, asked_again, adds_work);
                     if self.queue.failed(now, error.clone()) {
                         tracing::error!(%error, "the store fails; nothing is acknowledged until it works again");
@@ -318,13 +315,13 @@ impl Writer {
     }
 }
 
-/// Whether whoever sends these commands sends them again after a failure: claims and upkeep.
+/// Whether the callers of all these commands ask again after a failure: claims, sweeps and purges.
 fn is_asked_again(commands: &[Command]) -> bool {
     use Command::{Claim, Purge, Sweep};
     commands.iter().all(|command| matches!(command, Claim(_) | Sweep(_) | Purge(_)))
 }
 
-/// Whether commands are not tried again, given that some of them are asked again, or that some are events.
+/// Whether the commands are not retried. `asked_again`: their callers ask again. `adds_work`: some are events.
 const fn is_final(error: &StoreError, asked_again: bool, adds_work: bool) -> bool {
     match error {
         StoreError::Full { .. } => asked_again || adds_work,
@@ -333,7 +330,7 @@ const fn is_final(error: &StoreError, asked_again: bool, adds_work: bool) -> boo
     }
 }
 
-/// Whoever claims beside the writer.
+/// Answers claims beside the writer.
 struct Beside {
     claimer: Box<dyn Claimer>,
     clock: Clock,
@@ -342,15 +339,14 @@ struct Beside {
 
 impl Beside {
     fn run(mut self) {
-        // However it ends, the writer takes over.
+        // Even after a panic, the writer must take over the claims.
         let _leaving = Leaving(self.queue.clone());
         while let Some((request, ahead)) = self.queue.take_claims() {
             self.carry_out(request, ahead);
         }
     }
 
-    /// One request. What is out of the ordinary, be it a lane that changed hands or a store that cannot be read, is
-    /// the writer's to tell.
+    /// Answers one request. The writer handles exceptions, such as a lane that changed hands or a failing read.
     fn carry_out(&mut self, request: Request, ahead: Ahead) {
         let claims = request.commands.iter().map(|command| match command {
             Command::Claim(claim) => Some(claim.clone()),
@@ -371,7 +367,7 @@ impl Beside {
     }
 }
 
-/// Leaves the claims to the writer.
+/// Leaves the claims to the writer when dropped.
 struct Leaving(Arc<Queue>);
 
 impl Drop for Leaving {
@@ -380,7 +376,7 @@ impl Drop for Leaving {
     }
 }
 
-/// Turns everyone away once the thread is gone.
+/// Refuses all requests when dropped.
 struct Closing(Arc<Queue>);
 
 impl Drop for Closing {

@@ -1,11 +1,15 @@
-//! Which claims may go ahead of what was submitted before them.
+//! Decides which claims may go ahead of earlier requests.
 //!
-//! A claim writes nothing, so it need not wait for the disk. But it must see what was settled before it on its lane:
-//! released deliveries, and retried ones once they are due. A delivered one is still held until it is settled, so a claim passes
-//! over it, settled or not. One that is to be tried again is held until then too: a claim that goes ahead of it looks at the queue as
-//! it is a moment before that is due, and is told when that will be. Whatever else is submitted concerns no claim: what is emitted or
-//! redriven is claimed once whoever did it was told, a lane is claimed from once it was acquired, and what is given up is never handed
-//! out meanwhile.
+//! A claim writes nothing, so it need not wait for the disk. But it must see earlier settlements of its lane that
+//! change the queue:
+//!
+//! - A released delivery, or one that is given up, holds the claim back.
+//! - A delivered one does not: the claim skips it, because it is held until it is settled.
+//! - A retried one is held too. The claim looks at the queue as of the moment before the retry is due, and reports
+//!   when that is.
+//!
+//! Other commands do not matter. Events and redriven letters are claimed after their callers were answered, and lanes
+//! after they were acquired.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +18,33 @@ use crate::store::Command;
 use crate::store::command::Fate;
 use crate::store::reply::Claimed;
 
-/// The lanes that something is on its way for that claims must come after, or heed.
+/// For each lane, the pending commands that its claims must wait for or take into account.
 #[derive(Debug, Default)]
 pub struct PendingByLane(BTreeMap<LaneId, Pending>);
 
-/// What is on its way for one lane.
 #[derive(Debug, Default)]
 struct Pending {
-    /// How much of it claims come after.
+    /// The number of pending commands that claims must follow.
     before_claims: u32,
-    /// When deliveries are to be tried again, and how many.
+    /// The times of pending retries, with their numbers.
     retries: BTreeMap<StoreTime, u32>,
 }
 
-/// How a claim goes ahead: nothing of what it passes by is due before this.
+/// How a claim goes ahead: the deliveries that it overtakes are due at this time or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead(StoreTime);
 
 impl Ahead {
-    /// The claim passes by nothing that it would hand out at any time.
+    /// The claim overtakes nothing that it could ever hand out.
     pub(super) const FREELY: Self = Self(StoreTime(u64::MAX));
 
-    /// The moment as of which the claim looks at the queue.
+    /// The moment as of which the claim reads the queue.
     #[must_use]
     pub fn moment(self, now: StoreTime) -> StoreTime {
         now.min(StoreTime(self.0.0.saturating_sub(1)))
     }
 
-    /// Tells whoever claimed when to look again for what was passed by.
+    /// Sets when to look again for the overtaken deliveries.
     pub fn tell(self, claimed: &mut Claimed) {
         if self != Self::FREELY {
             claimed.next = Some(claimed.next.map_or(self.0, |next| next.min(self.0)));
@@ -50,8 +53,8 @@ impl Ahead {
 }
 
 impl PendingByLane {
-    /// Whether a request of these commands may go ahead, and how: it claims and does nothing else, and what is on its way for its
-    /// lanes is due later.
+    /// Whether a request may go ahead, and how. It may if it only claims, and pending retries of its lanes are due
+    /// later.
     #[must_use]
     pub fn lets_pass(&self, commands: &[Command], now: StoreTime) -> Option<Ahead> {
         let mut ahead = Ahead::FREELY;
@@ -68,7 +71,7 @@ impl PendingByLane {
         Some(ahead)
     }
 
-    /// A request was submitted.
+    /// Notes a submitted request.
     pub fn begin(&mut self, commands: &[Command]) {
         for (lane, due) in commands.iter().flat_map(concerned) {
             let pending = self.0.entry(lane).or_default();
@@ -79,7 +82,7 @@ impl PendingByLane {
         }
     }
 
-    /// A request that began was answered.
+    /// Notes that a submitted request was answered.
     pub fn end(&mut self, commands: &[Command]) {
         for (lane, due) in commands.iter().flat_map(concerned) {
             if let Some(pending) = self.0.get_mut(&lane) {
@@ -111,7 +114,7 @@ impl Pending {
     }
 }
 
-/// The lanes whose claims must wait for a command; or, where it puts something back for later, from when on.
+/// The lanes whose claims must wait for the command. With a time: only claims from that time on.
 fn concerned(command: &Command) -> Vec<(LaneId, Option<StoreTime>)> {
     match command {
         Command::Claim(claim) => vec![(claim.lane, None)],
@@ -124,7 +127,6 @@ fn concerned(command: &Command) -> Vec<(LaneId, Option<StoreTime>)> {
     }
 }
 
-/// When a delivery is to be tried again.
 pub(super) const fn due(fate: Fate) -> Option<StoreTime> {
     match fate {
         Fate::Retry { due } => Some(due),

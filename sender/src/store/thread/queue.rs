@@ -1,4 +1,4 @@
-//! What waits for the store's thread: bounded in requests and in bytes.
+//! The requests that wait for the store's thread, bounded in number and in bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,23 +10,23 @@ use crate::engine::{Nanos, StoreTime};
 use crate::store::command::Fate;
 use crate::store::{Command, DiskRoom, LogSize, StoreError, Written};
 
-/// How long what nobody waits for waits for company, so that one commit does for many. It is also for how much longer a
-/// delivery that was made may be made again, if the process is killed.
+/// How long requests that no caller awaits are batched. If the process is killed in this time, delivered events may
+/// be delivered again.
 const COMPANY: Duration = Duration::from_millis(COMPANY_MS);
 const COMPANY_MS: u64 = 3;
-/// So many requests are company enough.
+/// A batch of this size is committed at once.
 const COMPANY_MAX: usize = 256;
 
-/// How much may wait, and how much goes into one commit.
+/// Limits of the queue and of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Requests that may wait.
     pub requests_max: usize,
     /// Bytes that may wait.
     pub bytes_max: usize,
-    /// Rows in one commit, about; always one request.
+    /// Approximate limit of rows in one commit. One request always goes through.
     pub commit_rows_max: usize,
-    /// Bytes in one commit; always one request.
+    /// Bytes in one commit. One request always goes through.
     pub commit_bytes_max: usize,
 }
 
@@ -37,29 +37,29 @@ impl Default for Capacity {
 }
 
 impl Capacity {
-    /// The part of the queue that is open to those who ask for more work: three quarters.
+    /// The part of the queue that is open to new work: three quarters.
     const fn for_emitters(self) -> (usize, usize) {
         (self.requests_max / 4 * 3, self.bytes_max / 4 * 3)
     }
 }
 
-/// A request that was not taken.
+/// A request that was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("the store takes no request now: {why}")]
 pub struct TurnedAway {
-    /// Why.
+    /// The reason.
     pub why: Why,
     /// The request, unanswered.
     pub request: Request,
 }
 
-/// Why a request was not taken.
+/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// As much waits as may; try again a little later.
+    /// The queue is full; try again a little later.
     #[error("as much waits for it as may; try again a little later")]
     Full,
-    /// The disk is full: events are not taken.
+    /// The disk is full: events are refused.
     #[error("the disk is full, and takes deliveries alone; free some space")]
     DiskFull,
     /// The thread has stopped.
@@ -67,65 +67,61 @@ pub enum Why {
     Stopped,
 }
 
-/// How the store's thread is doing.
+/// The state of the store's thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Since when the store has been failing, and how; nothing, if it works.
+    /// Since when the store has been failing, and the error. `None` while it works.
     pub failing: Option<(StoreTime, StoreError)>,
-    /// When a request failed for good the last time, and how.
+    /// When a request last failed for good, and the error.
     pub given_up: Option<(StoreTime, StoreError)>,
-    /// How long the log of what was written is, in bytes.
+    /// Length of the write-ahead log, in bytes.
     pub log_bytes: u64,
-    /// Some program that reads keeps it from being cut.
+    /// A reader prevents the log from being truncated.
     pub log_is_held: bool,
-    /// On a full disk: the bytes that are left of the room set aside for deliveries. No event is taken.
+    /// On a full disk: the bytes left in the reserve for deliveries. Events are refused.
     pub reserve_left: Option<u64>,
-    /// Requests that wait.
+    /// Waiting requests.
     pub requests: usize,
-    /// What they take, in bytes.
+    /// Size of the waiting requests, in bytes.
     pub bytes: usize,
-    /// What was written so far.
+    /// Totals written so far.
     pub written: Written,
 }
 
-/// What waits.
 #[derive(Debug)]
 pub(super) struct Queue {
     capacity: Capacity,
-    /// Which commands lock the leases of others: each request of such is a commit of its own.
+    /// Which commands lock the leases of other processes. Such a request gets a commit of its own.
     locks_leases: fn(&Command) -> bool,
     log: LogSize,
     room: DiskRoom,
     waiting: Mutex<Waiting>,
-    /// Something for the writer, or a stop.
+    /// Signals work for the writer, or a stop.
     changed: Condvar,
-    /// Something for whoever claims beside it, or a stop.
+    /// Signals work for the claimer beside the writer, or a stop.
     claimed: Condvar,
 }
 
-/// One request that waits.
 #[derive(Debug)]
 struct Entry {
     request: Request,
-    /// Somebody waits for the writer to be done with it.
+    /// Whether a caller waits for it.
     urgent: bool,
-    /// How it goes ahead, if it does.
+    /// How it goes ahead, for a claim.
     ahead: Ahead,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     requests: VecDeque<Entry>,
-    /// Claims that go ahead of the requests.
     claims: VecDeque<Entry>,
     pending: PendingByLane,
-    /// How many of the requests somebody waits for.
+    /// The number of requests with a waiting caller.
     urgent: usize,
-    /// Somebody claims beside the writer.
+    /// Whether a claimer runs beside the writer.
     beside: bool,
     bytes: usize,
     stopped: bool,
-    /// The writer is gone.
     closed: bool,
     failing: Option<(StoreTime, StoreError)>,
     given_up: Option<(StoreTime, StoreError)>,
@@ -137,13 +133,12 @@ impl Waiting {
         self.requests.len() + self.claims.len()
     }
 
-    /// Whether the writer has something to carry out, and none of it is waited for.
+    /// Whether the writer may wait for more requests, because no caller waits.
     fn is_patient(&self) -> bool {
         let claims = !self.beside && !self.claims.is_empty();
         self.urgent == 0 && !claims && !self.stopped && self.requests.len() < COMPANY_MAX
     }
 
-    /// How many of them the writer is to carry out.
     fn for_writer(&self) -> usize {
         self.requests.len() + if self.beside { 0 } else { self.claims.len() }
     }
@@ -159,7 +154,7 @@ impl Queue {
         Self { capacity, locks_leases, log, room, waiting, changed, claimed }
     }
 
-    /// A panic elsewhere leaves nothing half done in here.
+    /// A panic elsewhere cannot leave this half changed, so a poisoned lock is fine.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,7 +174,7 @@ impl Queue {
         if adds_work && self.room.reserve_left().is_some() {
             return Err(TurnedAway { why: Why::DiskFull, request });
         }
-        // One that is larger than all may pass alone, or it never would.
+        // A request larger than the limit may pass alone; otherwise it never could.
         let full = waiting.len() >= requests_max
             || (waiting.bytes.saturating_add(bytes) > bytes_max && waiting.len() > 0);
         if full {
@@ -189,7 +184,7 @@ impl Queue {
         if let Some(ahead) = waiting.pending.lets_pass(&request.commands, now) {
             waiting.claims.push_back(Entry { request: request.told(ahead), urgent: false, ahead });
             let somebody = if waiting.beside { &self.claimed } else { &self.changed };
-            // Whoever wakes up wants the lock.
+            // The woken thread needs the lock.
             drop(waiting);
             somebody.notify_one();
         } else {
@@ -199,12 +194,12 @@ impl Queue {
             let is_renewal = request.commands.iter().any(|command| matches!(command, Command::Renew(_)));
             let entry = Entry { request, urgent, ahead: Ahead::FREELY };
             if is_renewal {
-                // However much else waits, the lease goes on.
+                // First, so that a long queue cannot delay a lease.
                 waiting.requests.push_front(entry);
             } else {
                 waiting.requests.push_back(entry);
             }
-            // What nobody waits for wakes nobody who is already waiting for its company.
+            // A request that no caller awaits does not wake a writer that is already batching.
             let wakes = urgent || waiting.requests.len() == 1 || waiting.requests.len() >= COMPANY_MAX;
             drop(waiting);
             if wakes {
@@ -214,19 +209,19 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether claims may be answered at once, and how: nothing is on its way that they must come after.
+    /// Whether and how claims may be answered at once: they must follow nothing that is pending.
     pub(super) fn lets_pass(&self, commands: &[Command], now: StoreTime) -> Option<Ahead> {
         let waiting = self.lock();
         if waiting.stopped { None } else { waiting.pending.lets_pass(commands, now) }
     }
 
-    /// From now on, somebody takes the claims that go ahead, or nobody but the writer.
+    /// Sets whether a claimer runs beside the writer.
     pub(super) fn claims_beside(&self, beside: bool) {
         self.lock().beside = beside;
         self.changed.notify_one();
     }
 
-    /// The next claims that go ahead; nothing, once stopped and empty.
+    /// The next claims that go ahead. `None` once stopped and empty.
     pub(super) fn take_claims(&self) -> Option<(Request, Ahead)> {
         let idle = |waiting: &mut Waiting| waiting.claims.is_empty() && !waiting.stopped;
         let guard = self.claimed.wait_while(self.lock(), idle);
@@ -236,8 +231,7 @@ impl Queue {
         Some((request, ahead))
     }
 
-    /// Claims that want a commit after all: they are the first of the next one. They come back if there is no writer
-    /// any more.
+    /// Puts claims that need a commit first in the next one. Returns them if the writer is gone.
     pub(super) fn give_to_writer(&self, request: Request) -> Result<(), Request> {
         let mut waiting = self.lock();
         if waiting.closed {
@@ -252,14 +246,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Requests that the writer took were answered.
     pub(super) fn answered(&self, commands: &[Command]) {
         self.lock().pending.end(commands);
     }
 
-    /// What goes into the next commit; nothing, once stopped and empty. Claims that go ahead come alone, and first,
-    /// unless somebody takes them beside. What locks leases comes alone: whatever else was in its commit, the leases of others
-    /// would wait for.
+    /// The next batch for a commit. `None` once stopped and empty. Claims that go ahead come first and alone, unless
+    /// a claimer takes them. A request that locks leases is alone, so that leases wait only for it.
     pub(super) fn take(&self) -> Option<Vec<Request>> {
         let idle = |waiting: &mut Waiting| waiting.for_writer() == 0 && !waiting.stopped;
         let guard = self.changed.wait_while(self.lock(), idle);
@@ -294,7 +286,7 @@ impl Queue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Waits so long, or until the thread is to stop.
+    /// Waits for `length`, or until the thread is to stop.
     pub(super) fn pause(&self, length: Duration) {
         let guard = self.lock();
         drop(self.changed.wait_timeout_while(guard, length, |waiting| !waiting.stopped));
@@ -310,7 +302,7 @@ impl Queue {
         self.lock().stopped
     }
 
-    /// The writer is gone: stops, and gives back what nobody will carry out.
+    /// Stops after the writer is gone. Returns the requests that remain.
     pub(super) fn close(&self) -> impl Iterator<Item = Request> {
         let mut waiting = self.lock();
         waiting.stopped = true;
@@ -324,14 +316,14 @@ impl Queue {
         left.into_iter().map(|entry| entry.request)
     }
 
-    /// A commit was made. Whether the one before was not.
+    /// Notes a successful commit. Returns whether the previous one failed.
     pub(super) fn worked(&self, written: Written) -> bool {
         let mut waiting = self.lock();
         waiting.written = written;
         waiting.failing.take().is_some()
     }
 
-    /// A commit was not made. Whether the one before was.
+    /// Notes a failed commit. Returns whether the previous one succeeded.
     pub(super) fn failed(&self, now: StoreTime, error: StoreError) -> bool {
         let mut waiting = self.lock();
         let since = waiting.failing.as_ref().map(|(since, _)| *since);
@@ -339,7 +331,6 @@ impl Queue {
         since.is_none()
     }
 
-    /// A request failed for good.
     pub(super) fn gave_up(&self, now: StoreTime, error: StoreError) {
         self.lock().given_up = Some((now, error));
     }
@@ -359,8 +350,8 @@ impl Queue {
     }
 }
 
-/// Whether somebody waits for it to be done. Nobody does for deliveries to be recorded as made, or as to be tried again later: no
-/// claim depends on it, and their permits count from the answer.
+/// Whether a caller waits. None does for records of deliveries and later retries: no claim depends on them, and their
+/// permits count from the outcome.
 fn is_urgent(request: &Request, now: StoreTime) -> bool {
     let later = StoreTime(now.0.saturating_add(Nanos::from_millis(COMPANY_MS).0));
     let is_patient = |command: &Command| match command {
