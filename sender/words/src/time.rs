@@ -1,14 +1,14 @@
-//! Time as the engine knows it: integers in nanoseconds, handed in by whoever drives it.
+//! Integer time in nanoseconds; the driver passes it in.
 
 use std::fmt;
 use std::ops::Add;
 
-/// A length of time in nanoseconds. Arithmetic saturates: the longest is about 584 years.
+/// A length of time in nanoseconds. Arithmetic saturates at about 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
     /// One second.
     pub const SECOND: Self = Self(1_000_000_000);
@@ -16,34 +16,34 @@ impl Nanos {
     pub const MINUTE: Self = Self::from_secs(60);
     /// One hour.
     pub const HOUR: Self = Self::from_secs(3_600);
-    /// One day, leap seconds aside.
+    /// One day of 24 hours.
     pub const DAY: Self = Self::from_secs(86_400);
 
-    /// A number of microseconds.
+    /// `micros` microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// A number of milliseconds.
+    /// `millis` milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A number of seconds.
+    /// `secs` seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// This length, `times` over.
+    /// This length multiplied by `times`.
     #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
     }
 
-    /// This length less `other`, never below nothing.
+    /// This length minus `other`, at least zero.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -64,7 +64,7 @@ impl fmt::Debug for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// The largest unit that says it without a fraction: `90s`, `250ms`, `17ns`.
+    /// In the largest unit without a fraction: `90s`, `250ms`, `17ns`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 6] = [
             (Nanos::DAY.0, "d"),
@@ -80,24 +80,23 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// A moment on the driver's monotonic scale. Where the scale begins is the driver's affair; that it never runs
-/// backwards is the engine's demand.
+/// A moment on the driver's monotonic scale. The driver chooses its origin; the scale must never run backwards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// Before anything happened.
+    /// The origin of the scale.
     pub const START: Self = Self(0);
-    /// Later than anything that happens: "never", where a moment is due.
+    /// Later than every moment: "never".
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// How long after `earlier` this is; nothing if it is not after it.
+    /// The time since `earlier`; zero if this is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This moment, `by` sooner, never before the scale began.
+    /// This moment minus `by`, at least the origin.
     #[must_use]
     pub const fn sooner(self, by: Nanos) -> Self {
         Self(self.0.saturating_sub(by.0))
@@ -117,19 +116,18 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// A moment on the wall clock, in nanoseconds since 1970. It may step; the engine uses it for nothing but the
-/// date form of `Retry-After`.
+/// A wall-clock moment in nanoseconds since 1970. It may step. The engine uses it only for `Retry-After` dates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct StoreTime(pub u64);
 
 impl StoreTime {
-    /// A number of whole seconds since 1970.
+    /// `secs` seconds since 1970.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(Nanos::SECOND.0))
     }
 
-    /// How long after `earlier` this is; nothing if it is not after it.
+    /// The time since `earlier`; zero if this is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))

@@ -1,13 +1,12 @@
-//! The attempts under way, of all lanes.
+//! Attempts under way in all lanes, in a slab.
 
 use super::breaker::IsProbe;
 use super::ids::{AttemptId, DeliveryId, LaneId, Term};
 use super::time::Instant;
 
-/// One attempt under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// Where its lane was when it started. Another lane may be there by now: `lane` and `term` tell.
+    /// The lane's slot at the start. Another lane may use the slot by now: compare `lane` and `term`.
     pub(super) slot: u32,
     pub(super) lane: LaneId,
     pub(super) term: Term,
@@ -15,17 +14,16 @@ pub(super) struct Attempt {
     pub(super) ending: Ending,
 }
 
-/// An attempt as its lane sees it when it ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
-    /// How many attempts the delivery has had, this one included.
+    /// The delivery's attempts so far, this one included.
     pub(super) attempts: u32,
     pub(super) expires: Instant,
     pub(super) started: Instant,
     pub(super) probe: IsProbe,
 }
 
-/// A slab: places are used again, ids are not.
+/// A slot is reused; an id is not.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     places: Vec<Place>,
@@ -40,12 +38,10 @@ struct Place {
 }
 
 impl Attempts {
-    /// How many are under way.
     pub(super) fn len(&self) -> usize {
         self.live
     }
 
-    /// A new attempt.
     pub(super) fn insert(&mut self, attempt: Attempt) -> AttemptId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, attempt: None });
@@ -57,13 +53,13 @@ impl Attempts {
         AttemptId { slot, generation: place.generation }
     }
 
-    /// The attempt is over. Nothing if it was already.
+    /// Returns nothing if the attempt has already ended.
     pub(super) fn remove(&mut self, id: AttemptId) -> Option<Attempt> {
         let place =
             self.places.get_mut(id.slot as usize).filter(|place| place.generation == id.generation)?;
         let attempt = place.attempt.take()?;
         self.live -= 1;
-        // A place whose generations are used up is never used again, so that no id ever comes twice.
+        // A slot whose generations are used up retires, so that no id repeats.
         if let Some(generation) = place.generation.checked_add(1) {
             place.generation = generation;
             self.free.push(id.slot);

@@ -1,61 +1,60 @@
-//! What is usual for an endpoint: how long its answers take over a day, in 80 bytes.
+//! The usual latency of an endpoint over a day, in 80 bytes.
 //!
-//! The day is a ring of 24 figures, each the 95th percentile of at least an hour. The baseline is the median of the ring.
-//! The first 16 answers fill the ring, so there is a baseline within moments; from then on the older half of a day has
-//! to be slow before that becomes usual. An hour is counted when it is over, so no answer moves what it is judged by.
+//! The day is a ring of 24 figures, each the 95th percentile of at least an hour. The baseline is the median of
+//! the ring. The first 16 answers fill the whole ring; later, a slowdown must last half a day before it counts
+//! as usual. An hour enters the ring when it is over, so no answer changes the baseline that judges it.
 //!
-//! An hour's percentile is that of up to 32 of its answers, evenly spaced: of every answer at first, then of every second,
-//! every fourth and so on. Latencies are kept in one byte each, an eighth of their value too high at most.
+//! The percentile of an hour uses at most 32 evenly spaced answers: first every answer, then every second,
+//! every fourth and so on. Each latency takes one byte and is at most an eighth too high.
 
 use serde::{Deserialize, Serialize};
 
 use super::time::{Instant, Nanos};
 
-/// Hours in the ring.
 const HOURS: usize = 24;
-/// Answers kept of the present hour.
+/// The most answers kept of the present hour.
 const KEPT_MAX: usize = 32;
-/// Answers that an hour needs to be one; with fewer it goes on. The first baseline needs as many.
+/// An hour goes on until it has this many answers. The first baseline needs as many.
 const KEPT_MIN: usize = KEPT_MAX / 2;
-/// Each doubling has 2³ steps; below that, each microsecond is its own.
+/// Each doubling has 2³ steps. Below 2³ µs, each microsecond is a step.
 const STEP_BITS: u32 = 3;
 const STEPS: u64 = 1 << STEP_BITS;
 
-/// One endpoint's baseline.
+/// One endpoint's usual latency.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
-    /// The oldest first; all 0 while nothing is known.
+    /// Oldest first; all 0 before the first baseline.
     hours: [u8; HOURS],
     kept: [u8; KEPT_MAX],
     count: u8,
-    /// One answer in so many is kept; always a power of two.
+    /// One answer in `stride` is kept; a power of two.
     stride: u32,
-    /// Answers to pass over before the next is kept.
+    /// Answers to skip before the next one is kept.
     passes: u32,
     began: Instant,
-    /// [`Self::get`], which is asked for with every answer.
+    /// Cached for [`Self::get`], which runs with every answer.
     median: u8,
 }
 
-/// What of a baseline outlives its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BaselineRecord {
-    /// The oldest first.
+    /// Oldest first.
     hours: Vec<u8>,
     kept: Vec<u8>,
     stride: u32,
-    /// For how long the present hour has lasted.
+    /// Nanoseconds since the present hour began.
     lasted: u64,
 }
 
 impl Baseline {
-    /// How long answers take usually, an eighth too high at most; nothing before there were 16.
+    /// The usual latency, at most an eighth too high. Nothing before 16 answers.
     #[must_use]
     pub fn get(&self) -> Option<Nanos> {
         (self.median > 0).then(|| longest(self.median))
     }
 
-    /// An answer took that long. True if that ended an hour, or there is a baseline now: its record has changed.
+    /// Counts an answer. Returns true if the persisted state has changed: an hour ended, or the first baseline
+    /// exists.
     pub fn answered(&mut self, latency: Nanos, now: Instant) -> bool {
         let is_over = now.since(self.began) >= Nanos::HOUR && usize::from(self.count) >= KEPT_MIN;
         if is_over {
@@ -98,7 +97,7 @@ impl Baseline {
         self.passes = self.stride - 1;
     }
 
-    /// The least that 95 of a hundred of the kept ones do not exceed.
+    /// The 95th percentile of the kept answers.
     fn percentile(&self) -> u8 {
         let count = usize::from(self.count);
         let mut sorted = self.kept;
@@ -115,7 +114,7 @@ impl Baseline {
         })
     }
 
-    /// Goes on from a record that was taken `downtime` ago. One that makes no sense counts as none.
+    /// Continues from a record taken `downtime` ago. An invalid record counts as none.
     pub(super) fn restore(record: Option<&BaselineRecord>, downtime: Nanos, now: Instant) -> Self {
         record.and_then(|record| Self::read(record, downtime, now)).unwrap_or_default()
     }
@@ -137,20 +136,20 @@ impl Baseline {
     }
 }
 
-/// The lower one, where two are in the middle.
+/// The lower median.
 fn median(mut hours: [u8; HOURS]) -> u8 {
     *hours.select_nth_unstable((HOURS - 1) / 2).1
 }
 
-/// Never 0, which stands for nothing.
+/// Never 0, because 0 means "no value".
 fn step(latency: Nanos) -> u8 {
     let us = (latency.0 / 1_000).max(1);
     let doublings = (u64::BITS - us.leading_zeros()).saturating_sub(STEP_BITS + 1);
-    // Nearly five hours are the longest that fit.
+    // Latencies over nearly five hours become the last step.
     u8::try_from(u64::from(doublings) * STEPS + (us >> doublings)).unwrap_or(u8::MAX)
 }
 
-/// The longest that falls into a step.
+/// The longest latency of a step.
 fn longest(step: u8) -> Nanos {
     let step = u64::from(step);
     let doublings = (step / STEPS).saturating_sub(1);

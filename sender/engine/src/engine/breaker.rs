@@ -1,9 +1,10 @@
-//! The breaker: stops hammering an endpoint that fails, and asks it with one request at a time whether it is back.
+//! The breaker stops sending to an endpoint that fails, and tries it with one request at a time.
 //!
-//! Closed, it counts failures in a row. At the threshold it opens for a cooldown; then one attempt, the probe, goes
-//! through. If the probe fails it opens again for twice as long. Any success closes it.
+//! While closed it counts failures in a row. At the threshold it opens for a cooldown and then lets one attempt
+//! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it.
 //!
-//! An endpoint whose 95th percentile of latency is slow is allowed fewer failures: each of them costs a deadline.
+//! An endpoint with a slow 95th percentile gets a lower threshold, because each failure may cost a whole
+//! deadline.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +12,13 @@ use super::limiter::Ready;
 use super::range::{OutOfRange, within};
 use super::time::{Instant, Nanos};
 
-/// The most failures in a row that it may take.
+/// The highest threshold of failures in a row.
 pub const FAILURES_MAX: u32 = 1_000_000;
 /// The shortest cooldown.
 pub const COOLDOWN_MIN: Nanos = Nanos::from_millis(1);
 /// The longest cooldown.
 pub const COOLDOWN_MAX: Nanos = Nanos::DAY;
-/// Fewer answers than this say nothing about a percentile.
+/// With fewer answers the 95th percentile is unknown.
 const SAMPLES_MIN: u32 = 20;
 
 /// When the breaker opens, and for how long.
@@ -31,12 +32,12 @@ pub struct BreakerPolicy {
 }
 
 impl BreakerPolicy {
-    /// Opens after `failures` in a row, or `failures_when_slow` where the 95th percentile of latency is over `slow`;
-    /// first for `cooldown`, and doubling up to `cooldown_max`.
+    /// Opens after `failures` in a row, or after `failures_when_slow` if the 95th percentile of latency is over
+    /// `slow`. The first cooldown is `cooldown`; it doubles up to `cooldown_max`.
     ///
     /// # Errors
-    /// When `failures` is not 1 to 1,000,000, `failures_when_slow` not 1 to `failures`, `cooldown` not 1 ms to
-    /// `cooldown_max`, or that over 1 day.
+    /// Fails unless `failures` is 1 to 1,000,000, `failures_when_slow` is 1 to `failures`, `cooldown` is 1 ms
+    /// to `cooldown_max`, and `cooldown_max` is at most 1 day.
     pub fn new(
         failures: u32,
         failures_when_slow: u32,
@@ -53,7 +54,7 @@ impl BreakerPolicy {
 }
 
 impl Default for BreakerPolicy {
-    /// Ten failures in a row, five where the 95th percentile is over five seconds; five minutes, up to an hour.
+    /// 10 failures in a row, 5 when the 95th percentile is over 5 s; a cooldown of 5 minutes, up to 1 hour.
     fn default() -> Self {
         Self {
             failures: 10,
@@ -85,14 +86,14 @@ impl Default for State {
     }
 }
 
-/// How a breaker stands, for operators. Nothing is decided by it.
+/// The state of a breaker, for operators only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It lets every attempt through.
+    /// Lets every attempt through.
     Closed,
-    /// It lets no attempt through before then; the first one after is the probe.
+    /// Lets no attempt through before `until`. The first one after it is the probe.
     Open {
-        /// When the cooldown is over.
+        /// The end of the cooldown.
         until: Instant,
     },
     /// The probe is under way.
@@ -100,14 +101,13 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Whether it is anything but closed.
+    /// True unless the breaker is closed.
     #[must_use]
     pub const fn is_open(self) -> bool {
         !matches!(self, Self::Closed)
     }
 
-    /// Whether operators are to hear of the change from one to the other at `now`: it opened, it closed, or it stays open for
-    /// another cooldown.
+    /// Operators hear when a breaker opens, closes, or stays open for another cooldown.
     pub(super) fn is_news_after(self, before: Self, now: Instant) -> bool {
         match self {
             Self::Closed => before.is_open(),
@@ -117,25 +117,25 @@ impl Standing {
     }
 }
 
-/// Whether an attempt was let through an open breaker, to try the endpoint.
+/// True for an attempt that an open breaker let through to try the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsProbe(pub bool);
 
-/// What an attempt says about the health of its endpoint.
+/// What an attempt shows about its endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It took the request.
+    /// The endpoint accepted the request.
     Well,
-    /// It failed.
+    /// The attempt failed.
     Ill,
-    /// It answered and said when to come back: neither.
+    /// Neither: the endpoint answered with a time to come back.
     Busy,
 }
 
-/// What of a breaker outlives its process.
+/// The state of a breaker that outlives its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerRecord {
-    /// How much longer it stays open.
+    /// Nanoseconds until the breaker lets a probe through.
     remaining: u64,
     cooldown: u64,
 }
@@ -147,7 +147,7 @@ impl BreakerRecord {
 }
 
 impl Breaker {
-    /// Goes on where another process stopped, at least `downtime` ago.
+    /// Continues from another process's record, taken at least `downtime` ago.
     #[must_use]
     pub fn restore(
         record: Option<BreakerRecord>,
@@ -162,7 +162,7 @@ impl Breaker {
         Self { state, latencies: SlowTally::default() }
     }
 
-    /// What the next process should know; nothing while the breaker is closed.
+    /// The state for the next process. Nothing while the breaker is closed.
     #[must_use]
     pub fn record(&self, now: Instant) -> Option<BreakerRecord> {
         match self.state {
@@ -174,7 +174,7 @@ impl Breaker {
         }
     }
 
-    /// Whether an attempt may start.
+    /// When the next attempt may start.
     #[must_use]
     pub fn ready(&self, now: Instant) -> Ready {
         match self.state {
@@ -185,13 +185,13 @@ impl Breaker {
         }
     }
 
-    /// Whether the breaker is anything but closed.
+    /// True unless the breaker is closed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed { .. })
     }
 
-    /// How it stands.
+    /// The state, for operators.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match self.state {
@@ -201,7 +201,7 @@ impl Breaker {
         }
     }
 
-    /// An attempt starts. Hand the answer back when it ends.
+    /// Starts an attempt. Pass the result to [`Self::end`].
     pub fn start(&mut self) -> IsProbe {
         if let State::Open { cooldown, .. } = self.state {
             self.state = State::Probing { cooldown };
@@ -210,7 +210,7 @@ impl Breaker {
         IsProbe(false)
     }
 
-    /// An attempt ended. True if that changed what [`Self::record`] says.
+    /// Ends an attempt. Returns true if [`Self::record`] has changed.
     pub fn end(
         &mut self,
         policy: &BreakerPolicy,
@@ -231,9 +231,9 @@ impl Breaker {
                 let cooldown = cooldown.times(2).min(policy.cooldown_max);
                 State::Open { until: now + cooldown, cooldown }
             }
-            // The endpoint said itself when it wants the next request: let that be the next probe.
+            // The endpoint named the time of the next request itself: that request is the next probe.
             (State::Probing { cooldown }, Health::Busy) if probe.0 => State::Open { until: now, cooldown },
-            // Attempts from before the breaker opened say nothing new.
+            // Attempts that began before the breaker opened show nothing new.
             (state, Health::Ill | Health::Busy) => state,
         };
         let was_open = !matches!(before, State::Closed { .. });
@@ -245,7 +245,7 @@ impl Breaker {
     }
 }
 
-/// Which of the last 128 attempts were slow: enough to know on which side of a figure their 95th percentile lies.
+/// One bit for each of the last 128 attempts: set if it was slow.
 #[derive(Clone, Debug, Default)]
 struct SlowTally {
     slow: [u64; 2],
@@ -289,7 +289,6 @@ mod tests {
             self.breaker.end(&self.policy, probe, health, latency, self.now);
         }
 
-        /// Returns the number of attempts until the breaker opens.
         fn fail_until_open(&mut self, latency: Nanos) -> u32 {
             (1..)
                 .find(|_| {
@@ -299,7 +298,7 @@ mod tests {
                 .unwrap()
         }
 
-        /// Advances to the end of the cooldown; returns its length.
+        /// Advances to the end of the cooldown and returns its length.
         fn cooldown(&mut self) -> Nanos {
             let Ready::At(until) = self.breaker.ready(self.now) else { panic!("not open") };
             let length = until.since(self.now);

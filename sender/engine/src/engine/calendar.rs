@@ -1,24 +1,24 @@
-//! The Gregorian calendar in days since 1970-01-01: the one place of this crate that knows how long a month is.
+//! The Gregorian calendar in days since 1970-01-01.
 
-/// Days before each month of a year that is no leap year.
+/// Days before each month of a common year.
 const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// A day. Months and days count from 1.
+/// A date from 1970 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
     /// From 1970 on.
     pub year: u64,
-    /// From 1.
+    /// 1 to 12.
     pub month: u64,
-    /// Of the month, from 1.
+    /// Day of the month, from 1.
     pub day: u64,
 }
 
 impl Date {
-    /// The date of a number of days since 1970-01-01.
+    /// The date that is `days` days after 1970-01-01.
     #[must_use]
     pub fn of_day(days: u64) -> Self {
-        // 400 years have 146,097 days. The guess is never too small, and at most one too large.
+        // 400 years have 146,097 days. The guess is exact or one year too high.
         let guess = 1970 + (days * 400 + 591) / 146_097;
         let year = if before_year(guess) > days { guess - 1 } else { guess };
         let in_year = days - before_year(year);
@@ -26,7 +26,7 @@ impl Date {
         Self { year, month, day: in_year - before_month(year, month) + 1 }
     }
 
-    /// Days since 1970-01-01. Nothing for a date that is not in the calendar, and for one before 1970 or after 9999.
+    /// Days since 1970-01-01. Nothing for a date that does not exist, or a year outside 1970 to 9999.
     #[must_use]
     pub fn days(self) -> Option<u64> {
         let Self { year, month, day } = self;
@@ -42,7 +42,7 @@ impl Date {
     }
 }
 
-/// Days from 1970-01-01 to the first of January of a year.
+/// Days from 1970-01-01 to January 1 of `year`.
 const fn before_year(year: u64) -> u64 {
     const fn leaps_until(year: u64) -> u64 {
         year / 4 - year / 100 + year / 400
@@ -50,7 +50,7 @@ const fn before_year(year: u64) -> u64 {
     (year - 1970) * 365 + leaps_until(year - 1) - leaps_until(1969)
 }
 
-/// Days of a year before one of its months, 1 to 12.
+/// Days of `year` before `month`, 1 to 12.
 fn before_month(year: u64, month: u64) -> u64 {
     let leap = u64::from(month > 2 && before_year(year + 1) - before_year(year) == 366);
     usize::try_from(month - 1).ok().and_then(|place| BEFORE.get(place)).copied().unwrap_or(0) + leap

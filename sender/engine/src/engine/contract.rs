@@ -1,7 +1,7 @@
-//! What a subscriber may be sent: rate and burst, caps per window, requests in flight.
+//! The limits of a subscriber: rate and burst, window caps, requests in flight.
 //!
-//! Values of these types are valid by construction: every constructor checks its figures against the ranges here,
-//! and the [`super::limiter`] relies on them to stay clear of overflow.
+//! Each constructor checks its ranges, so every value is valid. [`super::limiter`] relies on these ranges to
+//! avoid overflow.
 
 use hookproof_words::units;
 
@@ -10,18 +10,18 @@ use super::time::Nanos;
 
 /// The highest burst.
 pub const BURST_MAX: u32 = 1_000_000;
-/// The highest number that a window cap may name. Also the most ends of attempts that a lane remembers.
+/// The highest limit of a window cap, and the most ends of attempts that a lane remembers.
 pub const WINDOW_LIMIT_MAX: u32 = 1_000_000;
 /// The longest window.
 pub const WINDOW_LENGTH_MAX: Nanos = Nanos::DAY.times(31);
-/// The most window caps in one contract.
+/// The most window caps of a contract.
 pub const WINDOWS_MAX: usize = 8;
 /// The highest cap on requests in flight.
 pub const IN_FLIGHT_MAX: u32 = 10_000;
 /// The highest rate, per second.
 pub const RATE_PER_SECOND_MAX: u64 = 1_000_000;
 
-/// So many attempts per so much time, kept as a reduced fraction, so that nothing is ever rounded.
+/// `count` attempts per `per`, as a reduced fraction, so that nothing is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
@@ -32,7 +32,7 @@ impl Rate {
     /// `count` attempts per `per`.
     ///
     /// # Errors
-    /// When `per` is not 1 ns to 1 day, or the rate is not 1 per day to 1,000,000 per second.
+    /// Fails unless `per` is 1 ns to 1 day and the rate is 1 per day to 1,000,000 per second.
     pub fn new(count: u64, per: Nanos) -> Result<Self, OutOfRange> {
         within("limit.rate", per, Nanos(1)..=Nanos::DAY).map_err(|error| OutOfRange {
             value: format!("{count} per {per}"),
@@ -56,7 +56,7 @@ impl Rate {
     /// `count` attempts per second.
     ///
     /// # Errors
-    /// When that is not 1 to 1,000,000.
+    /// Fails unless `count` is 1 to 1,000,000.
     pub fn per_second(count: u64) -> Result<Self, OutOfRange> {
         Self::new(count, Nanos::SECOND)
     }
@@ -80,14 +80,14 @@ impl Rate {
         if ours * u128::from(other.per.0) <= theirs * u128::from(self.per.0) { self } else { other }
     }
 
-    /// The time that one attempt takes at this rate, rounded up.
+    /// The time between two attempts at this rate, rounded up.
     #[must_use]
     pub fn gap(self) -> Nanos {
         Nanos(self.per.0.div_ceil(self.count))
     }
 }
 
-/// A token bucket: in every window of every length w, at most `burst + rate·w` arrivals.
+/// A token bucket: every window of length w holds at most `burst + rate·w` arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     rate: Rate,
@@ -95,10 +95,10 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket that drains at `rate` and holds `burst`.
+    /// Drains at `rate` and holds `burst`.
     ///
     /// # Errors
-    /// When `burst` is not 1 to 1,000,000.
+    /// Fails unless `burst` is 1 to 1,000,000.
     pub fn new(rate: Rate, burst: u32) -> Result<Self, OutOfRange> {
         Ok(Self { rate, burst: within("limit.burst", burst, 1..=BURST_MAX)? })
     }
@@ -109,14 +109,14 @@ impl Bucket {
         self.rate
     }
 
-    /// σ, what it holds.
+    /// σ, its capacity.
     #[must_use]
     pub fn burst(self) -> u32 {
         self.burst
     }
 }
 
-/// A cap on sliding windows: no half-open window of `length` holds more than `limit` arrivals.
+/// A cap: no half-open window of `length` holds more than `limit` arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     limit: u32,
@@ -124,17 +124,17 @@ pub struct Window {
 }
 
 impl Window {
-    /// At most `limit` in any `length`.
+    /// At most `limit` arrivals in any `length`.
     ///
     /// # Errors
-    /// When `limit` is not 1 to 1,000,000, or `length` not 1 ns to 31 days.
+    /// Fails unless `limit` is 1 to 1,000,000 and `length` is 1 ns to 31 days.
     pub fn new(limit: u32, length: Nanos) -> Result<Self, OutOfRange> {
         let limit = within("limit.windows.limit", limit, 1..=WINDOW_LIMIT_MAX)?;
         let length = within("limit.windows.length", length, Nanos(1)..=WINDOW_LENGTH_MAX)?;
         Ok(Self { limit, length })
     }
 
-    /// L, the most that it may hold.
+    /// L, the most arrivals in a window.
     #[must_use]
     pub fn limit(self) -> u32 {
         self.limit
@@ -148,13 +148,12 @@ impl Window {
 }
 
 impl Bucket {
-    /// The widest bucket there is. A contract that names no rate has this one, so that nothing needs to know of
-    /// contracts without.
+    /// The widest bucket. A contract without a rate uses it, so that no code needs a second case.
     pub const WIDEST: Self =
         Self { rate: Rate { count: 1, per: Nanos(Nanos::SECOND.0 / RATE_PER_SECOND_MAX) }, burst: BURST_MAX };
 }
 
-/// All that limits what one subscriber is sent.
+/// All limits of one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
     bucket: Bucket,
@@ -164,23 +163,23 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// A contract of any of the three kinds of limit; without a bucket it has [`Bucket::WIDEST`].
+    /// Without a bucket the contract uses [`Bucket::WIDEST`].
     ///
     /// # Errors
-    /// When `in_flight` is not 1 to 10,000, or there are more than 8 windows.
+    /// Fails unless `in_flight` is 1 to 10,000 and there are at most 8 windows.
     pub fn new(bucket: Option<Bucket>, windows: Vec<Window>, in_flight: u32) -> Result<Self, OutOfRange> {
         let in_flight = within("limit.in_flight", in_flight, 1..=IN_FLIGHT_MAX)?;
         within("limit.windows (how many)", windows.len(), 0..=WINDOWS_MAX)?;
         Ok(Self { bucket: bucket.unwrap_or(Bucket::WIDEST), windows, in_flight, paced: false })
     }
 
-    /// The same, with starts at an even pace if that is wanted.
+    /// The same contract, with or without an even pace of starts.
     #[must_use]
     pub fn paced(self, paced: bool) -> Self {
         Self { paced, ..self }
     }
 
-    /// Whether starts follow one another at an even pace, however many the bucket holds.
+    /// True if starts keep an even pace, whatever the bucket holds.
     #[must_use]
     pub fn is_paced(&self) -> bool {
         self.paced
@@ -204,7 +203,7 @@ impl Contract {
         self.in_flight
     }
 
-    /// The average time between two attempts that the strictest limit over time allows in the long run.
+    /// The average time between attempts that the strictest limit allows in the long run.
     #[must_use]
     pub fn gap(&self) -> Nanos {
         let windows = self.windows.iter().map(|cap| Nanos(cap.length.0.div_ceil(u64::from(cap.limit))));

@@ -1,7 +1,7 @@
-//! One subscriber's lane: limiter, breaker and pressure, and a short window of deliveries that are due.
+//! One subscriber's lane: limiter, breaker, pressure, and a short window of due deliveries.
 //!
-//! The lane decides; it knows no other lane, no attempt ids and no outputs. [`super::machine`] asks it for its next
-//! [`Move`] and tells it what happened.
+//! A lane knows no other lane, no attempt ids and no outputs. [`super::machine`] asks it for its next [`Move`]
+//! and reports events to it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use super::start::Start;
 use super::time::{Instant, Nanos};
 use super::view::LaneView;
 
-/// The most deliveries that a lane holds without having sent them.
+/// The most deliveries that a lane holds before sending them.
 pub(super) const WINDOW_MAX: u32 = 256;
-/// A lane claims what it may send within this time, and holds nothing that it may only send later.
+/// A lane claims and holds only deliveries that it may send within this time.
 const AHEAD: Nanos = Nanos::SECOND;
-/// After a claim that came back empty although something was said to be due: the least wait before the next. It doubles
-/// with each further one.
+/// The first wait after a claim that came back empty although a delivery was due. It doubles with each further
+/// empty claim.
 const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
-/// How long a delivery waits whose attempt was kept back or broken off by the sender itself.
+/// The retry delay of a delivery whose attempt the sender itself withheld or cut off.
 const OWN_WAIT: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug)]
@@ -46,10 +46,10 @@ pub(super) struct Lane {
     pressure: Pressure,
     pace: Pace,
     window: VecDeque<Due>,
-    /// The endpoint asked to be left alone until then.
+    /// `Retry-After` pauses the lane until then.
     paused_until: Instant,
     lease_until: Instant,
-    /// When the store has something due, by its last answer and by what has been said since the last claim.
+    /// When the next delivery is due: by the store's last answer, and by notices since the last claim.
     work: Work,
     state: State,
     pub(super) marks: Marks,
@@ -60,27 +60,27 @@ struct Work {
     answered: Instant,
     noted: Instant,
     claiming: bool,
-    /// Claims in a row that came back empty although something was said to be due.
+    /// Consecutive claims that came back empty although a delivery was due.
     empty: u32,
 }
 
-/// What keeps a lane from starting anything, whatever its limits say.
+/// Reasons to start nothing, whatever the limits allow.
 #[derive(Debug)]
 struct State {
     paused: bool,
-    /// The endpoint answered 410. The store pauses the lane with the same settlement: the next owner learns of it there.
+    /// The endpoint answered 410. The store pauses the lane with the same settlement, so the next owner learns
+    /// it there.
     gone: bool,
     leaving: bool,
 }
 
-/// What the engine has to remember about a lane between two calls.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// It stands in the queue of lanes that may act.
+    /// The lane stands in the queue of lanes that may act.
     pub(super) queued: bool,
-    /// It stands in the queue of lanes that wait for the number of attempts under way to fall.
+    /// The lane waits for the number of attempts under way to fall.
     pub(super) crowded: bool,
-    /// Its record has changed since it was persisted.
+    /// The record has changed since the last one was persisted.
     pub(super) unsaved: bool,
 }
 
@@ -113,8 +113,8 @@ impl Lane {
         }
     }
 
-    /// Decides, and does to itself what it decides. Without room for one more attempt it may start one only if it has
-    /// none. It holds no more than `window` deliveries.
+    /// Without `room` for one more attempt, the lane starts one only if it has none. It holds at most `window`
+    /// deliveries.
     pub(super) fn next_move(&mut self, now: Instant, room: bool, window: u32) -> Move {
         if self.is_barred(now) {
             return self.release().unwrap_or_else(|| self.rest());
@@ -145,17 +145,15 @@ impl Lane {
         }
     }
 
-    /// Whether it has deliveries that it has not sent, or has asked for some.
+    /// True if the lane holds deliveries or has asked for some.
     pub(super) fn is_holding(&self) -> bool {
         self.work.claiming || !self.window.is_empty()
     }
 
-    /// The store may have something from then on.
     pub(super) fn note_work(&mut self, due: Instant) {
         self.work.noted = self.work.noted.min(due);
     }
 
-    /// The answer to a claim.
     pub(super) fn fill(&mut self, due: Vec<Due>, next: Option<Instant>, now: Instant) {
         debug_assert!(self.work.claiming, "deliveries came that were not asked for");
         self.work.claiming = false;
@@ -169,27 +167,25 @@ impl Lane {
         self.window.extend(due);
     }
 
-    /// An attempt ended: frees its place. True if the lane has to hear when its settlement is durable.
+    /// Frees the attempt's place. Returns true if the lane must hear when the attempt's settlement is durable.
     pub(super) fn charge(&mut self, attempt: &Ending, outcome: &Outcome, now: Instant) -> bool {
         self.limiter.end(attempt.started, outcome.into(), now)
     }
 
-    /// The settlement of such an attempt is durable.
+    /// The settlement of an attempt is durable for which [`Self::charge`] returned true.
     pub(super) fn settled(&mut self) {
         self.limiter.settled();
     }
 
-    /// A record is durable.
     pub(super) fn recorded(&mut self, revision: Revision) {
         self.limiter.recorded(revision);
     }
 
-    /// Whether its record is to be persisted now. One at a time is on its way.
+    /// At most one record awaits its confirmation.
     pub(super) fn wants_record(&self) -> bool {
         self.limiter.wants_record(self.marks.unsaved)
     }
 
-    /// An attempt ended. Answers what becomes of the delivery, which has now had `attempts`.
     pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: Instant) -> Fate {
         if outcome.is_by_us() {
             return self.ended_by_us(attempt, now);
@@ -198,7 +194,8 @@ impl Lane {
         let latency = now.since(attempt.started);
         let breaker = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, reading.health, latency, now);
-        // The breaker holds back already while its probes fail: the share must not shrink with the length of an outage.
+        // While probes fail, the breaker already holds back: the share must not shrink with the length of an
+        // outage.
         if !attempt.probe.0 || reading.strain != Strain::Failed {
             let contract = self.limiter.contract();
             let policy = self.settings.pressure();
@@ -226,8 +223,8 @@ impl Lane {
         }
     }
 
-    /// Of an attempt that the sender kept back or broke off, nothing is learnt. Its place in the bucket is taken all the same:
-    /// to give it back would be one more way to be wrong.
+    /// An attempt that the sender withheld or cut off shows nothing about the endpoint. It keeps its place in
+    /// the bucket: that is the safe side.
     fn ended_by_us(&mut self, attempt: &Ending, now: Instant) -> Fate {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
@@ -236,14 +233,14 @@ impl Lane {
         Fate::Retry { due }
     }
 
-    /// An attempt ended that belonged to an owner before. Whose it was, the endpoint's word counts.
+    /// Applies the `Retry-After` of an attempt that began under an earlier term.
     pub(super) fn heed(&mut self, outcome: &Outcome, now: Instant) {
         if let Some(pause) = Reading::of(outcome, self.settings.retry().retry_after_cap()).pause {
             self.pause_until(now + pause);
         }
     }
 
-    /// Lowered limits hold from here on.
+    /// Lowered limits hold at once.
     pub(super) fn change(&mut self, settings: Arc<Settings>, now: Instant) {
         self.pace.change(self.limiter.contract(), settings.contract());
         self.limiter.change(settings.contract().clone(), settings.lateness(), now);
@@ -268,7 +265,6 @@ impl Lane {
         self.window = VecDeque::new();
     }
 
-    /// Whether the lane was asked to leave and nothing of it is under way.
     pub(super) fn has_left(&self) -> bool {
         self.state.leaving && self.limiter.open() == 0
     }
@@ -277,7 +273,6 @@ impl Lane {
         self.limiter.open() > 0
     }
 
-    /// What the next owner should know.
     pub(super) fn record(&mut self, now: Instant) -> (Revision, LaneRecord) {
         let clean = self.has_left();
         let (revision, limiter) = self.limiter.snapshot(clean, now);
@@ -294,17 +289,14 @@ impl Lane {
         (revision, record)
     }
 
-    /// What is to be told of its share.
     pub(super) fn take_news(&mut self) -> Option<Shift> {
         self.pressure.take_news()
     }
 
-    /// How its breaker stands.
     pub(super) fn breaker(&self) -> Standing {
         self.breaker.standing()
     }
 
-    /// How the lane is, for whoever looks at it from outside.
     pub(super) fn view(&self, now: Instant) -> LaneView {
         let (in_doubt, in_doubt_until) = self.limiter.in_doubt();
         LaneView {
@@ -329,7 +321,6 @@ impl Lane {
         paused || gone || leaving || now >= self.lease_until
     }
 
-    /// Whether all that limits the lane lets an attempt start.
     fn ready(&mut self, now: Instant) -> Ready {
         let (open, contract) = (self.limiter.open(), self.limiter.contract());
         let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
@@ -345,7 +336,7 @@ impl Lane {
         self.breaker.start()
     }
 
-    /// How many deliveries to ask the store for, if it is time to.
+    /// The number of deliveries to claim now, if any.
     fn claim(&mut self, ready: Ready, now: Instant, window: u32) -> Option<u32> {
         let is_soon = !matches!(ready, Ready::At(at) if at > now + AHEAD);
         let has_work = self.work.answered.min(self.work.noted) <= now;
@@ -368,7 +359,7 @@ impl Lane {
         Some(count)
     }
 
-    /// Waits until the store has something and the lane may use it, which is not before `earliest`.
+    /// Waits until a delivery is due, and at least until `earliest`.
     fn wait_for_work(&mut self, earliest: Instant) -> Move {
         let work = self.work.answered.min(self.work.noted);
         if self.work.claiming || work == Instant::NEVER {
@@ -378,7 +369,7 @@ impl Lane {
         }
     }
 
-    /// Gives back the memory of a window that is not in use.
+    /// Frees the memory of an empty window.
     fn rest(&mut self) -> Move {
         if self.window.is_empty() {
             self.window = VecDeque::new();
@@ -386,7 +377,7 @@ impl Lane {
         Move::Rest
     }
 
-    /// Empties the window; what was in it is due in the store again.
+    /// Empties the window; its deliveries are due in the store again.
     fn release(&mut self) -> Option<Move> {
         if self.window.is_empty() {
             return None;

@@ -1,25 +1,23 @@
-//! Where each lane is.
-
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::ids::LaneId;
 use super::lane::{Lane, WINDOW_MAX};
 
-/// What lanes hold without having sent it is shared among those that hold any: they are to hold so many together, and are
-/// held to it with their next claims.
+/// All lanes together should hold at most this many unsent deliveries. Lanes that hold any share it equally; a
+/// smaller share takes effect with a lane's next claim.
 const HELD: usize = 32_768;
-/// The most that a lane holds where many do.
+/// The smallest share of a lane.
 const WINDOW_LEAST: u32 = 4;
 
-/// The lanes in dense slots, and where each is. Hashing is keyed the same in every process, so that nothing depends
-/// on chance; lane ids are the store's own, so that nobody can choose them to collide.
+/// The hasher has the same key in every process, for determinism. Lane ids come from the store, so nobody can
+/// choose ids that collide.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,
     free: Vec<u32>,
     by_id: HashMap<LaneId, u32, BuildHasherDefault<DefaultHasher>>,
-    /// How many of them hold deliveries, or have asked for some.
+    /// The number of lanes that hold deliveries or have asked for some.
     holding: usize,
 }
 
@@ -28,12 +26,12 @@ impl Lanes {
         self.by_id.is_empty()
     }
 
-    /// How many deliveries each lane may hold without having sent them.
+    /// The most unsent deliveries that a lane may hold.
     pub(super) fn window(&self) -> u32 {
         share(self.holding)
     }
 
-    /// Does something to the lane in a slot, if there is one.
+    /// Applies `act` and keeps `holding` up to date.
     pub(super) fn act<T>(&mut self, slot: u32, act: impl FnOnce(&mut Lane) -> T) -> Option<T> {
         let lane = self.slots.get_mut(slot as usize)?.as_mut()?;
         let before = lane.is_holding();
@@ -77,14 +75,14 @@ impl Lanes {
         }
     }
 
-    /// All slots in use, in order.
+    /// In ascending order.
     pub(super) fn slots(&self) -> Vec<u32> {
         let used = self.slots.iter().enumerate().filter(|(_, lane)| lane.is_some());
         used.filter_map(|(slot, _)| u32::try_from(slot).ok()).collect()
     }
 }
 
-/// How many deliveries each of so many lanes may hold.
+/// The share of each of `lanes` lanes.
 fn share(lanes: usize) -> u32 {
     let share = u32::try_from(HELD / lanes.max(1)).unwrap_or(WINDOW_MAX);
     share.clamp(WINDOW_LEAST, WINDOW_MAX)

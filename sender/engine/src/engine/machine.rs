@@ -1,4 +1,4 @@
-//! The engine itself: all lanes, their attempts, their timers, and whose turn it is.
+//! The engine: all lanes, their attempts, timers and turns.
 
 use std::collections::VecDeque;
 
@@ -17,10 +17,9 @@ use super::time::Instant;
 use super::timers::Timers;
 use super::view::LaneView;
 
-/// The highest bound.
 const BOUND_MAX: usize = 10_000_000;
 
-/// The engine's own bounds.
+/// The bounds over all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     attempts: usize,
@@ -28,14 +27,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// - `attempts` under way, of all lanes. At the bound a lane may still have one, so that no number of hung endpoints
-    ///   keeps a healthy one waiting; so there are never more than this and the number of lanes.
-    /// - `unsettled`: settlements that tell of an attempt and that the store has not answered. At the bound no attempt
-    ///   starts: what a crash could make twice stays bounded, however long the store is stuck. Attempts under way may
-    ///   still pass it.
+    /// - `attempts`: attempts under way. At the bound a lane may still have one, so that hung endpoints never
+    ///   keep a healthy one waiting. So at most `attempts` plus the number of lanes are under way.
+    /// - `unsettled`: settlements of attempts that the store has not confirmed. At the bound no attempt starts,
+    ///   which bounds the deliveries that a crash could repeat while the store is stuck. Attempts under way may
+    ///   still pass the bound.
     ///
     /// # Errors
-    /// When either is not 1 to 10,000,000.
+    /// Fails unless each is 1 to 10,000,000.
     pub fn new(attempts: usize, unsettled: usize) -> Result<Self, OutOfRange> {
         within("engine.attempts", attempts, 1..=BOUND_MAX)?;
         within("engine.unsettled", unsettled, 1..=BOUND_MAX)?;
@@ -44,7 +43,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Ten thousand attempts, twenty thousand settlements.
+    /// 10,000 attempts, 20,000 settlements.
     fn default() -> Self {
         Self { attempts: 10_000, unsettled: 20_000 }
     }
@@ -60,19 +59,19 @@ pub struct Engine {
     attempts: Attempts,
     settling: Settling,
     timers: Timers,
-    /// Lanes that may be able to act, in the order of their turns.
+    /// Lanes that may be able to act, in turn order.
     ready: VecDeque<u32>,
-    /// Lanes that only wait for the number of attempts under way to fall, in the order in which they came.
+    /// Lanes that wait for the number of attempts under way to fall, first come first.
     crowded: VecDeque<u32>,
-    /// Lanes whose record is to be persisted.
+    /// Lanes with a record to persist.
     unsaved: Vec<u32>,
-    /// Decided, and not polled yet.
+    /// Decided but not yet polled.
     outputs: VecDeque<Output>,
     stopping: bool,
 }
 
 impl Engine {
-    /// An engine without lanes. All its jitter comes from `seed`.
+    /// An engine without lanes. `seed` decides all jitter.
     #[must_use]
     pub fn new(seed: u64, limits: Limits) -> Self {
         Self {
@@ -91,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// Something happened at `now`. Afterwards, [`Self::poll`] until it has nothing more; several inputs at hand may be
-    /// handled first, which makes for larger batches.
+    /// Handles an input at `now`. Then call [`Self::poll`] until it returns nothing. Handling several inputs
+    /// before polling makes larger batches.
     pub fn handle(&mut self, now: Instant, input: Input) {
         self.now = self.now.max(now);
         while let Some(slot) = self.timers.pop_due(self.now) {
@@ -124,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// The next thing to do; nothing until something happens, or until [`Self::next_wake`].
+    /// The next output. After the last one, wait for an input or for [`Self::next_wake`].
     pub fn poll(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.outputs.pop_front() {
@@ -142,13 +141,13 @@ impl Engine {
         }
     }
 
-    /// When to call [`Self::handle`] with [`Input::Tick`], if nothing happens before.
+    /// The time to call [`Self::handle`] with [`Input::Tick`], unless an input comes first.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Whether the engine has no lanes, no attempts under way and nothing that the store still has to answer.
+    /// True if no lane, no attempt and no unconfirmed settlement is left.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.lanes.is_empty()
@@ -157,7 +156,7 @@ impl Engine {
             && self.outputs.is_empty()
     }
 
-    /// How all lanes are.
+    /// The state of each lane, for operators.
     #[must_use]
     pub fn views(&self) -> Vec<LaneView> {
         self.lanes.all().map(|lane| lane.view(self.now)).collect()
@@ -169,14 +168,14 @@ impl Engine {
         self.attempts.len()
     }
 
-    /// Lets lanes act in turn until one has something for the driver to do.
+    /// Lets lanes act in turn until one has an output.
     fn take_turns(&mut self) -> Option<Output> {
         while self.outputs.is_empty()
             && !self.settling.is_full()
             && self.settling.total() < self.limits.unsettled
         {
             let Some(slot) = self.ready.pop_front() else {
-                // The lanes that were woken did not need the room that there is.
+                // The woken lanes may not have used the free places: wake more.
                 if self.make_room() { continue } else { return None }
             };
             let (now, window) = (self.now, self.lanes.window());
@@ -222,7 +221,8 @@ impl Engine {
                 }
             }
             Move::Claim(max) => {
-                // The store must know of retries before it looks for what is due. What was delivered it hands out to nobody.
+                // The store must record retries before it reads due deliveries. It never hands out a delivered
+                // one.
                 if self.settling.changes_queues() {
                     self.flush();
                 }
@@ -246,7 +246,7 @@ impl Engine {
         self.settling.push(Settlement { lane, term, delivery, attempts, attempt: None, fate }, false);
     }
 
-    /// Moves settlements and records that wait to the outputs. False if there was nothing.
+    /// Moves waiting settlements and records to the outputs. Returns false if there were none.
     fn flush(&mut self) -> bool {
         while let Some(batch) = self.settling.flush() {
             self.outputs.push_back(batch);
@@ -263,8 +263,7 @@ impl Engine {
         !self.outputs.is_empty()
     }
 
-    /// Does something to a lane, which may then be able to act. Words about a lane that is not ours any more, or not
-    /// under this term, came too late.
+    /// Ignores input about a lane that this engine does not own, or owns under another term: it came too late.
     fn with(&mut self, id: LaneId, term: Option<Term>, act: impl FnOnce(&mut Lane, Instant)) {
         let Some(slot) = self.lanes.find(id) else { return };
         let now = self.now;
@@ -290,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// Gives the lane that has waited longest for room a turn, if there is room. False if there is none, or nobody.
+    /// Gives the longest-waiting crowded lane a turn. Returns false without a free place or a waiting lane.
     fn make_room(&mut self) -> bool {
         if self.attempts.len() >= self.limits.attempts {
             return false;
@@ -346,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// The last word about a lane that is on its way out, once all its attempts have ended.
+    /// Persists the final record of a leaving lane once all its attempts have ended.
     fn finish_leaving(&mut self, slot: u32) {
         if let Some(lane) = self.lanes.get_mut(slot)
             && lane.has_left()
@@ -382,7 +381,7 @@ impl Engine {
                 }
                 fate
             }
-            // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.
+            // The present owner repeats a failed attempt; a success counts under any owner.
             None if is_success(outcome) => Fate::Delivered,
             None => return self.with(id, None, |lane, now| lane.heed(outcome, now)),
         };

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it.
+//! Inputs and outputs of the engine.
 
 use std::sync::Arc;
 
@@ -9,57 +9,57 @@ use super::settings::Settings;
 use super::shift::Shift;
 use super::time::{Instant, Nanos, StoreTime};
 
-/// Something that happened outside.
+/// An event outside of the engine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Time passed; nothing else.
+    /// Only time passed.
     Tick,
-    /// This process owns a lane from now on.
+    /// This process now owns a lane.
     Take(Box<Takeover>),
     /// The lease on a lane was renewed.
     Renew {
         /// The lane.
         lane: LaneId,
-        /// The ownership that was renewed. Another than the present one is ignored.
+        /// The renewed ownership. Any other than the present one is ignored.
         term: Term,
         /// The lane starts no attempt at or after this moment.
         until: Instant,
     },
-    /// A lane belongs to somebody else now. Its attempts under way end unseen, except that a success is still
-    /// reported as the fact that it is.
+    /// Another process owns the lane now. Results of its attempts under way are ignored, except that a success
+    /// is still reported.
     Lose {
         /// The lane.
         lane: LaneId,
         /// The ownership that ended.
         term: Term,
     },
-    /// Give a lane back: start nothing more, finish what is under way, then persist its state and forget it.
+    /// Give a lane back: start nothing, finish the attempts under way, persist the state and forget the lane.
     Leave {
         /// The lane.
         lane: LaneId,
     },
-    /// A subscriber's contract or policies changed. Lowered limits hold from this moment.
+    /// A subscriber's contract or policies changed. Lowered limits hold at once.
     Change {
         /// The lane.
         lane: LaneId,
         /// All of the settings, changed or not.
         settings: Arc<Settings>,
     },
-    /// An operator pauses a lane. Attempts under way end as usual.
+    /// An operator paused a lane. Attempts under way continue.
     Pause {
         /// The lane.
         lane: LaneId,
     },
-    /// An operator lets a paused or disabled lane go on.
+    /// An operator resumed a paused or disabled lane.
     Resume {
         /// The lane.
         lane: LaneId,
     },
-    /// The store has, or will have, something for a lane to do.
+    /// The store has, or will have, a due delivery for a lane.
     Work {
         /// The lane.
         lane: LaneId,
-        /// From when on; now, for an event just emitted.
+        /// The due time; now for a new event.
         due: Instant,
     },
     /// The answer to [`Output::Claim`].
@@ -68,16 +68,17 @@ pub enum Input {
         lane: LaneId,
         /// The ownership that the claim named.
         term: Term,
-        /// The deliveries, the longest due first; none that the lane holds already, no more than were asked for.
+        /// The deliveries, oldest due time first: at most as many as were asked for, and none that the lane
+        /// already holds.
         due: Vec<Due>,
-        /// When the lane's next delivery that it does not hold is due; nothing if there is none. May lie in the past.
+        /// The due time of the lane's next delivery that it does not hold. May lie in the past.
         next: Option<Instant>,
     },
-    /// An attempt is over: the last byte of its answer was read, or there will be none.
+    /// An attempt ended: the last byte of its answer was read, or no answer will come.
     Ended {
         /// The attempt.
         attempt: AttemptId,
-        /// How it went.
+        /// Its result.
         outcome: Outcome,
     },
     /// A batch of settlements is durable.
@@ -85,23 +86,23 @@ pub enum Input {
         /// The batch.
         batch: BatchId,
     },
-    /// The answer to [`Output::Persist`]: that record of a lane, or a later one, is durable. Until the lane's first
-    /// record is, and the first after a change, the lane starts nothing; an attempt in doubt that no durable record tells
-    /// of counts against the cap in flight. Saying it too late only slows the lane down; saying it too early breaks the
-    /// contract if the process dies.
+    /// The answer to [`Output::Persist`]: that record, or a later one, is durable. The lane starts nothing
+    /// until its first record and the first after each change are durable. An attempt in doubt counts against
+    /// the cap in flight until a durable record includes it. A late confirmation only slows the lane down; an
+    /// early one breaks the contract if the process dies.
     Persisted {
         /// The lane.
         lane: LaneId,
-        /// The ownership that the record was persisted under.
+        /// The ownership of the record.
         term: Term,
         /// The record, or the latest of several.
         revision: Revision,
     },
-    /// Give back every lane. When [`super::Engine::is_at_rest`] says so, all that was under way has ended.
+    /// Give back every lane. The end is reached when [`super::Engine::is_at_rest`] returns true.
     Stop,
 }
 
-/// A lane changes hands, to us.
+/// A lane that this process takes over.
 #[derive(Clone, Debug)]
 pub struct Takeover {
     /// The lane.
@@ -110,107 +111,107 @@ pub struct Takeover {
     pub term: Term,
     /// The subscriber's contract and policies.
     pub settings: Arc<Settings>,
-    /// What is known of what was sent before.
+    /// The known past of the lane.
     pub origin: Origin,
     /// The lane starts no attempt at or after this moment, unless the lease is renewed.
     pub lease_until: Instant,
-    /// When the lane's first waiting delivery is due; nothing if none waits.
+    /// The due time of the lane's first waiting delivery, if any.
     pub next: Option<Instant>,
-    /// An operator paused it.
+    /// True if an operator paused it.
     pub paused: bool,
 }
 
-/// What is known of what a lane sent before it was taken.
+/// The known past of a lane before its takeover.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// Nothing was ever sent.
+    /// No request was ever sent.
     Fresh,
-    /// The owner before gave it back in order, and nothing has been sent since.
+    /// The previous owner gave the lane back in order, and nothing has been sent since.
     Resumed {
-        /// What the owner left.
+        /// The previous owner's record.
         record: LaneRecord,
-        /// How much time has passed since at least. Nothing, where no clock can prove it.
+        /// A lower bound on the time since then; zero where no clock can prove more.
         downtime: Nanos,
     },
-    /// The owner before crashed or lost its lease, with which it gave up what it had under way. Assume the worst: all that
-    /// its record allows was just sent.
+    /// The previous owner crashed or lost its lease, and gave up its attempts with it. The engine assumes that
+    /// everything that the record allows was just sent.
     Seized {
-        /// What was last made durable. Nothing if it can't be read: then the owner before is taken to have had the
-        /// present contract, and the longest deadline, quarantine and doubt that any settings allow. A lane of which no
-        /// owner ever persisted a record was never sent anything: it is [`Self::Fresh`].
+        /// The last durable record, or nothing if it is unreadable. Then the engine assumes the present
+        /// contract and the longest deadline, quarantine and doubt that any settings allow. A lane without any
+        /// record was never sent anything: it is [`Self::Fresh`].
         record: Option<LaneRecord>,
-        /// How much time has passed since the record was taken at least. Nothing, where no clock can prove it.
+        /// A lower bound on the time since the record was taken; zero where no clock can prove more.
         downtime: Nanos,
-        /// What the store knows to have ended after the record was taken ([`LaneRecord::taken_at`]): how long ago, and
-        /// how many attempts; rounded to less long ago. Needed for a lane with window caps, now or when the record was
-        /// taken; for others it may be empty. An attempt that is told although the record tells of it counts twice.
+        /// Attempts that the store knows to have ended after [`LaneRecord::taken_at`]: how long ago, rounded
+        /// down, and how many. Required if the lane has window caps now or had them in the record; otherwise it
+        /// may be empty. An attempt that is in the record as well counts twice.
         ended: Vec<(Nanos, u32)>,
     },
 }
 
-/// One delivery as the engine sees it.
+/// A due delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far.
     pub attempts: u32,
-    /// No attempt is made at or after this moment.
+    /// No attempt starts at or after this moment.
     pub expires: Instant,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A whole answer came.
+    /// A complete answer came.
     Answered(Answer),
-    /// Surely not one byte of the request left: refused, unresolved, no route, TLS failed.
+    /// No byte of the request left, with proof: refused, unresolved, no route, TLS failed.
     Unsent,
-    /// The driver kept it back: it had no socket, or the lane was paused, changed or lost before anything was sent. No
-    /// attempt was made, and nothing is held against the endpoint.
+    /// The driver withheld it: no socket was free, or the lane was paused, changed or lost before anything was
+    /// sent. It does not count as an attempt or against the endpoint.
     Withheld,
-    /// No answer, or half of one: deadline, reset, closed. The request may still reach the endpoint.
+    /// No complete answer: deadline, reset, closed. The request may still reach the endpoint.
     Silent,
-    /// The driver gave it up with the lane's lease. The request may still reach the endpoint, and nothing is held against
-    /// that; the attempt counts as little as that of a process that dies.
+    /// The driver cut it off when the lease ended. The request may still reach the endpoint. It does not count
+    /// as an attempt or against the endpoint.
     CutOff,
 }
 
 impl Outcome {
-    /// Whether the sender itself kept the attempt back or broke it off, so that nothing is learnt of it.
+    /// True if the sender itself withheld the attempt or cut it off.
     pub(super) const fn is_by_us(&self) -> bool {
         matches!(self, Self::Withheld | Self::CutOff)
     }
 }
 
-/// What the engine needs of an answer.
+/// The parts of an answer that the engine uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The value of `Retry-After`, as it came.
+    /// The raw value of `Retry-After`.
     pub retry_after: Option<Box<[u8]>>,
-    /// The value of `Date`, as it came: the endpoint's own idea of now.
+    /// The raw value of `Date`: the endpoint's own clock.
     pub date: Option<Box<[u8]>>,
-    /// The wall clock when the answer was complete.
+    /// The wall clock at the end of the answer.
     pub at: StoreTime,
 }
 
-/// Something for the driver to do.
+/// A command to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Read due deliveries from the store. Settlements polled before this one come first.
+    /// Read due deliveries from the store, after all settlements polled before.
     Claim {
         /// The lane.
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
-        /// At most so many.
+        /// The most deliveries to return.
         max: u32,
     },
     /// Make an attempt now.
     Send {
-        /// Names the attempt in [`Input::Ended`].
+        /// The id for [`Input::Ended`].
         attempt: AttemptId,
         /// The lane.
         lane: LaneId,
@@ -218,87 +219,87 @@ pub enum Output {
         term: Term,
         /// The delivery.
         delivery: DeliveryId,
-        /// Which attempt of the delivery this is, from 1.
+        /// The number of the delivery's attempt, from 1.
         number: u32,
     },
-    /// Write down what became of deliveries.
+    /// Store the results of deliveries.
     Settle {
-        /// Names the batch in [`Input::Settled`].
+        /// The id for [`Input::Settled`].
         batch: BatchId,
         /// Never empty.
         settlements: Vec<Settlement>,
     },
-    /// Keep a lane's state. A lane has one that is not final unanswered at most. Settlements polled before it come first,
-    /// or with it.
+    /// Store a lane's record, after or together with all settlements polled before. At most one record of a
+    /// lane that is not final awaits its answer.
     Persist {
         /// The lane.
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
-        /// Names the record in [`Input::Persisted`].
+        /// The id for [`Input::Persisted`].
         revision: Revision,
-        /// The state. A record that [`LaneRecord::is_final`] gives the lane back: its lease may end.
+        /// The record. One that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
     },
-    /// Tell operators that a lane works at another share of its contract. Not of each change, so that it is little however
-    /// often the share changes.
+    /// Tell operators that a lane works at another share of its contract. Small changes are not reported, which
+    /// bounds the number of outputs.
     Tell {
         /// The lane.
         lane: LaneId,
-        /// From the share that was told last to the present one.
+        /// From the last reported share to the present one.
         shift: Shift,
     },
     /// Tell operators that a lane's breaker opened, stays open for another cooldown, or closed.
     Turn {
         /// The lane.
         lane: LaneId,
-        /// How the breaker stood before.
+        /// The breaker's state before.
         before: Standing,
-        /// How it stands now.
+        /// The breaker's state now.
         breaker: Standing,
     },
 }
 
-/// What became of one delivery.
+/// The result of one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// The lane.
     pub lane: LaneId,
-    /// The ownership under which it was claimed.
+    /// The ownership of its claim.
     pub term: Term,
     /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far, this one included.
     pub attempts: u32,
-    /// The attempt that ended, if one did.
+    /// The attempt that ended, if any.
     pub attempt: Option<AttemptId>,
     /// What follows.
     pub fate: Fate,
 }
 
-/// What follows for a delivery.
+/// The next step of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The endpoint took it.
+    /// The endpoint accepted it.
     Delivered,
-    /// Try again, from then on.
+    /// Try again later.
     Retry {
         /// When it is due.
         due: Instant,
     },
-    /// Given up.
+    /// Becomes a dead letter.
     Dead(Reason),
-    /// Not touched; it waits in the store as before.
+    /// Unchanged; it waits in the store as before.
     Released,
 }
 
-/// Why a delivery was given up.
+/// The reason to give a delivery up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// All its attempts failed.
+    /// All attempts failed.
     Exhausted,
-    /// It grew older than its time to live.
+    /// Its time to live ended.
     Expired,
-    /// The endpoint answered 410: it wants nothing any more.
+    /// The endpoint answered 410.
     Gone,
 }

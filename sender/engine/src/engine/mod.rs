@@ -1,7 +1,7 @@
-//! The engine: every decision that the sender makes, and nothing else.
+//! The engine makes every decision about sending.
 //!
-//! It is a state machine without a clock, a disk or a socket. Its driver (the runtime over real sockets, the
-//! simulator in virtual time, a test) owns those, and calls three things:
+//! It is a state machine without a clock, a disk or a socket. A driver owns those: the runtime over real
+//! sockets, the simulator in virtual time, or a test. The driver calls three functions:
 //!
 //! ```text
 //!              handle(now, Input)                                 poll() -> Option<Output>
@@ -10,45 +10,46 @@
 //!                                      └── next_wake() -> Option<Instant>: call handle(…, Tick) then, at the latest
 //! ```
 //!
-//! Handle what is at hand, one input or many, then poll until `None`, and carry out what comes out in that order. Each
-//! output has its answer, which must come, or the lane must be lost:
+//! Handle one input or many, then poll until `None`, and carry the outputs out in order. Each output needs its
+//! answer, unless the lane is lost:
 //!
-//! | the engine says        | the driver does                                          | and answers with          |
-//! |------------------------|----------------------------------------------------------|---------------------------|
-//! | [`Output::Claim`]      | reads that many due deliveries of a lane from the store  | [`Input::Claimed`]        |
-//! | [`Output::Send`]       | makes one HTTP request, with one total deadline          | [`Input::Ended`]          |
-//! | [`Output::Settle`]     | has the store write down what became of deliveries       | [`Input::Settled`]        |
-//! | [`Output::Persist`]    | has the store keep a lane's state                        | [`Input::Persisted`]      |
+//! | output              | action of the driver                                    | answer               |
+//! |---------------------|---------------------------------------------------------|----------------------|
+//! | [`Output::Claim`]   | reads at most `max` due deliveries of a lane            | [`Input::Claimed`]   |
+//! | [`Output::Send`]    | makes one HTTP request with one total deadline          | [`Input::Ended`]     |
+//! | [`Output::Settle`]  | stores the results of deliveries                        | [`Input::Settled`]   |
+//! | [`Output::Persist`] | stores a lane's record                                  | [`Input::Persisted`] |
 //!
-//! It sets its timer by [`Engine::next_wake`], and answers that with [`Input::Tick`].
+//! The driver sets its timer by [`Engine::next_wake`] and calls with [`Input::Tick`] then.
 //!
-//! Unasked, the driver reports ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
-//! [`Input::Leave`]), work ([`Input::Work`]), and what an operator wants ([`Input::Change`], [`Input::Pause`],
-//! [`Input::Resume`], [`Input::Stop`]).
+//! Unasked, the driver reports the ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
+//! [`Input::Leave`]), due work ([`Input::Work`]), and requests of operators ([`Input::Change`],
+//! [`Input::Pause`], [`Input::Resume`], [`Input::Stop`]).
 //!
-//! A record that is final needs no answer. It, and the loss of a lane, give back everything that the lane had claimed.
+//! A final record needs no answer. A final record and the loss of a lane both give back everything that the
+//! lane had claimed.
 //!
-//! The life of one delivery: `Work` says that a lane has something due; the engine `Claim`s as much as the lane's
-//! contract lets it send soon; `Claimed` fills the lane's short window; when limiter, breaker and pressure all agree
-//! it comes out as `Send`; `Ended` charges the limiter and decides its fate; `Settle` carries the fate to the store,
-//! with many others.
+//! The path of a delivery: `Work` reports that a lane has a due delivery. The engine `Claim`s as many as the
+//! lane may send soon, and `Claimed` fills the lane's short window. When limiter, breaker, pressure, pause and
+//! pace all agree, the engine emits `Send`. `Ended` charges the limiter and decides the delivery's fate.
+//! `Settle` carries the fates to the store in batches.
 //!
-//! What never happens here:
+//! Guarantees:
 //!
-//! - No clock is read and nothing sleeps: `now` is an argument, and an earlier one than before counts as the latest.
-//! - No attempt starts that the contract does not allow, wherever between its start and its end the request reaches
-//!   the endpoint. The argument is at the head of [`limiter`].
-//! - No lane waits for another's endpoint. Lanes that may act take turns; a lane that may not is only, if time will free
-//!   it, in the timer. Two bounds concern all: on attempts under way, past which a lane may have only one, and on
-//!   settlements that the store has not answered.
-//! - No body, URL or secret passes through: the driver keeps those, by delivery and by lane.
-//! - Nothing grows without bound: a lane's window, its attempts, and the settlements not yet answered have limits.
-//! - No floating point and no hidden randomness: the same seed and inputs give the same outputs.
+//! - The engine reads no clock and never sleeps: `now` is an argument. If `now` runs backwards, the latest one
+//!   counts.
+//! - No attempt starts that could break the contract, wherever between its start and its end the request
+//!   arrives. [`limiter`] has the proof.
+//! - No lane waits for another lane's endpoint. Lanes that may act take turns; other lanes wait in the timer.
+//!   Two bounds apply to all lanes together: on attempts under way, past which a lane may have only one, and on
+//!   unconfirmed settlements.
+//! - No body, URL or secret passes through the engine.
+//! - Windows, attempts and unconfirmed settlements are bounded.
+//! - The same seed and inputs give the same outputs. There is no floating point.
 //!
-//! The files, in reading order: [`time`] and [`ids`] (words), `message` (what goes in and out), [`contract`] and
-//! [`limiter`] (what a subscriber may be sent, and the guarantee), [`retry`] and [`retry_after`] (what follows a
-//! failure), [`breaker`], [`baseline`], [`pressure`] and `shift` (when to hold back, and why), `reading`, `record`, `start` and `lane` (all of these for one subscriber),
-//! `timers`, `attempts`, `settling`, and `machine` (all lanes).
+//! Reading order: [`time`], [`ids`], `message`; [`contract`] and [`limiter`]; [`retry`] and [`retry_after`];
+//! [`breaker`], [`baseline`], [`pressure`] and `shift`; `reading`, `record`, `start` and `lane` for one
+//! subscriber; `timers`, `attempts`, `settling` and `machine` for all lanes.
 
 #![deny(clippy::float_arithmetic, clippy::float_cmp)]
 

@@ -1,24 +1,21 @@
-//! What a lane may do next, for the engine to carry out.
-
 use super::breaker::IsProbe;
 use super::message::{Due, Reason};
 use super::time::Instant;
 
-/// What a lane does next.
+/// A lane's next action, for the engine to carry out.
 #[derive(Debug)]
 pub(super) enum Move {
-    /// Send this delivery; [`super::lane::Lane`] counts it as started.
+    /// Send it; [`super::lane::Lane`] has counted it as started.
     Send(Due, IsProbe),
-    /// There is no further attempt for this delivery.
     GiveUp(Due, Reason),
-    /// Ask the store for so many.
+    /// Ask the store for this many deliveries.
     Claim(u32),
-    /// Give these back to the store: they can't be sent soon.
+    /// Give these back to the store: the lane cannot send them soon.
     Release(Vec<Due>),
-    /// Nothing before then, unless something happens.
+    /// Do nothing before then, unless an input comes.
     Wait(Instant),
-    /// It would send, if fewer attempts were under way.
+    /// Send as soon as fewer attempts are under way.
     Crowd,
-    /// Nothing, unless something happens.
+    /// Do nothing until an input comes.
     Rest,
 }

@@ -1,36 +1,33 @@
-//! An even pace: starts on a grid whose steps are one attempt's time at the contract's rate, however many the bucket holds.
+//! An even pace: starts on a grid with a step of one attempt at the contract's rate, whatever the bucket holds.
 //!
-//! A start that comes late, since an endpoint, a claim or the machine took their time, keeps the grid and so costs no rate,
-//! unless it is late by a step or more (and by ten milliseconds, which timers may be): then the grid begins anew with it. Two
-//! starts are therefore a step apart, less what the first of them came late. The bucket holds all the same; the grid only makes a lane wait longer than it would.
+//! A late start keeps the grid, so it costs no rate. A start that is late by a step or more, and by at least 10
+//! ms (the tolerance for timers), begins a new grid. So two starts are at least a step apart, less the lateness
+//! of the first. The bucket still applies; the grid only adds waits.
 //!
-//! What it can't promise: how evenly requests *arrive* (the network moves them), and anything across owners: the first start
-//! of a new one begins a grid of its own. The full rate needs room for the answers' time: a burst and a cap in flight of
-//! rate × time + 2 or more.
+//! The pace cannot control how evenly requests *arrive*, because the network moves them. A new owner begins its
+//! own grid. The full rate needs a burst and a cap in flight of at least rate × answer time + 2.
 
 use super::contract::Contract;
 use super::limiter::Ready;
 use super::time::{Instant, Nanos};
 
-/// What a timer may be late without costing rate, however short the steps are.
+/// A timer may be this late without cost to the rate, however short the steps are.
 const LATE_MAX: Nanos = Nanos::from_millis(10);
 
-/// Where the grid of one lane is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The next place on the grid, once there is one.
+    /// The next slot of the grid, if there is one.
     next: Option<Instant>,
-    /// What that leaves of a nanosecond, in parts of the rate's count.
+    /// The fraction of a nanosecond beyond `next`, in units of 1/`rate.count`.
     rest: u64,
 }
 
 impl Pace {
-    /// Whether the next place has come, if there is a grid.
     pub(super) fn ready(self, contract: &Contract, now: Instant) -> Ready {
         self.next.filter(|next| contract.is_paced() && *next > now).map_or(Ready::Now, Ready::At)
     }
 
-    /// How many attempts may start within `ahead`.
+    /// The most attempts that may start within `ahead`.
     pub(super) fn room(contract: &Contract, ahead: Nanos) -> u32 {
         if !contract.is_paced() {
             return u32::MAX;
@@ -39,14 +36,13 @@ impl Pace {
         u32::try_from(places).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// Another contract has a grid of its own.
+    /// A new bucket or pace begins a new grid.
     pub(super) fn change(&mut self, old: &Contract, new: &Contract) {
         if (old.bucket(), old.is_paced()) != (new.bucket(), new.is_paced()) {
             *self = Self::default();
         }
     }
 
-    /// An attempt starts.
     pub(super) fn start(&mut self, contract: &Contract, now: Instant) {
         if !contract.is_paced() {
             return;
@@ -54,7 +50,7 @@ impl Pace {
         let rate = contract.bucket().rate();
         let next = self.next.filter(|next| now.since(*next) < rate.gap().max(LATE_MAX));
         let (place, rest) = next.map_or((now, 0), |next| (next, self.rest));
-        // A period is at most a day in nanoseconds, and what is left over at most a million: nothing overflows.
+        // `per` is at most a day in nanoseconds and `rest` is below `count`, so the sum cannot overflow.
         let parts = rate.per().0 + rest;
         self.next = Some(place + Nanos(parts / rate.count()));
         self.rest = parts % rate.count();
@@ -72,7 +68,7 @@ mod tests {
             .prop_filter_map("a rate that is allowed", |(count, per)| Rate::new(count, Nanos(per)).ok())
     }
 
-    /// The starts, each `late` after its slot.
+    /// The starts, each `late` ns after its slot.
     fn starts(rate: Rate, late: &[u64]) -> Vec<u64> {
         let mut pace = Pace::default();
         let contract = Contract::new(Some(Bucket::new(rate, 10).unwrap()), vec![], 5).unwrap().paced(true);

@@ -1,20 +1,25 @@
-//! Pressure: sends less to an endpoint that shows strain than its contract allows, and comes back as it recovers.
+//! Pressure lowers the load of an endpoint under strain below its contract, and raises it again as the endpoint
+//! recovers.
 //!
-//! The lane works at a *share* of its contract, of the rate and of the cap in flight alike. Signs of strain are a 429, a
-//! large share of failures, and latency over its target. A 429 and failures halve the share; latency lowers it by as much as
-//! the target is exceeded, by half at most. A streak of successes within the target adds a twentieth of the contract
-//! (additive increase, multiplicative decrease); near the target it adds a tenth of that, and a fiftieth around the share at
-//! which latency last exceeded it: there an endpoint is given hardly more than it can do, so that what waits at it grows
-//! slowly, and the share is lowered before answers take much longer than the target. What was halved again and again without
-//! a success in between, as in an outage, comes back by doubling with each success, up to the half at which it began. Attempts
-//! that started before the last lowering belong to the same trouble and do not lower again.
+//! The lane works at a *share* of its contract: of the rate and of the cap in flight alike. Additive increase,
+//! multiplicative decrease:
 //!
-//! The target is the operator's, or else a multiple of what is usual over a day ([`super::baseline`]). The average of the
-//! last answers only triggers: it is compared with the target and never becomes one. So an endpoint that slows down
-//! for good under its load is sent what it answers within its target, and no more. One that is slow whatever it is sent would
-//! be sent ever less to no purpose: latency alone lowers the share to `latency_least` and no further.
+//! - A 429, or too many failures, halves the share.
+//! - Latency over the target lowers the share in proportion, by half at most.
+//! - A streak of successes within the target adds a twentieth of the contract. Near the target it adds a tenth
+//!   of that. Around the share at which latency last exceeded the target it adds a fiftieth of that, so that a
+//!   queue at the endpoint grows slowly enough to be seen.
+//! - After halvings without a success in between (an outage), each success doubles the share, up to the half at
+//!   which the outage began.
+//! - An attempt that began before the last lowering does not lower the share again.
 //!
-//! Pressure only ever holds back: the contract is the limiter's affair and is neither widened nor charged here.
+//! The operator sets the target; otherwise it is a multiple of the usual latency of a day
+//! ([`super::baseline`]). The average of the last answers is only compared with the target and never becomes
+//! one. So an endpoint that slows down under load gets as much as it answers within its target. An endpoint
+//! that is slow at any load would get ever less to no purpose: latency alone lowers the share to
+//! `latency_least` and no further.
+//!
+//! Pressure only holds back. The limiter alone knows the state of the contract.
 
 use std::ops::RangeInclusive;
 
@@ -25,32 +30,32 @@ use super::range::{OutOfRange, within};
 use super::shift::{Journal, Shift, Why};
 use super::time::{Instant, Nanos};
 
-/// How slow the slowest pace may be.
+/// The range of the longest gap between attempts.
 pub const SLOWEST: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY;
-/// How many successes in a row may be asked for.
+/// The range of the successes in a row that raise the share.
 pub const STREAK: RangeInclusive<u32> = 1..=1_000_000;
-/// How many times as long answers may have to take.
+/// The range of the factor between usual latency and target.
 pub const LATENCY_FACTOR: RangeInclusive<u32> = 2..=1_000;
-/// The share of failures, in percent.
+/// The range of the share of failures that counts as strain, in percent.
 pub const FAILURES_PERCENT: RangeInclusive<u32> = 1..=100;
-/// The least share of the contract for latency alone, in percent.
+/// The range of the least share of the contract for latency alone, in percent.
 pub const LATENCY_LEAST: RangeInclusive<u32> = 1..=100;
-/// The whole contract.
+/// The share that stands for the whole contract.
 const WHOLE: u32 = 1 << 16;
-/// What a clean streak gives back.
+/// The step up after a streak.
 const STEP: u32 = WHOLE / 20 + 1;
-/// What it gives back while answers take nearly as long as they may.
+/// The step up while latency is over 3/4 of the target.
 const STEP_NEAR: u32 = STEP / 10;
-/// What it gives back around the share at which latency last exceeded its target, so that what waits at the endpoint grows
-/// slowly enough to be seen before it takes long.
+/// The step up around the share at which latency last exceeded its target: a queue at the endpoint must grow
+/// slowly enough to be seen.
 const STEP_AT_EDGE: u32 = STEP / 50;
-/// How long that share is remembered. What an endpoint could not do longer ago, it may be able to do by now: a lane of one
-/// attempt a second would need half an hour to find out in such small steps.
+/// How long the engine remembers that share. The endpoint may manage more by then, and a slow lane would need
+/// half an hour to find out in such small steps.
 const EDGE_LASTS: Nanos = Nanos::MINUTE.times(10);
-/// Fewer attempts than this say nothing about a trend.
+/// With fewer attempts a trend is unknown.
 const SAMPLES_MIN: u8 = 16;
 
-/// What counts as strain, and how far the lane gives way.
+/// The signs of strain, and the answers to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PressurePolicy {
     slowest: Nanos,
@@ -63,12 +68,13 @@ pub struct PressurePolicy {
 }
 
 impl PressurePolicy {
-    /// Never slower than one attempt per `slowest`. `streak` successes in a row give back a twentieth. Latency is strain
-    /// above `latency_min` and at `latency_factor` times what is usual, failures above `failures_percent`.
+    /// The lane makes at least one attempt per `slowest`. `streak` successes in a row add a twentieth. Latency
+    /// is strain above `latency_min` and above `latency_factor` times the usual latency; failures are strain
+    /// above `failures_percent`.
     ///
     /// # Errors
-    /// When `slowest` is not 1 ms to 1 day, `streak` not 1 to 1,000,000, `latency_factor` not 2 to 1,000 or
-    /// `failures_percent` not 1 to 100.
+    /// Fails unless `slowest` is 1 ms to 1 day, `streak` 1 to 1,000,000, `latency_factor` 2 to 1,000 and
+    /// `failures_percent` 1 to 100.
     pub fn new(
         slowest: Nanos,
         streak: u32,
@@ -83,16 +89,16 @@ impl PressurePolicy {
         Ok(Self { slowest, streak, latency_min, latency_factor, failures_percent, ..Self::default() })
     }
 
-    /// Latency over `target` is strain, whatever is usual; nothing goes by what is usual.
+    /// Latency over `target` is strain; the usual latency does not count.
     #[must_use]
     pub fn with_target(self, target: Option<Nanos>) -> Self {
         Self { target, ..self }
     }
 
-    /// Latency alone never makes it slower than this share of the contract, in percent.
+    /// Latency alone never lowers the share below this, in percent.
     ///
     /// # Errors
-    /// When it is not 1 to 100.
+    /// Fails unless `percent` is 1 to 100.
     pub fn with_latency_least(self, percent: u32) -> Result<Self, OutOfRange> {
         within("pressure.latency_least", percent, LATENCY_LEAST)?;
         Ok(Self { latency_least: percent, ..self })
@@ -100,8 +106,8 @@ impl PressurePolicy {
 }
 
 impl Default for PressurePolicy {
-    /// One attempt a minute at the least; ten successes; half a second and four times what is usual, down to a tenth; half
-    /// of all.
+    /// At least one attempt a minute; 10 successes; 500 ms and 4 times the usual latency, down to 10 %; 50 %
+    /// failures.
     fn default() -> Self {
         Self {
             slowest: Nanos::MINUTE,
@@ -115,15 +121,16 @@ impl Default for PressurePolicy {
     }
 }
 
-/// One subscriber's pressure.
+/// One subscriber's throttle below its contract.
 #[derive(Clone, Debug)]
 pub struct Pressure {
     share: u32,
-    /// Up to there each success doubles the share.
+    /// Below this share each success doubles it.
     regain: u32,
-    /// Between the share at which latency last exceeded its target and the next lower one. 0 if it never did.
+    /// The middle between the share at which latency last exceeded its target and the share after that
+    /// lowering. 0 if there was none.
     edge: u32,
-    /// Something succeeded within the target since the last lowering that made use of it: of this trouble it is the first.
+    /// An attempt succeeded since the last halving or latency lowering, so the next one begins a new trouble.
     succeeded: bool,
     /// Successes since the last sign of strain or step up.
     clean: u32,
@@ -132,8 +139,8 @@ pub struct Pressure {
     /// Average over about the last 8 answers, in nanoseconds.
     lately: u64,
     baseline: Baseline,
-    /// Average over about the last 32 attempts, `WHOLE` being all. Over 8, an endpoint that fails a third of them at random
-    /// would look now and then as if it failed most, and never hold a streak that brings its share back.
+    /// Average over about the last 32 attempts; `WHOLE` means all failed. An average over 8 would often look
+    /// like an outage at an endpoint with a third of random failures.
     failures: u32,
     seen: u8,
     journal: Journal,
@@ -145,19 +152,19 @@ impl Default for Pressure {
     }
 }
 
-/// What an attempt says about the strain on its endpoint.
+/// What an attempt shows about the strain on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strain {
-    /// It took the request.
+    /// The endpoint accepted the request.
     None,
-    /// It failed.
+    /// The attempt failed.
     Failed,
-    /// It said that it was too much: 429.
+    /// The endpoint answered 429.
     Refused,
 }
 
 impl Pressure {
-    /// The whole contract, at an endpoint of which this is usual.
+    /// Starts at the whole contract, with the known usual latency.
     #[must_use]
     pub fn new(baseline: Baseline) -> Self {
         Self {
@@ -176,37 +183,37 @@ impl Pressure {
         }
     }
 
-    /// How much of the contract the lane works at, in percent, rounded up.
+    /// The lane's share of its contract, in percent, rounded up.
     #[must_use]
     pub fn percent(&self) -> u32 {
         percent(self.share)
     }
 
-    /// What was lowered or raised last, and why. Nothing, if nothing ever was.
+    /// The last change of the share, if any.
     #[must_use]
     pub fn last_shift(&self) -> Option<Shift> {
         self.journal.last()
     }
 
-    /// What is to be told of shifts, which is little however many there are.
+    /// The next change to report to operators, if any. Few changes are reported.
     pub fn take_news(&mut self) -> Option<Shift> {
         self.journal.take_news()
     }
 
-    /// How long answers usually take.
+    /// The usual latency.
     #[must_use]
     pub const fn baseline(&self) -> &Baseline {
         &self.baseline
     }
 
-    /// How long answers may take before the share is lowered; nothing while there were too few.
+    /// The latency above which the share is lowered. Nothing before enough answers came.
     #[must_use]
     pub fn target(&self, policy: &PressurePolicy) -> Option<Nanos> {
         let usual = || self.baseline.get().map(|it| it.times(u64::from(policy.latency_factor)));
         policy.target.or_else(|| usual().map(|it| it.max(policy.latency_min)))
     }
 
-    /// Whether an attempt may start beside the `open` ones under way.
+    /// When an attempt may start beside the `open` ones.
     #[must_use]
     pub fn ready(&self, policy: &PressurePolicy, contract: &Contract, open: u32, now: Instant) -> Ready {
         if self.share == WHOLE {
@@ -219,7 +226,7 @@ impl Pressure {
         if next <= now { Ready::Now } else { Ready::At(next) }
     }
 
-    /// How many attempts may start within `ahead`.
+    /// The most attempts that may start within `ahead`.
     #[must_use]
     pub fn room(&self, policy: &PressurePolicy, contract: &Contract, ahead: Nanos) -> u32 {
         if self.share == WHOLE {
@@ -234,7 +241,7 @@ impl Pressure {
         self.started = now;
     }
 
-    /// An attempt ended that started at `started`. True if what is usual has changed, which outlives the owner.
+    /// Ends an attempt that began at `started`. Returns true if the baseline has changed, which a record keeps.
     pub fn end(
         &mut self,
         policy: &PressurePolicy,
@@ -247,8 +254,8 @@ impl Pressure {
         let target = self.target(policy);
         self.average(latency, strain);
         let lowered = Lowering { started, now };
-        // Each attempt speaks for itself: a success is no sign that others failed, nor a failure that answers are slow, nor a
-        // quick answer that those before it were not.
+        // Each attempt counts for itself: a success proves no failures, a failure proves no latency, and a
+        // quick answer does not clear the slow ones before it.
         match strain {
             Strain::Refused => self.halve(Why::Refused, least(policy, contract), lowered),
             Strain::Failed if self.is_failing(policy) => {
@@ -276,11 +283,11 @@ impl Pressure {
         self.lower(share, why, lowering);
     }
 
-    /// An answer over the target.
     fn slow(&mut self, policy: &PressurePolicy, latency: Nanos, target: Nanos, lowering: Lowering) {
         let floor = WHOLE * policy.latency_least / 100;
         if self.share < floor {
-            // Something else took it so far down, and to stay there would make no answer quicker.
+            // A cause other than latency took the share below the floor. Staying there would make no answer
+            // quicker.
             return self.recover(policy, floor, STEP, lowering.now);
         }
         self.clean = 0;
@@ -293,12 +300,12 @@ impl Pressure {
         if std::mem::take(&mut self.succeeded) {
             self.edge = self.share.midpoint(share);
         }
-        // It was found by looking for it: no doubling back past it.
+        // The lane found this share by probing: no doubling past it.
         self.regain = self.regain.min(share);
         self.lower(share, Why::Latency { lately, target }, lowering);
     }
 
-    /// An attempt that started before the last lowering knows nothing of it.
+    /// True for an attempt that began before the last lowering.
     fn answers_the_same_trouble(&self, lowering: Lowering) -> bool {
         lowering.started < self.lowered
     }
@@ -308,7 +315,7 @@ impl Pressure {
         self.shift(share, why, now);
     }
 
-    /// What a streak gives back that ends with an answer which took this long.
+    /// The step up after a streak whose last answer took `latency`.
     fn step_up(&self, latency: Nanos, target: Option<Nanos>, now: Instant) -> u32 {
         let around_edge = self.edge.saturating_sub(2 * STEP)..=self.edge + STEP;
         let is_recent = self.edge > 0 && now.since(self.lowered) < EDGE_LASTS;
@@ -347,7 +354,7 @@ impl Pressure {
 
     fn average(&mut self, latency: Nanos, strain: Strain) {
         let failed = if strain == Strain::None { 0 } else { WHOLE };
-        // What fails is counted as that: its latency is often a deadline, which says nothing about answers.
+        // The latency of a failure is often a deadline, which says nothing about answers.
         if strain == Strain::None {
             let before = if self.lately == 0 { latency.0 } else { self.lately };
             self.lately = before - before / 8 + latency.0 / 8;
@@ -371,7 +378,6 @@ impl Pressure {
     }
 }
 
-/// The attempt that lowers the share, if it may.
 #[derive(Clone, Copy)]
 struct Lowering {
     started: Instant,
@@ -383,7 +389,7 @@ const fn percent(share: u32) -> u32 {
     (share * 100).div_ceil(WHOLE)
 }
 
-/// The share at which the lane makes one attempt per `slowest`: less would only make the way back longer.
+/// The share at one attempt per `slowest`. A lower share would only make the way back longer.
 fn least(policy: &PressurePolicy, contract: &Contract) -> u32 {
     let share = u128::from(contract.gap().0) * u128::from(WHOLE) / u128::from(policy.slowest.0);
     u32::try_from(share).unwrap_or(WHOLE).clamp(1, WHOLE)
@@ -405,7 +411,7 @@ mod tests {
     }
 
     impl Bench {
-        /// 10/s, with eight in flight.
+        /// 10/s, 8 in flight.
         fn new() -> Self {
             let bucket = Bucket::new(Rate::per_second(10).unwrap(), 20).unwrap();
             let contract = Contract::new(Some(bucket), vec![], 8).unwrap();
@@ -468,7 +474,7 @@ mod tests {
         bench.attempts(100, Strain::Refused, QUICK);
         let outage = bench.gap();
         assert_eq!(outage, Nanos::MINUTE);
-        // One a minute, then thirty seconds, fifteen, …: two minutes in all.
+        // One a minute, then 30 s, 15 s, …: two minutes in all.
         let mut waited = Nanos::ZERO;
         while bench.pressure.percent() < 50 {
             waited = waited + bench.gap();

@@ -1,21 +1,18 @@
-//! The one error for a figure outside its range.
-
 use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
 
-/// A setting that the engine can't work with.
+/// A setting outside the range of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}: allowed is {allowed}")]
 pub struct OutOfRange {
-    /// Which setting, as users write it: `limit.burst`.
+    /// The setting's name, as users write it: `limit.burst`.
     pub field: &'static str,
-    /// What it was.
+    /// The rejected value.
     pub value: String,
-    /// What it may be.
+    /// The allowed range.
     pub allowed: String,
 }
 
-/// Lets `value` through if it lies in `range`.
 pub(super) fn within<T>(field: &'static str, value: T, range: RangeInclusive<T>) -> Result<T, OutOfRange>
 where
     T: PartialOrd + Display + Debug,

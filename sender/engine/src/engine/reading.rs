@@ -1,4 +1,4 @@
-//! What an outcome means for each part of a lane.
+//! The meaning of an outcome for each part of a lane.
 
 use super::breaker::Health;
 use super::limiter::End;
@@ -8,12 +8,11 @@ use super::retry::Meaning;
 use super::retry_after::retry_after;
 use super::time::Nanos;
 
-/// One outcome, read by those who act on it.
 pub(super) struct Reading {
     pub(super) meaning: Meaning,
     pub(super) health: Health,
     pub(super) strain: Strain,
-    /// How long the endpoint asks to be left alone.
+    /// The pause that the endpoint asked for.
     pub(super) pause: Option<Nanos>,
 }
 
@@ -54,7 +53,7 @@ impl From<&Outcome> for End {
     }
 }
 
-/// Only 429 and 503 say when to come back. Not at all, or at once, leaves it to the backoff.
+/// Only `Retry-After` on 429 and 503 counts. A value of 0 leaves the delay to the backoff.
 fn asked_pause(answer: &Answer, cap: Nanos) -> Option<Nanos> {
     if !matches!(answer.status, 429 | 503) {
         return None;

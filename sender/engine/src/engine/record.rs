@@ -1,4 +1,4 @@
-//! What of a lane outlives its owner.
+//! The part of a lane that outlives its owner.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,37 @@ use super::breaker::BreakerRecord;
 use super::limiter::Snapshot;
 use super::time::{Instant, Nanos};
 
-/// A lane's state, for whoever owns it next.
+/// A lane's state for its next owner. Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneRecord {
     pub(super) limiter: Snapshot,
-    /// Whether the lane was given back in order.
+    /// True if the lane was given back in order.
     pub(super) clean: bool,
-    /// How much longer the endpoint wants to be left alone.
+    /// The rest of the endpoint's pause.
     pub(super) pause: u64,
     pub(super) breaker: Option<BreakerRecord>,
-    /// What is usual for the endpoint. Owners before there was such a thing left none.
     #[serde(default)]
     pub(super) baseline: Option<BaselineRecord>,
-    /// When it was taken.
+    /// The moment of the record.
     pub(super) at: u64,
-    /// Under which ownership: owners of versions before this one ask for it.
     pub(super) term: u64,
 }
 
 impl LaneRecord {
-    /// Whether this is the last word of an owner that stopped in order.
+    /// True for the last record of an owner that gave the lane back in order.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.clean
     }
 
-    /// How much longer the breaker keeps the endpoint alone, counted from when this was taken; nothing while it is closed.
+    /// How long the breaker stays open, counted from [`Self::taken_at`]. Nothing while it is closed.
     #[must_use]
     pub fn breaker_open_for(&self) -> Option<Nanos> {
         self.breaker.as_ref().map(BreakerRecord::remaining)
     }
 
-    /// When it was taken, on the scale of the driver that was told to persist it. What ended at or after this moment, the
-    /// record may not tell of.
+    /// The moment of the record, on the scale of the driver that persisted it. The record may miss attempts
+    /// that ended at or after this moment.
     #[must_use]
     pub fn taken_at(&self) -> Instant {
         Instant(self.at)

@@ -1,4 +1,4 @@
-//! What follows a failed attempt: whether there is another, and when.
+//! After a failed attempt: whether another follows, and when.
 
 use std::ops::RangeInclusive;
 
@@ -6,20 +6,20 @@ use super::range::{OutOfRange, within};
 use super::rng::Rng;
 use super::time::Nanos;
 
-/// The shortest base of a backoff. A shorter one would be a hot loop.
+/// The shortest base of a backoff; a shorter one would be a busy loop.
 pub const BASE_MIN: Nanos = Nanos::from_millis(1);
-/// The longest delay of any kind.
+/// The longest delay.
 pub const DELAY_MAX: Nanos = Nanos::DAY.times(7);
 /// The most delays in a fixed schedule.
 pub const SCHEDULE_MAX: usize = 64;
-/// How old a delivery may be allowed to grow.
+/// The range of a delivery's time to live.
 pub const TTL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY.times(31);
-/// How much a `Retry-After` may count for at the most.
+/// The range of the longest pause that `Retry-After` may cause.
 pub const RETRY_AFTER_CAP: RangeInclusive<Nanos> = Nanos::SECOND..=DELAY_MAX;
 /// The most attempts.
 pub const ATTEMPTS_MAX: u32 = 1_000;
 
-/// How long to wait after the nth failure of a delivery. `step(n)` is the smaller of `cap` and `base·2^(n−1)`.
+/// The delay after the nth failure of a delivery. `step(n)` is the smaller of `cap` and `base·2^(n−1)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff(Shape);
 
@@ -32,16 +32,16 @@ enum Shape {
 }
 
 impl Backoff {
-    /// Anything from nothing to `step(n)`. Spreads retries the widest; the default.
+    /// Between 0 and `step(n)`. Spreads retries the widest; the default.
     ///
     /// # Errors
-    /// When `base` is under 1 ms, or `cap` under `base` or over 7 days.
+    /// Fails if `base` is under 1 ms, or `cap` under `base` or over 7 days.
     pub fn full_jitter(base: Nanos, cap: Nanos) -> Result<Self, OutOfRange> {
         check_steps(base, cap)?;
         Ok(Self(Shape::Full { base, cap }))
     }
 
-    /// Half of `step(n)`, and anything up to the other half.
+    /// Between half of `step(n)` and `step(n)`.
     ///
     /// # Errors
     /// As [`Self::full_jitter`].
@@ -50,20 +50,20 @@ impl Backoff {
         Ok(Self(Shape::Equal { base, cap }))
     }
 
-    /// `base·2^(n−1)` and anything up to `jitter`, together no more than `cap`.
+    /// `base·2^(n−1)` plus between 0 and `jitter`; the sum is at most `cap`.
     ///
     /// # Errors
-    /// As [`Self::full_jitter`], or when `jitter` is over `cap`.
+    /// As [`Self::full_jitter`]; fails also if `jitter` is over `cap`.
     pub fn additive(base: Nanos, cap: Nanos, jitter: Nanos) -> Result<Self, OutOfRange> {
         check_steps(base, cap)?;
         within("retry.jitter", jitter, Nanos::ZERO..=cap)?;
         Ok(Self(Shape::Additive { base, cap, jitter }))
     }
 
-    /// The nth of `delays`, or the last of them.
+    /// The nth of `delays`; after the last, the last.
     ///
     /// # Errors
-    /// When there is none or are more than 64, or one is not 1 ms to 7 days.
+    /// Fails unless there are 1 to 64 delays of 1 ms to 7 days.
     pub fn fixed(delays: Vec<Nanos>) -> Result<Self, OutOfRange> {
         within("retry.schedule (how many)", delays.len(), 1..=SCHEDULE_MAX)?;
         for &delay in &delays {
@@ -72,7 +72,7 @@ impl Backoff {
         Ok(Self(Shape::Fixed { delays }))
     }
 
-    /// The least and the most that the delay after the `failures`th failure can be.
+    /// The shortest and the longest delay after the `failures`th failure.
     #[must_use]
     pub fn bounds(&self, failures: u32) -> (Nanos, Nanos) {
         match &self.0 {
@@ -96,14 +96,14 @@ impl Backoff {
     fn delay(&self, failures: u32, rng: &mut Rng) -> Nanos {
         let (least, most) = self.bounds(failures);
         match self.0 {
-            // The cap cuts the sum, not the jitter: near the cap the delays gather at it.
+            // The cap cuts the sum, not the jitter: near the cap, delays gather at it.
             Shape::Additive { jitter, cap, .. } => (least + rng.up_to(jitter)).min(cap),
             _ => least + rng.up_to(most.less(least)),
         }
     }
 }
 
-/// How a subscriber's failed deliveries are retried.
+/// The retry rules of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     backoff: Backoff,
@@ -113,11 +113,11 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// A policy of `attempts` in all, for no longer than `ttl` after the event. No `Retry-After` counts for more than
-    /// `retry_after_cap`.
+    /// At most `attempts` attempts, within `ttl` of the event. A `Retry-After` longer than `retry_after_cap` is
+    /// cut to it.
     ///
     /// # Errors
-    /// When `attempts` is not 1 to 1,000, `ttl` not 1 ms to 31 days, `retry_after_cap` not 1 s to 7 days.
+    /// Fails unless `attempts` is 1 to 1,000, `ttl` 1 ms to 31 days and `retry_after_cap` 1 s to 7 days.
     pub fn new(
         backoff: Backoff,
         attempts: u32,
@@ -130,50 +130,49 @@ impl RetryPolicy {
         Ok(Self { backoff, attempts, ttl, retry_after_cap })
     }
 
-    /// How delays grow.
+    /// The delays between attempts.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
         &self.backoff
     }
 
-    /// Attempts in all, the first included.
+    /// The most attempts, the first included.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// How old a delivery may grow. Whoever emits adds it to the event's time; the engine then goes by
-    /// [`super::Due::expires`].
+    /// The time to live. The emitter adds it to the event's time; the engine uses [`super::Due::expires`].
     #[must_use]
     pub fn ttl(&self) -> Nanos {
         self.ttl
     }
 
-    /// The most that a `Retry-After` counts for.
+    /// The longest pause that `Retry-After` may cause.
     #[must_use]
     pub fn retry_after_cap(&self) -> Nanos {
         self.retry_after_cap
     }
 
-    /// How long to wait after the `failures`th failure; nothing if that was the last attempt.
+    /// The delay after the `failures`th failure. Nothing if that was the last attempt.
     pub(super) fn delay(&self, failures: u32, rng: &mut Rng) -> Option<Nanos> {
         (failures < self.attempts).then(|| self.backoff.delay(failures, rng))
     }
 }
 
-/// What a status means for the delivery.
+/// The meaning of a status for the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// Taken.
+    /// The endpoint accepted it.
     Success,
-    /// The endpoint wants nothing any more.
+    /// The endpoint wants no more deliveries.
     Gone,
-    /// Not taken; try again. Redirects count here, for they are not followed.
+    /// Not accepted; try again. Includes redirects, because the sender does not follow them.
     Failure,
 }
 
 impl Meaning {
-    /// Any status that HTTP knows, or doesn't.
+    /// Accepts any number, valid HTTP or not.
     #[must_use]
     pub fn of(status: u16) -> Self {
         match status {
@@ -208,7 +207,7 @@ mod tests {
     /// Minimum and maximum, in seconds.
     type Bounds = (u64, u64);
 
-    /// The figures of earlier systems: bounds after the first four failures, and after many.
+    /// Bounds after the first four failures, and after many.
     fn grown_from() -> [(&'static str, Backoff, [Bounds; 4], Bounds); 4] {
         let full = Backoff::full_jitter(secs(30), Nanos::HOUR).unwrap();
         let equal = Backoff::equal_jitter(secs(2), Nanos::HOUR).unwrap();

@@ -1,13 +1,13 @@
-//! What an endpoint asks for with `Retry-After`: a number of seconds, or a date in one of HTTP's three forms.
+//! `Retry-After`: a number of seconds, or a date in one of HTTP's three forms.
 
 use super::calendar::Date;
 use super::time::{Nanos, StoreTime};
 
-/// How long after `now` the endpoint wants to be left alone; no longer than `cap`. Nothing if the value is neither a
-/// number of seconds nor a date.
+/// The requested pause after `now`, at most `cap`. Nothing if the value is neither a number of seconds nor a
+/// date.
 ///
-/// A date is the endpoint's, so it is read by the endpoint's clock where the answer carries one (`date`). That one
-/// counts in whole seconds and is taken at its earliest: up to a second late, never early.
+/// A date is read by the endpoint's clock if the answer carries a `Date`. That clock counts in whole seconds
+/// and is taken at its earliest: the pause is up to a second late, never early.
 #[must_use]
 pub fn retry_after(value: &[u8], date: Option<&[u8]>, now: StoreTime, cap: Nanos) -> Option<Nanos> {
     let value = value.trim_ascii();
@@ -22,7 +22,7 @@ pub fn retry_after(value: &[u8], date: Option<&[u8]>, now: StoreTime, cap: Nanos
     Some(asked.min(cap))
 }
 
-/// Digits only. More of them than a number holds are still a length of time, just too long a one.
+/// Digits only. A number that overflows counts as the longest time.
 fn seconds(value: &[u8]) -> Option<Nanos> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
@@ -36,11 +36,10 @@ fn seconds(value: &[u8]) -> Option<Nanos> {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-/// No date of any form is longer.
 const DATE_LENGTH_MAX: usize = 40;
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The century
-/// of the second form is chosen so that the date is no more than 50 years after `now`.
+/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The
+/// century of the second form makes the year at most 50 years after `now`.
 #[must_use]
 pub fn http_date(text: &[u8], now: StoreTime) -> Option<StoreTime> {
     if text.len() > DATE_LENGTH_MAX {
@@ -90,7 +89,7 @@ fn seconds_of_day(time: &str) -> Option<u64> {
     let mut parts = time.split(':');
     let (hour, minute, second) =
         (number(parts.next()?, 2)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
-    // The 60th second is a leap second.
+    // Second 60 is a leap second.
     let fits = parts.next().is_none() && hour < 24 && minute < 60 && second <= 60;
     fits.then_some(hour * 3_600 + minute * 60 + second)
 }

@@ -1,8 +1,8 @@
-//! The engine's own randomness: small, seeded, the same on every machine.
+//! Seeded randomness, the same on every machine.
 
 use super::time::Nanos;
 
-/// A SplitMix64 generator. Jitter needs no more than an even spread; nobody's secrets depend on it.
+/// SplitMix64. Jitter needs only an even spread; no secret depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -11,7 +11,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// A length from nothing to `most`, both included, all equally likely but for one part in 2^64 ÷ `most`.
+    /// Uniform in 0 to `most`, both included, up to one part in 2^64 ÷ `most`.
     pub(crate) fn up_to(&mut self, most: Nanos) -> Nanos {
         let choices = u128::from(most.0) + 1;
         let chosen = (u128::from(self.next()) * choices) >> 64;

@@ -1,12 +1,10 @@
-//! All that one lane goes by.
-
 use super::breaker::BreakerPolicy;
 use super::contract::Contract;
 use super::lateness::Lateness;
 use super::pressure::PressurePolicy;
 use super::retry::RetryPolicy;
 
-/// A subscriber's contract, and how its lane behaves inside it. Shared by the lanes that have the same.
+/// A subscriber's contract and policies. Lanes with equal settings share one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     contract: Contract,
@@ -17,7 +15,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Everything together. Each part is valid by itself.
+    /// Each part is valid by itself.
     #[must_use]
     pub fn new(
         contract: Contract,
@@ -29,31 +27,31 @@ impl Settings {
         Self { contract, retry, breaker, pressure, lateness }
     }
 
-    /// What the subscriber may be sent.
+    /// The contract.
     #[must_use]
     pub fn contract(&self) -> &Contract {
         &self.contract
     }
 
-    /// What follows a failure.
+    /// The retry policy.
     #[must_use]
     pub fn retry(&self) -> &RetryPolicy {
         &self.retry
     }
 
-    /// When to stop hammering.
+    /// The breaker policy.
     #[must_use]
     pub fn breaker(&self) -> &BreakerPolicy {
         &self.breaker
     }
 
-    /// When to go easy.
+    /// The throttle below the contract.
     #[must_use]
     pub fn pressure(&self) -> &PressurePolicy {
         &self.pressure
     }
 
-    /// How late a request may still arrive.
+    /// The bounds of a request's late arrival.
     #[must_use]
     pub fn lateness(&self) -> Lateness {
         self.lateness

@@ -1,4 +1,4 @@
-//! Settlements on their way to the store: gathered into batches, and counted until the store has answered.
+//! Settlements on their way to the store, in batches, until the store confirms them.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,21 @@ pub(super) const BATCH_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     gathered: VecDeque<Settlement>,
-    /// Of these, whether there is one after which its lane's queue is another.
+    /// A gathered settlement changes its lane's queue.
     changes_queues: bool,
-    /// Lanes that have to hear when a gathered settlement is durable, and which settlement of all that were ever pushed.
+    /// Lanes that must hear when a gathered settlement is durable, with its number among all ever pushed.
     awaited: VecDeque<(u64, LaneId, Term)>,
     pushed: u64,
     flushed: u64,
-    /// The oldest first.
+    /// Oldest first.
     unanswered: VecDeque<Batch>,
-    /// All that are gathered or unanswered and tell of an attempt: those that a crash could make again.
+    /// Gathered or unconfirmed settlements of attempts, which a crash would repeat.
     total: usize,
     batches: u64,
 }
 
 impl Settling {
-    /// One more. If it is `awaited`, its lane hears when it is durable.
+    /// An `awaited` settlement is reported to its lane when it is durable.
     pub(super) fn push(&mut self, settlement: Settlement, awaited: bool) {
         if awaited {
             self.awaited.push_back((self.pushed, settlement.lane, settlement.term));
@@ -36,17 +36,15 @@ impl Settling {
         self.gathered.push_back(settlement);
     }
 
-    /// Whether one of those gathered has to be known to the store before it is asked what is due.
+    /// True if the store must record a gathered settlement before it reads due deliveries.
     pub(super) fn changes_queues(&self) -> bool {
         self.changes_queues
     }
 
-    /// Whether the store has answered everything.
     pub(super) fn is_empty(&self) -> bool {
         self.gathered.is_empty() && self.unanswered.is_empty()
     }
 
-    /// How many settlements that tell of an attempt the store has not made durable yet.
     pub(super) fn total(&self) -> usize {
         self.total
     }
@@ -55,7 +53,7 @@ impl Settling {
         self.gathered.len() >= BATCH_MAX
     }
 
-    /// What was gathered first, as one batch.
+    /// The oldest gathered settlements, as one batch.
     pub(super) fn flush(&mut self) -> Option<Output> {
         if self.gathered.is_empty() {
             return None;
@@ -75,8 +73,8 @@ impl Settling {
         Some(Output::Settle { batch, settlements })
     }
 
-    /// A batch is durable. Answers the lanes that have to hear of it, one for each of their settlements. A batch that was
-    /// answered already is none.
+    /// Returns the lanes of the batch's awaited settlements, one entry each. An unknown or already confirmed
+    /// batch returns none.
     pub(super) fn answered(&mut self, batch: BatchId) -> Vec<(LaneId, Term)> {
         let place = self.unanswered.iter().position(|unanswered| unanswered.id == batch);
         let Some(batch) = place.and_then(|place| self.unanswered.remove(place)) else { return Vec::new() };
@@ -85,11 +83,10 @@ impl Settling {
     }
 }
 
-/// Handed out and not answered.
 #[derive(Debug)]
 struct Batch {
     id: BatchId,
-    /// How much of the total it holds.
+    /// The batch's part of `Settling::total`.
     count: usize,
     awaited: Vec<(LaneId, Term)>,
 }

@@ -1,48 +1,48 @@
-//! Why a lane works at another share of its contract than before, for operators. Nothing is decided by it.
+//! Changes of a lane's share of its contract, for operators only.
 
 use std::fmt;
 
 use super::time::{Instant, Nanos};
 
-/// Between two lowerings that are told, at least.
+/// The shortest time between two reported lowerings.
 const QUIET: Nanos = Nanos::from_secs(10);
 
-/// A lane works at another share of its contract than before.
+/// A change of a lane's share of its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
-    /// When.
+    /// The moment of the change.
     pub at: Instant,
     /// The share before, in percent, rounded up.
     pub from: u32,
     /// The share since, in percent, rounded up.
     pub to: u32,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a share was lowered or raised.
+/// The reason of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The last answers took longer than their target.
+    /// The last answers took longer than the target.
     Latency {
-        /// How long they took on average; the last one, if that was quicker.
+        /// The average of the last answers, or the last answer if that was quicker.
         lately: Nanos,
-        /// How long they may take.
+        /// The target.
         target: Nanos,
     },
     /// Too many attempts failed.
     Failures {
-        /// How many of the last ones, in percent.
+        /// The share of the last attempts that failed, in percent.
         percent: u32,
     },
     /// The endpoint answered 429.
     Refused,
-    /// Answers were good enough for more.
+    /// Answers were good enough for a larger share.
     Recovered,
 }
 
 impl Why {
-    /// One word for machines.
+    /// The machine-readable name.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// In seconds, milliseconds or microseconds, to three digits or so.
+/// A time in s, ms or µs, to about three digits.
 struct Rounded(Nanos);
 
 impl fmt::Display for Rounded {
@@ -81,16 +81,16 @@ impl fmt::Display for Rounded {
     }
 }
 
-/// What operators are told of a lane's shifts. A lane that never had one has none of it in memory.
+/// The changes to report. Empty, without memory, until the first change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal(Option<Box<Notes>>);
 
 #[derive(Clone, Debug)]
 struct Notes {
     last: Shift,
-    /// The last that was told.
+    /// The last reported change.
     told: Shift,
-    /// Why the share was last lowered.
+    /// The reason of the last lowering.
     lowered: Why,
     news: Option<Shift>,
 }
@@ -100,10 +100,10 @@ impl Journal {
         self.0.as_ref().map(|notes| notes.last)
     }
 
-    /// A lowering is told if none was for a while; that all is well again, if the last that was told says otherwise. What is
-    /// told in between says how the share has changed since.
+    /// Reports a lowering if none was reported for [`QUIET`], and the return to the whole contract if the last
+    /// report says otherwise. A report covers all changes since the one before.
     pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
-        // A change that no percent tells is worth no word, but for the one that ends it all.
+        // A change below one percent is not reported, unless it restores the whole contract.
         let is_seen = shift.from != shift.to;
         if !is_seen && (self.0.is_none() || !is_whole) {
             return;

@@ -1,4 +1,4 @@
-//! What a lane begins with: by what is known of the owner before.
+//! The state that a new owner of a lane begins with.
 
 use super::limiter::{Limiter, Since};
 use super::message::Origin;
@@ -6,11 +6,10 @@ use super::record::LaneRecord;
 use super::settings::Settings;
 use super::time::{Instant, Nanos};
 
-/// The limiter that a new owner begins with, and what else the owner before left.
 pub(super) struct Start {
     pub(super) limiter: Limiter,
     pub(super) record: Option<LaneRecord>,
-    /// How much time has passed since the record at least.
+    /// A lower bound on the time since the record.
     pub(super) downtime: Nanos,
 }
 

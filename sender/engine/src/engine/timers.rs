@@ -1,27 +1,25 @@
-//! The one timer structure: a heap that holds each lane at most once, and can move it.
+//! A heap of timers with at most one entry for each lane, which can move.
 
 use super::time::Instant;
 
-/// Children of a node. Four are as many as share a cache line, and keep the heap shallow.
+/// Children of a node: four share a cache line and keep the heap shallow.
 const ARITY: usize = 4;
-/// Marks a lane that is not in the heap.
 const ABSENT: u32 = u32::MAX;
 
-/// When each lane wants to be woken. Lanes are numbered densely from nothing.
+/// Lanes are numbered densely from 0.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: Vec<(Instant, u32)>,
-    /// Where in the heap each lane is.
+    /// Each lane's place in the heap, or [`ABSENT`].
     places: Vec<u32>,
 }
 
 impl Timers {
-    /// The earliest moment that any lane waits for.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.first().map(|&(at, _)| at)
     }
 
-    /// Takes out the lane that waits for the earliest moment, if that has come.
+    /// Removes and returns the earliest lane if its moment has come.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let &(at, lane) = self.heap.first()?;
         if at > now {
@@ -31,7 +29,7 @@ impl Timers {
         Some(lane)
     }
 
-    /// Wakes `lane` at that moment, and at no other.
+    /// Wakes `lane` at `at` and at no other moment.
     pub(super) fn set(&mut self, lane: u32, at: Instant) {
         let slot = lane as usize;
         if slot >= self.places.len() {
@@ -46,7 +44,6 @@ impl Timers {
         self.settle(place);
     }
 
-    /// Does not wake `lane`.
     pub(super) fn clear(&mut self, lane: u32) {
         let Some(&place) = self.places.get(lane as usize) else { return };
         if place == ABSENT {
@@ -60,8 +57,8 @@ impl Timers {
         }
     }
 
-    /// Moves the entry at `place` up or down to where it belongs. Ties go by lane, so that the order of events does
-    /// not depend on how the heap came about.
+    /// Moves the entry at `place` to its position. Equal moments are ordered by lane, so the order of events
+    /// does not depend on the heap's history.
     fn settle(&mut self, mut place: usize) {
         let entry = self.heap[place];
         while place > 0 && entry < self.heap[(place - 1) / ARITY] {

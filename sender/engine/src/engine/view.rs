@@ -1,52 +1,52 @@
-//! How a lane looks from outside, for whoever watches. Nothing is decided by it.
+//! A lane's state, for operators only.
 
 use super::breaker::Standing;
 use super::ids::{LaneId, Term};
 use super::shift::Shift;
 use super::time::{Instant, Nanos};
 
-/// How a lane is at one moment.
+/// A lane's state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneView {
     /// The lane.
     pub lane: LaneId,
     /// Our ownership of it.
     pub term: Term,
-    /// Attempts whose request may yet arrive.
+    /// Attempts whose request may still arrive.
     pub in_flight: u32,
     /// Those of them that ended without an answer.
     pub in_doubt: u32,
-    /// When the last of these is surely no longer in doubt, if any is; an answer may bring it forward.
+    /// The latest moment at which the last of these is released. An answer may bring it forward.
     pub in_doubt_until: Option<Instant>,
-    /// How full the bucket is, in attempts, as of the last time that the limiter was asked.
+    /// The level of the bucket in attempts, as of the limiter's last update.
     pub level: u64,
-    /// How much of the contract the lane works at under pressure.
+    /// The lane's share of its contract, in percent.
     pub share_percent: u32,
-    /// When that changed last under this ownership, and why; nothing if it never did.
+    /// The last change of the share under this ownership, if any.
     pub shift: Option<Shift>,
-    /// How long answers may take before they are a sign of strain; nothing while too few have come to say.
+    /// The latency above which the share is lowered. Nothing before enough answers came.
     pub target: Option<Nanos>,
-    /// How long they usually take, over a day; nothing while too few have come.
+    /// The usual latency over a day. Nothing before enough answers came.
     pub usual: Option<Nanos>,
-    /// Whether the breaker holds attempts back, and until when.
+    /// The breaker's state.
     pub breaker: Standing,
-    /// How much longer the endpoint wants to be left alone.
+    /// The rest of the endpoint's pause.
     pub paused_for: Nanos,
-    /// Deliveries claimed and not sent.
+    /// Deliveries claimed but not sent.
     pub held: usize,
 }
 
 /// The requests of several lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnderWay {
-    /// Attempts whose request may yet arrive.
+    /// Attempts whose request may still arrive.
     pub in_flight: u64,
     /// Those of them that ended without an answer.
     pub in_doubt: u64,
 }
 
 impl UnderWay {
-    /// Of these lanes.
+    /// The sum over `views`.
     #[must_use]
     pub fn of(views: &[LaneView]) -> Self {
         views.iter().fold(Self::default(), |sum, view| Self {

@@ -1,4 +1,4 @@
-//! Attempts that ended without an answer, for as long as their requests may still arrive.
+//! Attempts in doubt: they ended without an answer, and their requests may still arrive.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,46 +6,45 @@ use crate::engine::contract::IN_FLIGHT_MAX;
 use crate::engine::lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
 use crate::engine::time::{Instant, Nanos};
 
-/// The most runs that are kept. Beyond it neighbours become one, which is released with the later of the two.
+/// The most runs. Beyond it, neighbours become one run with the later release.
 const RUNS_MAX: usize = 1_024;
 
-/// All attempts of a lane that are in doubt.
 #[derive(Clone, Debug)]
 pub(super) struct Doubts {
-    /// In the order in which they ended.
+    /// In the order of their ends.
     runs: Vec<Run>,
-    /// All attempts in `runs`.
+    /// The attempts in `runs`.
     count: u32,
-    /// Those of them that no durable record tells of.
+    /// The attempts in `runs` that no durable record includes.
     unrecorded: u32,
-    /// When the next of the others is released.
+    /// The next release of a run that a durable record includes.
     next: Instant,
-    /// The earliest end for which no answer to a later attempt was heard.
+    /// The earliest end without an answer to a later attempt.
     unheard: Instant,
 }
 
-/// Attempts that have the same end and are released together.
+/// Attempts with the same end and the same release.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     ended: Instant,
     count: u32,
     quarantine: Nanos,
     release: Instant,
-    /// An attempt that began later was answered, and `release` allows for it.
+    /// An attempt that began later was answered; `release` includes the quarantine since.
     heard: bool,
-    /// The first record that tells of them.
+    /// The first record that includes them.
     told: u64,
 }
 
-/// A run on its way to the next owner. Lengths count from the moment of the record.
+/// A run for the next owner. Lengths are in nanoseconds and count from the moment of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunRecord {
-    /// How long ago the attempts ended; or, told by an owner of a version before this one, how long until they do.
+    /// How long ago the attempts ended.
     ago: u64,
     ahead: u64,
     count: u32,
     quarantine: u64,
-    /// How long until they are released.
+    /// The time until their release.
     left: u64,
     heard: bool,
 }
@@ -54,28 +53,27 @@ impl Doubts {
     pub(super) const NONE: Self =
         Self { runs: Vec::new(), count: 0, unrecorded: 0, next: Instant::NEVER, unheard: Instant::NEVER };
 
-    /// How many attempts are in doubt.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many of them no durable record tells of.
+    /// Attempts that no durable record includes.
     pub(super) fn unrecorded(&self) -> u32 {
         self.unrecorded
     }
 
-    /// When the next one is released that a durable record tells of; never, if there is none.
+    /// The next release of a run that a durable record includes, or [`Instant::NEVER`].
     pub(super) fn next_release(&self) -> Instant {
         self.next
     }
 
-    /// When the last one is released at the latest.
+    /// The latest moment at which the last run is released.
     pub(super) fn until(&self) -> Option<Instant> {
         self.runs.iter().map(|run| run.release).max()
     }
 
-    /// Attempts ended in silence. The record numbered `told` is the first that tells of them; `durable` is the last that
-    /// is durable.
+    /// Adds attempts that ended in silence. Record `told` is the first that includes them; `durable` is the
+    /// last durable record.
     pub(super) fn add(&mut self, ended: Instant, count: u32, lateness: Lateness, told: u64, durable: u64) {
         if count == 0 {
             return;
@@ -99,7 +97,8 @@ impl Doubts {
         }
     }
 
-    /// An attempt that began at `started` was answered: what ended before it arrives within its quarantine, if ever.
+    /// An attempt that began at `started` was answered. Earlier ends now use their quarantine if that is
+    /// sooner.
     pub(super) fn heard(&mut self, started: Instant, now: Instant, durable: u64) {
         if self.unheard >= started {
             return;
@@ -111,14 +110,14 @@ impl Doubts {
         self.count_again(durable);
     }
 
-    /// That record is durable.
     pub(super) fn recorded(&mut self, durable: u64) {
         if self.unrecorded > 0 {
             self.count_again(durable);
         }
     }
 
-    /// Lets go of those whose time is over and that a durable record tells of: when each was released, and how many.
+    /// Removes the runs that are over and in a durable record. Returns the moment of each release and its
+    /// attempts.
     pub(super) fn release(&mut self, now: Instant, durable: u64) -> Vec<(Instant, u32)> {
         let over = |run: &Run| run.release <= now && run.told <= durable;
         let mut released: Vec<_> =
@@ -132,7 +131,7 @@ impl Doubts {
         released
     }
 
-    /// What the next owner should know.
+    /// The runs for the next owner.
     pub(super) fn record(&self, now: Instant) -> Vec<RunRecord> {
         let record = |run: &Run| RunRecord {
             ago: now.since(run.ended).0,
@@ -145,7 +144,7 @@ impl Doubts {
         self.runs.iter().map(record).collect()
     }
 
-    /// Brings back what [`Self::record`] gave at `then`. A durable record tells of them.
+    /// Restores the result of [`Self::record`] from `then`. The record is durable, so it includes all runs.
     pub(super) fn restore(records: &[RunRecord], then: Instant) -> Self {
         let mut runs: Vec<_> = records.iter().take(RUNS_MAX).map(|record| record.restore(then)).collect();
         runs.sort_by_key(|run| run.ended);
@@ -183,7 +182,7 @@ impl Run {
         (self.ended, self.quarantine, self.release, self.heard, self.told)
     }
 
-    /// Both as one, which stays in doubt for as long as either might.
+    /// Joins both into one run that stays in doubt as long as either.
     fn with(self, later: Self) -> Self {
         Self {
             ended: later.ended,
@@ -197,7 +196,7 @@ impl Run {
 }
 
 impl RunRecord {
-    /// Figures that no settings allow are cut to what they do.
+    /// Cuts figures to the highest that settings allow.
     fn restore(&self, then: Instant) -> Run {
         let ahead = Nanos(self.ahead).min(DEADLINE_MAX);
         Run {

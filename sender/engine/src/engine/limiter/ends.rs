@@ -1,4 +1,4 @@
-//! When attempts ended, for as long as a window cap may still count them.
+//! The ends of attempts, for as long as a window cap may count them.
 
 use std::collections::VecDeque;
 
@@ -9,20 +9,19 @@ use crate::engine::time::{Instant, Nanos};
 /// The most moments in a record.
 const RUNS_RECORDED_MAX: usize = 1_024;
 
-/// The ends of attempts, the oldest first, and how many of them each cap holds.
+/// The ends of attempts, oldest first, with the number that each cap holds.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     runs: VecDeque<Run>,
-    /// All attempts in `runs`.
+    /// The attempts in `runs`.
     total: u32,
     caps: Vec<Cap>,
-    /// How long an end is remembered: the longest window there is, or was so lately that its ends still count.
+    /// How long an end is remembered: the longest window, or a recent longer one whose ends may still count.
     keep: Nanos,
-    /// When a shorter memory is enough, and which.
+    /// The moment from which the shorter memory is enough.
     shorten: Option<(Instant, Nanos)>,
 }
 
-/// Attempts that ended at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     at: Instant,
@@ -32,22 +31,22 @@ struct Run {
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     window: Window,
-    /// The first run that the window still holds.
+    /// The first run inside the window.
     first: usize,
-    /// Attempts in the runs from there on.
+    /// The attempts in the runs from `first` on.
     held: u32,
 }
 
 impl Ends {
-    /// Nothing, for a contract without windows: it needs no memory of the past.
+    /// Nothing for a contract without windows.
     pub(super) fn for_windows(windows: &[Window]) -> Option<Box<Self>> {
         let keep = windows.iter().map(|window| window.length()).max()?;
         let caps = windows.iter().map(|&window| Cap { window, first: 0, held: 0 }).collect();
         Some(Box::new(Self { runs: VecDeque::new(), total: 0, caps, keep, shorten: None }))
     }
 
-    /// Brings back what [`Self::ages`] gave at `then`, and what ended at the other moments. The windows come with the next
-    /// change of contract.
+    /// Restores the result of [`Self::ages`] from `then`, and adds the ends in `others`. The next change of
+    /// contract adds the windows.
     pub(super) fn restore(
         ages: &[(u64, u32)],
         then: Instant,
@@ -68,8 +67,8 @@ impl Ends {
         Some(ends)
     }
 
-    /// How long ago attempts ended, the oldest first, and for how long that is remembered. Of more than
-    /// [`RUNS_RECORDED_MAX`] moments, neighbours become one: the later.
+    /// The ages of the ends, oldest first, and the length of the memory. Above [`RUNS_RECORDED_MAX`] moments,
+    /// neighbours are joined at the later moment.
     pub(super) fn ages(&self, now: Instant) -> (Vec<(u64, u32)>, Nanos) {
         let runs: Vec<_> = self.runs.iter().map(|run| (now.since(run.at).0, run.count)).collect();
         let together = runs.len().div_ceil(RUNS_RECORDED_MAX).max(1);
@@ -80,14 +79,14 @@ impl Ends {
         (runs.chunks(together).map(joined).collect(), self.keep)
     }
 
-    /// Attempts ended. Moments never run backwards.
+    /// Moments must not run backwards.
     pub(super) fn push(&mut self, at: Instant, count: u32) {
         if count > 0 {
             self.push_run(Run { at, count });
         }
     }
 
-    /// Lets go of what is too old for each window, and of what is too old for all.
+    /// Drops ends that are too old for each window, and for all.
     pub(super) fn advance(&mut self, now: Instant) {
         if let Some((when, keep)) = self.shorten
             && when <= now
@@ -117,24 +116,24 @@ impl Ends {
         }
     }
 
-    /// Whether nothing counts the ends, now or for the sake of a window that was there.
+    /// True if no window counts the ends, now or because of an earlier contract.
     pub(super) fn is_needless(&self) -> bool {
         self.caps.is_empty() && self.keep == Nanos::ZERO
     }
 
-    /// Whether every cap has a permit for an attempt that would be the `next`th in flight.
+    /// When every cap has a permit for the `next`th attempt in flight.
     pub(super) fn ready(&self, next: u32) -> Ready {
         let caps = self.caps.iter().map(|cap| self.cap_ready(cap, next));
         caps.fold(Ready::Now, Ready::and)
     }
 
-    /// How many permits are left beside the `taken` ones in flight.
+    /// The permits left beside the `taken` attempts in flight.
     pub(super) fn room(&self, taken: u32) -> u32 {
         let left = |cap: &Cap| cap.window.limit().saturating_sub(cap.held).saturating_sub(taken);
         self.caps.iter().map(left).min().unwrap_or(u32::MAX)
     }
 
-    /// Replaces the windows and counts for each what is remembered.
+    /// Replaces the windows; each counts the remembered ends.
     pub(super) fn change(&mut self, windows: &[Window], now: Instant) {
         let longest = windows.iter().map(|window| window.length()).max().unwrap_or(Nanos::ZERO);
         if longest >= self.keep {
@@ -160,8 +159,8 @@ impl Ends {
         }
     }
 
-    /// Makes room for `count` more. No cap is higher than the memory is long, so whoever asks for the moment at which
-    /// enough permits are free again gets the same answer without the oldest.
+    /// Makes room for `count` more. No cap is higher than [`WINDOW_LIMIT_MAX`], so forgetting the oldest ends
+    /// does not change when enough permits are free again.
     fn forget(&mut self, count: u32) {
         let mut excess = (self.total + count).saturating_sub(WINDOW_LIMIT_MAX);
         self.total -= excess;

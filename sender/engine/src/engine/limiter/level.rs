@@ -1,18 +1,16 @@
-//! How full a token bucket is.
-
 use super::{LEVEL_MAX, Ready};
 use crate::engine::contract::{Bucket, Rate};
 use crate::engine::time::{Instant, Nanos};
 
-/// A level in units of 1/`rate.per` of an attempt, as it was at a moment. The rate belongs to the contract and comes
-/// with every call, so that the two can't disagree.
+/// The level in units of 1/`rate.per` of an attempt, as of `as_of`. The rate comes with every call because it
+/// belongs to the contract.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     units: u128,
     as_of: Instant,
 }
 
-// The fullest level in the finest units, times the longest period (as a change of rate multiplies them), fits.
+// The highest level in the finest units fits, even times the longest period, as a change of rate multiplies it.
 const _: () = assert!((LEVEL_MAX as u128 + 1) * (Nanos::DAY.0 as u128) * (Nanos::DAY.0 as u128) < 1 << 114);
 
 impl Level {
@@ -30,7 +28,7 @@ impl Level {
         self.as_of
     }
 
-    /// Brings the level to `now`. Does nothing for a moment that it has passed.
+    /// Drains the level until `now`. Ignores earlier moments.
     pub(super) fn drain(&mut self, rate: Rate, now: Instant) {
         if now <= self.as_of {
             return;
@@ -42,19 +40,18 @@ impl Level {
         self.as_of = now;
     }
 
-    /// Attempts ended.
     pub(super) fn charge(&mut self, rate: Rate, count: u32) {
         self.units += u128::from(count) * u128::from(rate.per().0);
     }
 
-    /// Counts in another rate's units from now on, rounded up.
+    /// Converts to another rate's units, rounding up.
     pub(super) fn change_rate(&mut self, from: Rate, to: Rate) {
         if from.per() != to.per() {
             self.units = (self.units * u128::from(to.per().0)).div_ceil(u128::from(from.per().0));
         }
     }
 
-    /// Whether an attempt may start that would be the `next`th in flight.
+    /// When the `next`th attempt in flight may start.
     pub(super) fn ready(self, bucket: Bucket, next: u32) -> Ready {
         let Some(spare) = bucket.burst().checked_sub(next) else { return Ready::OnEvent };
         let allowed = u128::from(spare) * u128::from(bucket.rate().per().0);
@@ -65,7 +62,7 @@ impl Level {
         Ready::At(self.as_of + Nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
-    /// How many more attempts than the `taken` ones in flight the bucket lets start by `then`, if all end at once.
+    /// The attempts that may start by `then` beside the `taken` ones in flight, if all end at once.
     pub(super) fn room(self, bucket: Bucket, taken: u32, then: Instant) -> u32 {
         let per = u128::from(bucket.rate().per().0);
         let drained = u128::from(then.since(self.as_of).0) * u128::from(bucket.rate().count());

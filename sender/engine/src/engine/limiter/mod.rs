@@ -1,54 +1,68 @@
-//! The limit that holds at the receiver.
+//! A limiter whose limit holds at the receiver.
 //!
-//! A limiter that charges when it *sends* lets the network squeeze requests together: the endpoint sees more than
-//! it allowed. This one charges when an attempt *ends*. An attempt holds a permit from its start to its end, and a
-//! request reaches the endpoint somewhere between the two; the limiter allows what is safe wherever that was.
+//! A limiter that charges when it *sends* lets the network squeeze requests together: the endpoint sees more
+//! than the limiter allowed. This one charges when an attempt *ends*. An attempt holds a permit from its start
+//! to its end, and its request arrives between the two. The limiter allows only starts that are safe for every
+//! moment of arrival.
 //!
-//! **Token bucket (ρ, σ).** The level drains at ρ and grows by one when an attempt ends. An attempt starts only while
-//! `level + in flight + 1 ≤ σ`. Take any arrivals of which the first comes at `t`, and let `s` be when the latest
-//! started of them started. At `s` each of the others had either ended, after `t`, and had been charged, or was in
-//! flight, and was counted. What was charged since `t` has drained by no more than `ρ·(s − t)`. So there are no more
-//! than `σ + ρ·(s − t)` of them: the contract, over every window, by the endpoint's own clock.
+//! **Token bucket (ρ, σ).** The level drains at ρ and grows by one when an attempt ends. An attempt starts only
+//! while `level + in flight + 1 ≤ σ`. Take any arrivals, the first at `t`, and let `s` be the latest start
+//! among them. At `s`, each of the others had ended after `t` and was charged, or was in flight and counted.
+//! Charges since `t` have drained by at most `ρ·(s − t)`. So at most `σ + ρ·(s − t)` requests arrived: the
+//! contract, over every window, by the endpoint's own clock.
 //!
-//! **Window cap (L, W).** Each attempt holds one of L permits until W after its end. Arrivals inside one half-open W,
-//! L + 1 of them, would at the start of the latest started have held L + 1 permits at once.
+//! **Window cap (L, W).** Each attempt holds one of L permits until W after its end. Suppose L + 1 requests
+//! arrive inside one half-open W. At the latest start among them, these attempts would have held L + 1 permits
+//! at once.
 //!
-//! **In doubt.** An attempt that ended without an answer may still lie in the endpoint's socket. The assumption: it
-//! arrives, if ever, within `doubt` of its end, and within `quarantine` of an answer to an attempt that began after its
-//! end. So it stays in flight, in doubt, until the first of these has passed (and a durable record tells of it), and is
-//! charged then: for both arguments above, that is its end. An answer to an attempt that began before says nothing.
+//! **In doubt.** An attempt that ended without an answer may still lie in the endpoint's socket. The
+//! assumption: if it arrives, it arrives within `doubt` of its end, and within `quarantine` of an answer to an
+//! attempt that began after its end. So it stays in flight, in doubt, until the first of these times has passed
+//! and a durable record includes it. Then it is charged: for both arguments above, that moment is its end. An
+//! answer to an attempt that began before its end proves nothing.
 //!
-//! **Change.** Levels and ends carry over, so a lowered limit counts what came before it. While a rate is raised the
-//! level drains faster and no sooner; a burst that was raised and lowered again leaves the level that it allowed. A
-//! window cap counts all ends that the limiter remembers: those within the longest window of the contract, and for
-//! that long of the contracts before it. A window longer than any before it counts from when it came. Attempts that
-//! began before a change go by the longer of both quarantines and doubts.
+//! **Change.** Levels and ends carry over, so a lowered limit counts earlier attempts. A raised rate drains the
+//! level faster and no sooner. A burst that is raised and lowered again leaves the level that it allowed. A
+//! window cap counts all ends that the limiter remembers. It remembers ends for the longest window of the
+//! contract; after a change, the longest window of the contract before still counts for its own length. A
+//! window longer than any before it counts from its own start. Attempts that began before a change use the
+//! longer of both quarantines and doubts.
 //!
-//! **Takeover.** What an owner has under way ends with its lease or its process, and a lane is taken over after that. Let R be
-//! the last durable record of the lane. R tells the bound `F` that level and in flight together keep (σ, or what was left
-//! of a higher one), the attempts in doubt `D`, and a bound `c` on the attempts in flight that R does not tell of. The
-//! new owner counts D as R has it, c attempts in doubt that ended just now, and a level of `F − |D| − c`. Call the sum of
-//! level and in flight that it would count if it sent nothing `E(t)`, and the sum of the owner before, had it lived on and
-//! sent nothing, `T(t)`. *In flight, E has at least as many as T at any time:* what T has in doubt and R tells of is in D,
-//! released no sooner; anything else is matched by one of the c, which ended no later and is released no sooner. *So
-//! E(t) ≥ T(t):* at the takeover E ≥ F ≥ T; both fall only while their level drains, at ρ; if E drains while T does not, T's
-//! level is empty, and T is what it has in flight, which E has too. So the new owner starts only what the owner before
-//! could have started.
+//! **Takeover.** An owner's attempts under way end with its lease or its process, and a takeover comes after
+//! that. Let R be the last durable record of the lane. R has three parts:
 //!
-//! (An owner that is stopped cannot close a connection. What it left open counts as in doubt, like the rest, and no longer
-//! against the cap in flight: that cap is kept for what running processes have open.)
+//! - `F`, a bound on level plus in flight: σ, or the rest of a higher burst;
+//! - `D`, the attempts in doubt;
+//! - `c`, a bound on the attempts in flight that R does not include.
 //!
-//! *Why c is a bound:* nothing starts before a record of this owner, and of its present contract, is durable; and attempts
-//! in doubt that no durable record tells of count against the cap in flight, as if they were open. Without that, a crash
-//! after several time-outs in a row leaves more in flight than `c + |D|`. Quarantine and doubt of the c are those in R, for
-//! the same reason: they were in force when these attempts started.
+//! The new owner counts D as R has it, c attempts in doubt that ended just now, and a level of `F − |D| − c`.
+//! Let `E(t)` be its level plus in flight if it sends nothing. Let `T(t)` be that sum of the previous owner,
+//! had it lived on and sent nothing.
 //!
-//! *Windows:* what had ended by R is in R; what ended since is told by the store as far as its settlement is durable; the
-//! rest is bounded by c too, because in a lane with windows an attempt counts against the cap in flight until its
-//! settlement is durable. An attempt in doubt needs none: R tells of it until a later record tells how it ended.
+//! *In flight, E always has at least as many as T.* An attempt that T has in doubt and R includes is in D, and
+//! D releases it no sooner. Every other attempt of T is matched by one of the c, which ended no earlier and is
+//! released no sooner.
 //!
-//! The figures are integers: a level counts in units of 1/`rate.per` of an attempt, and drains `rate.count` units a
-//! nanosecond. Nothing is rounded but once per change of rate, upwards.
+//! *So E(t) ≥ T(t).* At the takeover, E ≥ F ≥ T. Both fall only while their level drains, at ρ. If E drains
+//! while T does not, T's level is empty. Then T consists of its attempts in flight, and E has at least as many.
+//! So the new owner starts only attempts that the previous owner could have started.
+//!
+//! A stopped process (SIGSTOP) is the exception: it cannot close its connections. Its open attempts count as in
+//! doubt like the rest, but no longer against the cap in flight. That cap holds for the connections of running
+//! processes.
+//!
+//! *Why c is a bound.* Nothing starts before a record of this owner and its present contract is durable.
+//! Attempts in doubt without a durable record count against the cap in flight, as if they were open. Otherwise
+//! a crash after several time-outs in a row would leave more in flight than `c + |D|`. For the same reason the
+//! c use the quarantine and doubt of R: these were in force when the attempts started.
+//!
+//! *Windows.* R has the ends before R. The store knows the ends since then that have a durable settlement. c
+//! bounds the rest too, because in a lane with windows an attempt counts against the cap in flight until its
+//! settlement is durable. An attempt in doubt needs no settlement: R includes it until a later record has its
+//! end.
+//!
+//! A level counts in integer units of 1/`rate.per` of an attempt and drains `rate.count` units a nanosecond.
+//! Only a change of rate rounds, upwards.
 
 mod doubt;
 mod ends;
@@ -66,17 +80,17 @@ use level::Level;
 use records::Records;
 pub use snapshot::{Since, Snapshot};
 
-/// The fullest level, in attempts: all that the highest burst allowed, while a lower one holds.
+/// The highest level, in attempts: the highest burst was used up, and a lower one now holds.
 const LEVEL_MAX: u32 = BURST_MAX + IN_FLIGHT_MAX;
 
-/// Whether an attempt may start.
+/// When an attempt may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// Now.
+    /// At once.
     Now,
-    /// From then on, if nothing starts until then. An attempt that ends may bring it forward.
+    /// At that moment, if nothing starts before. An attempt that ends may bring it forward.
     At(Instant),
-    /// When an attempt ends; time alone does not help.
+    /// After an attempt has ended; waiting alone does not help.
     OnEvent,
 }
 
@@ -92,20 +106,20 @@ impl Ready {
     }
 }
 
-/// How an attempt ended, as far as it matters for the limits.
+/// How an attempt ended, as far as the limits depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A whole answer came.
+    /// A complete answer came.
     Answered,
-    /// Nothing of the request left.
+    /// No byte of the request left.
     Unsent,
-    /// There was no answer: the request may still arrive.
+    /// No answer came: the request may still arrive.
     Silent,
-    /// The same, and no settlement tells of the attempt.
+    /// As [`Self::Silent`], and no settlement counts the attempt.
     CutOff,
 }
 
-/// One subscriber's limiter. Moments handed to it must not run backwards.
+/// One subscriber's limiter. The moments passed to it must not run backwards.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     contract: Contract,
@@ -113,9 +127,9 @@ pub struct Limiter {
     older: Option<Box<Older>>,
     level: Level,
     ends: Option<Box<Ends>>,
-    /// Started and not ended.
+    /// Attempts that started and have not ended.
     open: u32,
-    /// Ended and counted by a window, and their settlement is not durable.
+    /// Attempts that ended and count in a window, without a durable settlement.
     unsettled: u32,
     doubts: Doubts,
     records: Records,
@@ -125,13 +139,13 @@ pub struct Limiter {
 #[derive(Clone, Debug)]
 struct Older {
     open: u32,
-    /// When the settings changed.
+    /// The moment of the change.
     until: Instant,
     lateness: Lateness,
 }
 
 impl Limiter {
-    /// A limiter for an endpoint that was never sent anything.
+    /// A limiter for an endpoint that was never sent a request.
     #[must_use]
     pub fn fresh(contract: Contract, lateness: Lateness) -> Self {
         let mut records = Records::default();
@@ -155,7 +169,7 @@ impl Limiter {
         &self.contract
     }
 
-    /// Attempts whose request may yet arrive: those under way and those in doubt.
+    /// Attempts whose request may still arrive: those under way and those in doubt.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.open + self.doubts.count()
@@ -167,20 +181,20 @@ impl Limiter {
         self.open
     }
 
-    /// Attempts in doubt, and when the last of them is released at the latest.
+    /// Attempts in doubt, and the latest moment at which the last of them is released.
     #[must_use]
     pub fn in_doubt(&self) -> (u32, Option<Instant>) {
         (self.doubts.count(), self.doubts.until())
     }
 
-    /// How full the bucket is, in whole attempts, rounded up.
+    /// The level of the bucket in whole attempts, rounded up.
     #[must_use]
     pub fn level(&self) -> u64 {
         let tokens = self.level.units().div_ceil(u128::from(self.contract.bucket().rate().per().0));
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 
-    /// Whether one more attempt may start.
+    /// When one more attempt may start.
     pub fn ready(&mut self, now: Instant) -> Ready {
         self.advance(now);
         if !self.has_place() || !self.records.cover() {
@@ -191,7 +205,7 @@ impl Limiter {
         if let Some(ends) = &self.ends {
             ready = ready.and(ends.ready(next));
         }
-        // What is in doubt leaves by time alone.
+        // Attempts in doubt are released by time alone.
         let release = self.doubts.next_release();
         if ready == Ready::OnEvent && release < Instant::NEVER {
             ready = Ready::At(release);
@@ -199,7 +213,7 @@ impl Limiter {
         ready
     }
 
-    /// How many attempts the limits over time would let start between now and `ahead` from now, if all ended at once.
+    /// The attempts that rate and windows allow between `now` and `ahead` later, if all end at once.
     pub fn room(&mut self, now: Instant, ahead: Nanos) -> u32 {
         self.advance(now);
         let taken = self.in_flight();
@@ -207,24 +221,25 @@ impl Limiter {
         self.ends.as_ref().map_or(room, |ends| room.min(ends.room(taken)))
     }
 
-    /// An attempt starts: before its first byte is sent.
+    /// Starts an attempt. Call this before its first byte is sent.
     ///
     /// # Panics
-    /// In debug builds, if [`Self::ready`] does not say [`Ready::Now`].
+    /// In debug builds, unless [`Self::ready`] returns [`Ready::Now`].
     pub fn start(&mut self, now: Instant) {
         debug_assert_eq!(self.ready(now), Ready::Now, "an attempt started that the contract does not allow");
         self.open += 1;
     }
 
-    /// An attempt ended that began at `started`. True if it counts against the cap in flight until [`Self::settled`] says
-    /// that its settlement is durable.
+    /// Ends an attempt that began at `started`. Returns true if it counts against the cap in flight until
+    /// [`Self::settled`].
     pub fn end(&mut self, started: Instant, end: End, now: Instant) -> bool {
         debug_assert!(self.open > 0, "an attempt ended that never started");
         self.advance(now);
         let lateness = self.longest();
         self.open = self.open.saturating_sub(1);
         self.forget_older(started);
-        // What a record alone can tell the next owner is in doubt until one does, however short its doubt is.
+        // Only a record can pass this attempt on to the next owner: it is in doubt until one does, however
+        // short `doubt` is.
         if end == End::CutOff || (end == End::Silent && lateness.doubt() > Nanos::ZERO) {
             self.doubts.add(now, 1, lateness, self.records.taken + 1, self.records.durable);
             self.records.stale = true;
@@ -242,12 +257,12 @@ impl Limiter {
         true
     }
 
-    /// The settlement is durable of an attempt for which [`Self::end`] said true.
+    /// The settlement of an attempt is durable for which [`Self::end`] returned true.
     pub fn settled(&mut self) {
         self.unsettled = self.unsettled.saturating_sub(1);
     }
 
-    /// That record is durable, and all before it.
+    /// This record and all before it are durable.
     pub fn recorded(&mut self, revision: Revision) {
         if revision.0 <= self.records.taken {
             self.records.durable = self.records.durable.max(revision.0);
@@ -255,15 +270,15 @@ impl Limiter {
         }
     }
 
-    /// Whether a record is to be taken: the next owner would have to know something that none tells, of the limits or of
-    /// what is `unsaved` beside them, and none is on its way to the store.
+    /// True if the limiter, or the `unsaved` state beside it, has changed since the last record, and no record
+    /// is on its way to the store.
     #[must_use]
     pub fn wants_record(&self, unsaved: bool) -> bool {
         self.records.are_due(unsaved)
     }
 
-    /// What the next owner needs to go on from here, and its number. `is_final` for a lane that has nothing under way and
-    /// starts nothing more.
+    /// The state for the next owner, and its number. `is_final` means that nothing is under way and nothing
+    /// starts any more.
     pub fn snapshot(&mut self, is_final: bool, now: Instant) -> (Revision, Snapshot) {
         debug_assert!(!is_final || self.open == 0, "an attempt under way has no place in a final snapshot");
         self.advance(now);
@@ -271,8 +286,8 @@ impl Limiter {
         (self.records.take(self.full(), now), snapshot)
     }
 
-    /// Replaces the contract. What was sent before counts against the new one at once; nothing starts until a record of
-    /// it is durable, because the next owner goes by that.
+    /// Replaces the contract. Earlier attempts count against the new one at once. Nothing starts until a record
+    /// of the new contract is durable, because the next owner relies on it.
     pub fn change(&mut self, contract: Contract, lateness: Lateness, now: Instant) {
         self.advance(now);
         if self.open > 0 {
@@ -289,13 +304,13 @@ impl Limiter {
         self.records.require();
     }
 
-    /// The longest deadline, quarantine and doubt of what is under way or may start.
+    /// The longest times of the attempts that are under way or may start.
     fn longest(&self) -> Lateness {
         self.older.as_ref().map_or(self.lateness, |older| older.lateness.longer(self.lateness))
     }
 
-    /// An attempt ended that began at `started`. One that began in the very moment of a change counts as a later one,
-    /// though it may have been an earlier one: then the last end of all decides.
+    /// An attempt that began at the very moment of a change counts as a later one. If it was an earlier one,
+    /// the end of the last open attempt drops `older`.
     fn forget_older(&mut self, started: Instant) {
         let open = self.open;
         self.older.take_if(|older| {
@@ -304,22 +319,22 @@ impl Limiter {
         });
     }
 
-    /// The most that level and attempts in flight may come to.
+    /// A bound on level plus in flight.
     fn full(&self) -> u32 {
         let level = u32::try_from(self.level()).unwrap_or(LEVEL_MAX);
         level.saturating_add(self.in_flight()).min(LEVEL_MAX).max(self.contract.bucket().burst())
     }
 
-    /// Whether the cap in flight lets one more start.
+    /// True if the cap in flight allows one more.
     fn has_place(&self) -> bool {
         self.open + self.doubts.unrecorded() + self.unsettled < self.contract.in_flight()
     }
 
-    /// Brings level and ends to `now`, charging in order the attempts that are no longer in doubt.
+    /// Brings level and ends to `now`, and charges in order the attempts that are no longer in doubt.
     fn advance(&mut self, now: Instant) {
         if self.doubts.next_release() <= now {
             for (at, count) in self.doubts.release(now, self.records.durable) {
-                // Later, if it had to wait until a record was durable.
+                // Later than its release if it had to wait for a durable record.
                 self.charge(at.max(self.level.as_of()), count);
             }
             self.records.stale = true;
@@ -331,7 +346,8 @@ impl Limiter {
                 self.ends = None;
             }
         }
-        // After a limit was lowered the next owner has to wait for what the last record says.
+        // After a limit was lowered, the next owner would wait for the level in the last record: take a new one
+        // when half has drained.
         let burst = self.contract.bucket().burst();
         if self.records.full > burst {
             self.records.stale |= (self.full() - burst) * 2 <= self.records.full - burst;

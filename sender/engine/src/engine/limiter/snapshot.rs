@@ -1,4 +1,4 @@
-//! What a limiter leaves to the next owner of its lane, and how that one goes on from it.
+//! The state that a limiter leaves to the next owner, and the limiter that follows from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,46 +10,46 @@ use crate::engine::contract::{BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate};
 use crate::engine::lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
 use crate::engine::time::{Instant, Nanos};
 
-/// What a limiter leaves to the next one. Lengths count from the moment it was taken.
+/// The state of a limiter for the next owner. Lengths are in nanoseconds and count from the moment of the
+/// snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     rate_count: u64,
     rate_per: u64,
-    /// The level in whole attempts, and what is left in units of 1/`rate_per`.
+    /// The level in whole attempts; `level_rest` is the rest in units of 1/`rate_per`.
     level: u32,
     level_rest: u64,
-    /// The most that level and attempts in flight may come to, until a later record says otherwise.
+    /// The bound on level plus in flight until a later record replaces it.
     full: u32,
-    /// The most attempts that may be under way then, or have ended without a durable word of it.
+    /// A bound on attempts that are under way, or have ended without a durable record.
     under_way: u32,
-    /// The longest deadline, quarantine and doubt of an attempt under way. The first is for owners of versions before this one.
+    /// The longest deadline, quarantine and doubt of an attempt under way.
     lateness: [u64; 3],
     in_doubt: Vec<RunRecord>,
-    /// How long ago attempts ended, and how many; the oldest first.
+    /// How long ago attempts ended, and how many; oldest first.
     ends: Vec<(u64, u32)>,
     /// The longest window that the ends are kept for.
     remembered: u64,
 }
 
-/// What a new owner knows beside the snapshot.
+/// The new owner's knowledge beside the snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Since<'a> {
-    /// How much time has passed since the snapshot at least.
+    /// A lower bound on the time since the snapshot.
     pub downtime: Nanos,
-    /// What ended after the snapshot: how long ago, and how many attempts.
+    /// Attempts that ended after the snapshot: how long ago, and how many.
     pub ended: &'a [(Nanos, u32)],
 }
 
 impl Limiter {
-    /// What the next owner needs to know: of a lane that is given back in order (`is_final`), or if this one should
-    /// never stop in order.
+    /// `is_final` if the lane is given back in order; otherwise the snapshot must be safe for a crash.
     pub(super) fn take_snapshot(&mut self, is_final: bool, now: Instant) -> Snapshot {
         let bucket = self.contract.bucket();
         let per = u128::from(bucket.rate().per().0);
         let level = u32::try_from(self.level.units() / per).unwrap_or(LEVEL_MAX);
         let full = self.full();
-        // Of window caps the next owner must not miss what ended and was not settled; of a bucket it can't miss more
-        // than was in flight.
+        // A bucket can miss only attempts that were in flight. A window cap can miss all that ended without a
+        // settlement too.
         let cap = self.contract.in_flight();
         let most = if self.ends.is_some() { cap } else { cap.min(full) };
         let (ends, remembered) = self.ends.as_ref().map_or_else(Default::default, |ends| ends.ages(now));
@@ -70,12 +70,12 @@ impl Limiter {
 }
 
 impl Snapshot {
-    /// What an owner leaves that has this contract and has sent nothing.
+    /// A snapshot of an owner with this contract that has sent nothing.
     fn unknown(contract: &Contract) -> Self {
         Limiter::fresh(contract.clone(), Lateness::LONGEST).take_snapshot(false, Instant::START)
     }
 
-    /// Goes on from here after an orderly end. Nothing, if the figures make no sense.
+    /// Continues after an orderly end. Nothing if the figures are invalid.
     pub(super) fn resume(
         &self,
         contract: Contract,
@@ -89,7 +89,7 @@ impl Snapshot {
         Some(limiter)
     }
 
-    /// Takes over from an owner that did not end in order.
+    /// Takes over after a crash or a lost lease. Nothing if the figures are invalid.
     pub(super) fn seize(
         &self,
         contract: Contract,
@@ -111,15 +111,15 @@ impl Snapshot {
         // They ended with the lease, or with the process.
         limiter.doubts.add(now, in_doubt, theirs.unwrap_or(longest), limiter.records.taken + 1, 0);
         if let Some(ends) = &mut limiter.ends {
-            // No more than the burst can be in flight; the rest has ended.
+            // At most the burst can be in flight; the rest has ended.
             ends.push(now, under_way - in_doubt);
         }
         limiter.change(contract, lateness, now);
         Some(limiter)
     }
 
-    /// A limiter without windows as it was then. If the contract changed meanwhile, nobody knows when: the time since
-    /// counts at the slower of both rates.
+    /// The limiter of that moment, without windows. If the contract changed since, the moment of the change is
+    /// unknown: the downtime drains at the slower of both rates.
     fn restore(
         &self,
         next: &Contract,
@@ -137,7 +137,7 @@ impl Snapshot {
         let slower = rate.slower(next.bucket().rate());
         level.change_rate(rate, slower);
         let bucket = Bucket::new(slower, BURST_MAX).ok()?;
-        // The windows to come count what is in doubt.
+        // The windows of the next contract count the attempts in doubt.
         let longest = next.windows().iter().map(|window| window.length()).fold(Nanos::ZERO, Nanos::max);
         let keep = Nanos(self.remembered).max(longest);
         let since = since.ended.iter().map(|&(ago, count)| (now.sooner(ago), count));
@@ -156,8 +156,8 @@ impl Snapshot {
 }
 
 impl Limiter {
-    /// Goes on where a limiter stopped in order, at least `downtime` ago. A snapshot that makes no sense counts as that of
-    /// a crash, unreadable.
+    /// Continues after an orderly end, at least `downtime` ago. An invalid snapshot counts as an unreadable one
+    /// after a crash.
     #[must_use]
     pub fn resume(
         contract: Contract,
@@ -172,8 +172,8 @@ impl Limiter {
         })
     }
 
-    /// Takes over from a limiter that crashed or lost its lease, and left that. If it can't be read, the owner before is
-    /// taken to have had the present contract, with the longest deadline, quarantine and doubt that any settings allow.
+    /// Takes over from a limiter that crashed or lost its lease. If its snapshot is unreadable, the previous
+    /// owner is assumed to have had the present contract and the longest deadline, quarantine and doubt.
     #[must_use]
     pub fn seize(
         contract: Contract,
