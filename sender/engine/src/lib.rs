@@ -1,10 +1,10 @@
-//! Every decision of Hookproof's sender, as state machines: no clock, no disk, no network, no runtime.
+//! Every decision of Hookproof's sender, as state machines without a clock, a disk, a network or a runtime.
 //!
 //! Read the modules in this order:
 //!
-//! - [`engine`]: when each lane sends, and what follows an answer.
-//! - [`messages`]: commands to a store and its replies, with the lanes, nodes and bodies that they name.
-//! - [`dispatch`]: every decision around the engine: lanes taken, kept and given back; what is claimed and written down.
+//! - [`engine`]: when each lane sends, and the reaction to each answer.
+//! - [`messages`]: commands to a store and its replies, with the lanes, nodes and bodies in them.
+//! - [`dispatch`]: decisions around the engine: leases, claims, records and settlements.
 
 pub mod dispatch;
 pub mod engine;

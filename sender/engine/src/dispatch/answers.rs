@@ -1,4 +1,4 @@
-//! What the store answered, and what follows: above all, when it could not do what it was asked to.
+//! Handles the store's answers, above all its failures.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let Answered { order, reply, moment } = answered;
         match order {
             Order::Claim { lane, term, max, portion } => {
-                // What it brought counts from here on, as far as it is kept.
+                // From here on, only the kept rows count against the budget.
                 self.lanes.budget.give_back(portion);
                 self.claimed((lane, term), max, reply);
             }
@@ -63,7 +63,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 self.lose(lane, term);
                 return;
             }
-            // The store is in trouble. The lane is ours all the same.
+            // The store is in trouble, and the lane is still ours.
             Err(Failure::Lasting(why)) if self.lanes.is_ours_under(lane, term) => {
                 self.meet(lane, Cause::Claim, describe("its deliveries cannot be read", &why))
             }
@@ -72,7 +72,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
     }
 
-    /// The first body of a lane is longer than its claim allowed: the engine waits for the next answer.
+    /// The lane's next body is longer than its claim allowed. The engine waits for the answer to the new claim.
     fn claim_again(&mut self, (lane, term): (LaneId, Term), max: u32, bytes: u64) {
         if self.lanes.expect_longer(lane, term, bytes) {
             let again = self.claim(lane, term, max);
@@ -110,7 +110,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Failure::Full => self.give_up_settling(number, "the store has no room for its settlements"),
             Failure::Stopped => self.give_up_settling(number, "the store has been stopped"),
             Failure::Lasting(why) => match self.unsettled.halve(number) {
-                // What can be written must not wait for what can't.
+                // Rows that the store can write must not wait for the others.
                 Some(halves) => halves.into_iter().for_each(|half| self.submit(half)),
                 None if self.stopping => self.give_up_settling(number, &why),
                 None => {
@@ -135,14 +135,14 @@ impl<S: SubscriberSet> Dispatcher<S> {
             if *result == SettleResult::Stale {
                 self.lose(row.lane, row.term);
             } else if is_late {
-                // A claim in between did not see it, and its lane no longer remembers.
+                // A claim in between missed the row, and the lane has forgotten it.
                 self.remind(row);
             }
         }
         self.hand_back_after(&rows);
     }
 
-    /// A delivery waits in the store again.
+    /// Wakes the lane for a delivery that waits in the store again.
     fn remind(&mut self, row: &Settlement) {
         let due = match row.fate {
             Fate::Retry { due } => due,
@@ -152,7 +152,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.tell(Input::Work { lane: row.lane, due: instant(due) });
     }
 
-    /// What follows is as after a crash: the deliveries are made again by the next owner.
+    /// As after a crash: the next owner makes these deliveries again.
     fn give_up_settling(&mut self, number: u64, why: &str) {
         let Some(Done { rows, batch, .. }) = self.unsettled.remove(number) else { return };
         if let Some(batch) = batch {
@@ -168,7 +168,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     fn persisted(&mut self, lane: LaneId, term: Term, revision: Revision, reply: Result<Reply, Failure>) {
         let failure = match reply {
             Ok(Reply::Refused(Refusal::StaleTerm { .. })) => return self.lose(lane, term),
-            // A lane that is removed has no record to keep.
+            // The store keeps no record of a removed lane.
             Ok(Reply::Done | Reply::Refused(Refusal::UnknownLane(_))) => None,
             Ok(other) => Some(Failure::Lasting(format!("the store answered {other:?}").into())),
             Err(failure) => Some(failure),
@@ -177,7 +177,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             self.tell(Input::Persisted { lane, term, revision });
         }
         if !self.records.is_current(lane, term, revision) {
-            // A newer record of the lane is on its way, and says all that this one did.
+            // A newer record of the lane is on its way and includes this one.
             return;
         }
         match failure {

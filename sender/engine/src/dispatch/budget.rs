@@ -1,37 +1,33 @@
-//! How many bytes of bodies this process holds, over all lanes, and whose turn it is where there is no room for more.
+//! The memory for bodies: a bound over all lanes, and turns for lanes without room.
 //!
-//! Bytes count from the claim that may bring them to the end of their attempt: a claim counts as much as it may bring, and
-//! then what it has brought. A body that several deliveries share counts once for each. So no more is ever held than
-//! [`BODY_BYTES_MAX`], whatever the store answers and in whatever order. That is far above what a launch comes to: where it is reached, lanes
-//! wait for each other's endpoints, which they do nowhere else, and the process lives.
+//! A claim counts with the bytes that it may bring, then with the bytes that it brought, until the end of each
+//! attempt. A body counts once for each delivery that shares it. So the process never holds more than
+//! [`BODY_BYTES_MAX`], whatever the store answers. At the bound lanes wait for each other's endpoints: the
+//! price of a bounded memory.
 //!
-//! How long the bodies of a lane are is known from its last claim; at first they are taken to be short. A claim that finds a longer
-//! body brings nothing, tells how long that is, and is made again for as much.
+//! The body length of a lane comes from its last claim; a new lane's bodies count as short. A claim that finds
+//! a longer body returns only its length, and the dispatcher repeats the claim with that much.
 //!
-//! A claim for which there is no room waits for its turn, and none goes ahead of it but those of the other size: lanes of short and of long
-//! bodies wait in two queues, and neither may hold more than seven eighths of the bytes. So long bodies that endpoints do not
-//! take keep no lane of short ones from sending; and each has an eighth, but for what a claim brings that is longer than it was taken to be,
-//! that is free as soon as its own attempts have ended, so that every lane gets its turn.
+//! Lanes of short and of long bodies wait in two queues, in the order of their claims. Neither size may hold
+//! more than seven eighths of the bytes. So long bodies at a slow endpoint keep no lane of short bodies
+//! waiting, and every lane gets its turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use crate::engine::{AttemptId, LaneId, Term};
 
-/// Bytes of bodies that a process holds, at most: those that claims under way may bring, those that wait to be sent, and those
-/// under way.
+/// The most bytes of bodies that a process holds: expected by claims under way, waiting, and under way.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
-/// As much of that is for bodies of one size, at most.
+/// The most bytes for bodies of one size.
 const SIZE_BYTES_MAX: u64 = BODY_BYTES_MAX / 8 * 7;
 /// The longest body that counts as short.
 const SHORT_BYTES_MAX: u64 = 4 << 10;
-/// A body is taken to be as long as that at least. 10,000 lanes whose bodies are no longer can all claim at the same moment, each
-/// as much as the engine lets it hold: the first ones 256 deliveries, the last ones four.
+/// The least length that a body counts with. It lets 10,000 lanes with such bodies claim at the same moment.
 const BODY_BYTES_LEAST: u64 = 1 << 10;
-/// What one claim may bring, however few deliveries it asks for.
+/// The least bytes of a claim, however few deliveries it asks for.
 const CLAIM_BYTES_LEAST: u64 = 8 << 10;
-/// What one claim may bring, however many deliveries it asks for. By the limits that events have by default none becomes a body as
-/// long as that, whatever shape it gets.
+/// The most bytes of a claim. With the default limits of events, no body is longer.
 pub const CLAIM_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = assert!(
@@ -39,14 +35,14 @@ const _: () = assert!(
     "every claim must fit into the part that the other size leaves"
 );
 
-/// What claims take the bodies of their lane to be.
+/// The size class of a lane's bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     Short,
     Long,
 }
 
-/// Bytes that count, as long as this is not given back.
+/// Bytes that count until they are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
     size: Size,
@@ -54,7 +50,7 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// What a claim has brought may be longer than its lane's bodies were taken to be.
+    /// Uses the length that came, which may be of another size than the claim expected.
     pub(super) const fn of_body(bytes: u64) -> Self {
         Self { size: size_of(bytes), bytes }
     }
@@ -69,7 +65,7 @@ const fn size_of(length: u64) -> Size {
     if length > SHORT_BYTES_MAX { Size::Long } else { Size::Short }
 }
 
-/// How long the bodies of a lane are: the longest lately, forgotten by half with each claim.
+/// The longest recent body of a lane; each claim forgets half of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyLength(u64);
 
@@ -80,25 +76,24 @@ impl Default for BodyLength {
 }
 
 impl BodyLength {
-    /// The first body that is due is as long as that.
+    /// The lane's first due body has this length.
     pub(super) fn at_least(&mut self, bytes: u64) {
         self.0 = self.0.max(bytes);
     }
 
-    /// A claim brought bodies, of which the longest has so many bytes.
+    /// A claim brought bodies, the longest with this length.
     pub(super) fn brought(&mut self, longest: u64) {
         self.0 = longest.max(self.0 / 2).max(BODY_BYTES_LEAST);
     }
 }
 
-/// A claim that is to be made.
+/// A claim to make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) lane: LaneId,
     pub(super) term: Term,
-    /// At most so many deliveries.
+    /// The most deliveries.
     pub(super) max: u32,
-    /// How long their bodies are.
     pub(super) length: BodyLength,
 }
 
@@ -107,35 +102,34 @@ impl Wanted {
         size_of(self.length.0)
     }
 
-    /// What the store is asked for, for so many bytes of the budget. A longer body than anybody may emit counts for less than
-    /// it has until it is here: its lane would wait for ever.
+    /// The byte limit for the store. A body longer than any claim counts with less than its length; otherwise
+    /// its lane would wait for ever.
     pub(super) fn bytes_max(&self, portion: Portion) -> u64 {
         portion.bytes.max(self.length.0)
     }
 }
 
-/// The bytes of bodies that are held, and the claims that wait for room.
+/// The bytes that are held, and the claims that wait for room.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     short: Pool,
     long: Pool,
-    /// Each attempt under way, where its id says.
+    /// Attempts under way, by the slot of their id.
     under_way: Vec<Option<(AttemptId, Portion)>>,
-    /// In which queue a lane waits, and where.
+    /// The queue of each waiting lane, and its place.
     waits: HashMap<LaneId, (Size, u64), BuildHasherDefault<DefaultHasher>>,
     turns: u64,
 }
 
-/// Bodies of one size.
 #[derive(Debug, Default)]
 struct Pool {
     held: u64,
-    /// Claims in the order in which they came: one of each lane, at most.
+    /// Claims in order of arrival, at most one for each lane.
     queue: BTreeMap<u64, Wanted>,
 }
 
 impl Budget {
-    /// Room for a claim, which counts as held from now on. If there is none, the claim waits for [`Self::next`].
+    /// Reserves room for a claim. Without room the claim waits for [`Self::next`].
     pub(super) fn ask(&mut self, wanted: Wanted) -> Option<Portion> {
         let portion = self.room(&wanted).filter(|_| self.pool(wanted.size()).queue.is_empty());
         match portion {
@@ -145,7 +139,7 @@ impl Budget {
         portion
     }
 
-    /// A claim that waited and has room by now, which counts as held.
+    /// The next waiting claim that has room now, with its reserved bytes.
     pub(super) fn next(&mut self) -> Option<(Wanted, Portion)> {
         [Size::Short, Size::Long].into_iter().find_map(|size| {
             let wanted = *self.pool(size).queue.values().next()?;
@@ -156,26 +150,24 @@ impl Budget {
         })
     }
 
-    /// A lane waits for nothing any more.
+    /// Removes a lane from the queue.
     pub(super) fn forget(&mut self, lane: LaneId) {
         if let Some((size, turn)) = self.waits.remove(&lane) {
             self.pool(size).queue.remove(&turn);
         }
     }
 
-    /// So much is held.
     pub(super) fn take(&mut self, portion: Portion) {
         self.pool(portion.size).held += portion.bytes;
     }
 
-    /// So much is not held any more.
     pub(super) fn give_back(&mut self, portion: Portion) {
         let pool = self.pool(portion.size);
         debug_assert!(pool.held >= portion.bytes, "more is given back than was taken");
         pool.held = pool.held.saturating_sub(portion.bytes);
     }
 
-    /// What is held already is under way with an attempt.
+    /// Assigns held bytes to an attempt under way.
     pub(super) fn start(&mut self, attempt: AttemptId, portion: Portion) {
         let place = attempt.slot as usize;
         if place >= self.under_way.len() {
@@ -184,7 +176,6 @@ impl Budget {
         self.under_way[place] = Some((attempt, portion));
     }
 
-    /// The attempt has ended, and its body is not held any more.
     pub(super) fn end(&mut self, attempt: AttemptId) {
         let ended = self.under_way.get_mut(attempt.slot as usize);
         if let Some((_, portion)) = ended.and_then(|place| place.take_if(|(known, _)| *known == attempt)) {
@@ -200,7 +191,7 @@ impl Budget {
         self.pool(size).queue.insert(turn, wanted);
     }
 
-    /// As much as there is of what a claim wants, but for one body at least.
+    /// The free bytes up to the claim's wish, if one body fits.
     fn room(&mut self, wanted: &Wanted) -> Option<Portion> {
         let size = wanted.size();
         let free = BODY_BYTES_MAX.saturating_sub(self.short.held + self.long.held);
@@ -230,7 +221,7 @@ mod tests {
         Wanted { lane: LaneId(lane), term: Term(1), max, length: bodies }
     }
 
-    /// Fills the whole budget with bodies of this length, in portions of four MiB, or of a short claim's size.
+    /// Fills the budget with bodies of this length, in portions of 4 MiB or of a short claim's size.
     fn full(length: u64) -> (Budget, Vec<Portion>) {
         let mut budget = Budget::default();
         let portions = (0..).map_while(|lane| budget.ask(wanted(lane, 10_000, length))).collect();

@@ -1,5 +1,3 @@
-//! The dispatcher itself: events in, effects out.
-
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -24,25 +22,26 @@ use crate::messages::command::{self, Claim, Command};
 use crate::messages::lane::OwnerId;
 use crate::messages::node::Announcement;
 
-/// How often to look whether the store fails, when all that is left to wait for on the way out is an answer of it.
+/// While stopping, how often to check whether the store fails, if only its answer is missing.
 const STOP_LOOK: Nanos = Nanos::from_millis(50);
-/// How long a subscriber may stay unknown before its lane counts as stuck: the roster comes within milliseconds.
+/// How long a lane may wait for its subscriber before it counts as stuck. The roster usually comes within
+/// milliseconds.
 const UNKNOWN_MAX: Nanos = Nanos::from_secs(10);
 
-/// What a dispatcher begins with.
+/// The initial state of a dispatcher.
 #[derive(Clone, Debug)]
 pub struct Settings<S> {
-    /// Who this process is to the store.
+    /// This process's id in the store.
     pub owner: OwnerId,
-    /// What this process says of itself to others; the dispatcher adds which lanes it cannot serve.
+    /// This process's announcement to other nodes. The dispatcher adds the lanes that it cannot serve.
     pub announcement: Announcement,
-    /// For how long a lane stays ours without a word.
+    /// The length of a lease.
     pub lease: Nanos,
-    /// Where all jitter comes from.
+    /// The seed of all jitter.
     pub seed: u64,
     /// The engine's own bounds.
     pub limits: Limits,
-    /// The subscribers as they are.
+    /// The present subscribers.
     pub roster: Arc<S>,
 }
 
@@ -59,18 +58,18 @@ pub struct Dispatcher<S: SubscriberSet> {
     pub(super) records: Records,
     pub(super) obstacles: Obstacles,
     pub(super) work_done: WorkDone,
-    /// Decided, and not polled yet.
+    /// Decided but not yet polled.
     pub(super) effects: VecDeque<Effect<S>>,
     pub(super) stopping: bool,
-    /// The records of attempts that ended in this round, until their settlements come out.
+    /// Records of attempts that ended in this round, until their settlements come out.
     ended: HashMap<AttemptId, command::Attempt, BuildHasherDefault<DefaultHasher>>,
-    /// Something was handled since the last poll.
+    /// An event was handled since the last poll.
     fresh: bool,
 }
 
 impl<S: SubscriberSet> Dispatcher<S> {
-    /// A dispatcher without lanes, which begins by telling the other nodes that it is there, and then asks for all lanes of
-    /// its own that have something to do.
+    /// A dispatcher without lanes. It first announces this node, and then asks for the node's lanes with due
+    /// work.
     #[must_use]
     pub fn new(settings: Settings<S>, now: StoreTime) -> Self {
         let Settings { owner, announcement, lease, seed, limits, roster } = settings;
@@ -94,8 +93,8 @@ impl<S: SubscriberSet> Dispatcher<S> {
         dispatcher
     }
 
-    /// Something happened at `now`. Afterwards, [`Self::poll`] until it has nothing more; several events at hand may be
-    /// handled first, which makes for larger batches.
+    /// Handles an event at `now`. Then call [`Self::poll`] until it returns nothing. Handling several events
+    /// before polling makes larger batches.
     pub fn handle(&mut self, now: Instant, event: Event<S>) {
         self.now = self.now.max(now);
         self.fresh = true;
@@ -110,7 +109,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// The next thing to do; nothing until something happens, or until [`Self::next_wake`].
+    /// The next effect. After the last one, wait for an event or for [`Self::next_wake`].
     pub fn poll(&mut self) -> Option<Effect<S>> {
         if std::mem::take(&mut self.fresh) {
             self.tell(Input::Tick);
@@ -124,7 +123,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             }
             let effect = match self.engine.poll() {
                 Some(output) => self.translate(output),
-                // Whatever was given back by then counts.
+                // All bytes given back so far count.
                 None => match self.lanes.budget.next() {
                     Some((wanted, portion)) => self.claim_within(wanted, portion),
                     None => break,
@@ -134,12 +133,12 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 return effect;
             }
         }
-        // What is left belongs to lanes that were lost: their new owners make the attempts again.
+        // The rest belongs to lost lanes: their new owners make the attempts again.
         self.ended.clear();
         None
     }
 
-    /// When to call [`Self::handle`] with [`Event::Tick`], if nothing happens before.
+    /// The time to call [`Self::handle`] with [`Event::Tick`], unless an event comes first.
     #[must_use]
     pub fn next_wake(&self) -> Instant {
         let nodes = if self.stopping { StoreTime(u64::MAX) } else { self.membership.next_step() };
@@ -152,8 +151,8 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Whether everything has come to an end after [`Event::Stop`]. Lanes that were asked for have to be given back,
-    /// unless the store fails and will not give any.
+    /// True when everything has ended after [`Event::Stop`]. Requested lanes must be given back too, unless the
+    /// store fails and grants none.
     #[must_use]
     pub fn is_over(&self, store_fails: impl FnOnce() -> bool) -> bool {
         self.stopping
@@ -162,37 +161,37 @@ impl<S: SubscriberSet> Dispatcher<S> {
             && ((!self.is_taking() && self.tenure.is_over()) || store_fails())
     }
 
-    /// Whether the store knows that nothing is left of this process: its lanes are handed back, and it is no node. If not, it is
-    /// for others to find out that it is dead.
+    /// True if the store knows that this process has no lanes and is no node. Otherwise other nodes must find
+    /// out that it is dead.
     #[must_use]
     pub fn left_nothing(&self) -> bool {
         self.tenure.has_retired() && self.records.kept_all() && !self.is_taking()
     }
 
-    /// Whether lanes are on their way to us, or wait for their subscribers.
+    /// True if lanes are requested, or wait for their subscribers.
     fn is_taking(&self) -> bool {
         self.tenure.is_asking() || self.lanes.waiting().next().is_some()
     }
 
-    /// Whether it was told to stop.
+    /// True after [`Event::Stop`].
     #[must_use]
     pub const fn is_stopping(&self) -> bool {
         self.stopping
     }
 
-    /// What was done since this was asked for last.
+    /// The work since the last call.
     pub fn take_work_done(&mut self) -> WorkDone {
         std::mem::take(&mut self.work_done)
     }
 
-    /// How all lanes are.
+    /// The state of each lane, for operators.
     #[must_use]
     pub fn views(&self) -> Vec<LaneView> {
         self.engine.views()
     }
 
-    /// Lanes that cannot move though they should, and why: [`STUCK_MAX`] of them, at most. Lanes of which nothing is known
-    /// but that their endpoint does not answer are none of them.
+    /// Lanes that are blocked, with the reason: at most [`STUCK_MAX`]. A lane with a silent endpoint is not
+    /// blocked.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
         let now = wall_time(self.now);
@@ -234,7 +233,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.tell(Input::Stop);
     }
 
-    /// Asks the store to keep our lanes, and for more, if it is time to.
+    /// Renews leases and asks for lanes when they are due.
     fn step_tenure(&mut self) {
         let asked = wall_time(self.now);
         for step in self.tenure.steps(asked) {
@@ -246,7 +245,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Asks the store once more for what it could not do.
+    /// Retries the blocked commands that are due.
     fn try_again(&mut self) {
         while let Some((lane, cause)) = self.obstacles.take_due(self.now) {
             match cause {
@@ -276,14 +275,13 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// A claim, or nothing where that has to wait.
+    /// The claim, or nothing if it must wait for room.
     pub(super) fn claim(&mut self, lane: LaneId, term: Term, max: u32) -> Option<Effect<S>> {
         let wanted = Wanted { lane, term, max, length: self.lanes.bodies(lane) };
         let portion = self.lanes.budget.ask(wanted)?;
         self.claim_within(wanted, portion)
     }
 
-    /// A claim for which there is room.
     fn claim_within(&mut self, wanted: Wanted, portion: Portion) -> Option<Effect<S>> {
         let Wanted { lane, term, max, .. } = wanted;
         if let Some(until) = self.obstacles.claims_wait_until(self.now, lane) {
@@ -295,7 +293,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         Some(Effect::Ask { order: Order::Claim { lane, term, max, portion }, command })
     }
 
-    /// The deadline counts from the moment of the decision, as the engine and the lane's next owner count.
+    /// The deadline counts from this decision, as it does for the engine and for the lane's next owner.
     fn send(
         &mut self,
         attempt: AttemptId,
@@ -310,7 +308,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let (Some((row, _)), Some(subscriber), Some(lease_until)) =
             (released, self.roster.get(lane), self.lanes.lease_until(lane))
         else {
-            // Removed in this very moment: as good as a connection that was refused.
+            // The subscriber was just removed: the same as a refused connection.
             let result = AttemptEnd::impossible(wall_time(self.now), "the subscriber was removed");
             self.end(attempt, result);
             return None;
@@ -351,7 +349,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.keep(lane);
     }
 
-    /// Has the store write down settlements that it has not.
+    /// Submits settlements that the store has not confirmed.
     pub(super) fn submit(&mut self, number: u64) {
         if let Some(rows) = self.unsettled.rows(number) {
             let command = Command::Settle(rows.to_vec());
@@ -359,20 +357,20 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Has the store keep the record of a lane that it has not.
+    /// Submits the lane's newest record, unless it must wait.
     fn keep(&mut self, lane: LaneId) {
         if self.records.get(lane).is_some_and(|unkept| !self.must_wait(lane, unkept)) {
             self.submit_record(lane);
         }
     }
 
-    /// A lane is handed back once everything that became of its deliveries is written down: its next owner would send again
-    /// what is not.
+    /// A lane is handed back only after all its settlements are durable. Otherwise its next owner would repeat
+    /// deliveries.
     fn must_wait(&self, lane: LaneId, unkept: &Unkept) -> bool {
         unkept.record.is_final() && self.unsettled.concern(lane, unkept.term)
     }
 
-    /// Settlements are done with, or given up: lanes that were to be handed back may have waited for them.
+    /// Hands back lanes that waited for these settlements.
     pub(super) fn hand_back_after(&mut self, rows: &[command::Settlement]) {
         let mut lanes: Vec<LaneId> =
             rows.iter().map(|row| row.lane).filter(|lane| self.records.is_final(*lane)).collect();

@@ -1,4 +1,4 @@
-//! What the dispatcher has its shell do.
+//! Commands from the dispatcher to its shell.
 
 use std::sync::Arc;
 
@@ -9,38 +9,39 @@ use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Shift, Term};
 use crate::messages::Command;
 use crate::messages::reply::ClaimedRow;
 
-/// Something to do.
+/// A command to the shell.
 #[derive(Debug)]
 pub enum Effect<S: SubscriberSet> {
     /// Make an attempt.
     Send(NewAttempt<S>),
-    /// Attempts of this lane of which nothing has been written yet are not to be made: they end as
-    /// [`crate::engine::Outcome::Withheld`]. Attempts that come after this effect are not meant.
+    /// Withhold the lane's attempts that have not written a byte: they end as
+    /// [`crate::engine::Outcome::Withheld`]. Attempts sent after this effect are not affected.
     Withdraw {
         /// The lane.
         lane: LaneId,
     },
-    /// The same for a lane that is not ours any more; and [`Effect::Extend`] does not mean it, so that what is under way ends
-    /// with its lease.
+    /// As [`Effect::Withdraw`], for a lane that is no longer ours. [`Effect::Extend`] no longer applies to it:
+    /// attempts under way end with its lease.
     Forget {
         /// The lane.
         lane: LaneId,
     },
-    /// The leases of all our lanes were renewed: attempts under way may go on for as long.
+    /// The leases of all our lanes were renewed: attempts under way may continue until then.
     Extend {
-        /// Until when the leases hold.
+        /// The end of the leases.
         until: Instant,
     },
-    /// Have the store carry out a command. Effects that ask the store are submitted in their order.
+    /// Have the store carry out a command. Submit the commands of several effects in order.
     Ask {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         order: Order,
         /// The command.
         command: Command,
     },
-    /// Have the store keep a lane's record. The shell encodes it ([`super::handover::seal`]), with the machine's moment.
+    /// Have the store keep a lane's record. The shell encodes it with the machine's moment
+    /// ([`super::handover::seal`]).
     Persist {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         order: Order,
         /// The lane.
         lane: LaneId,
@@ -49,72 +50,73 @@ pub enum Effect<S: SubscriberSet> {
         /// The record.
         record: Arc<LaneRecord>,
     },
-    /// Something that operators may want to know.
+    /// News for operators.
     Tell(News),
 }
 
 /// An attempt to make.
 #[derive(Debug)]
 pub struct NewAttempt<S: SubscriberSet> {
-    /// Comes back with its end.
+    /// Returned with the result.
     pub attempt: AttemptId,
     /// The lane.
     pub lane: LaneId,
-    /// What to send.
+    /// The claimed delivery.
     pub row: ClaimedRow,
     /// Attempt number, starting at 1.
     pub number: u32,
-    /// To whom, as of the decision.
+    /// The subscriber, as of the decision.
     pub subscriber: Arc<S::Subscriber>,
-    /// For how long it may be sent.
+    /// The limits in time.
     pub limits: SendLimits,
 }
 
-/// For how long an attempt may still be sent, by the steady clock. [`Effect::Withdraw`] may end that sooner, and
+/// The time limits of an attempt, by the steady clock. [`Effect::Withdraw`] may end it sooner, and
 /// [`Effect::Extend`] moves the end of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendLimits {
-    /// The attempt is over by then, counted from the decision to make it.
+    /// The end of the attempt, counted from the decision to make it.
     pub deadline: Instant,
-    /// Nothing of it is written at or after this moment, and what was is given up
-    /// ([`crate::engine::Outcome::CutOff`]): the lane may be somebody else's. [`Instant::NEVER`] is no end.
+    /// The end of the lease. At this moment the shell stops writing and gives up the attempt
+    /// ([`crate::engine::Outcome::CutOff`]), because another process may own the lane. [`Instant::NEVER`] means
+    /// no end.
     pub lease_until: Instant,
 }
 
-/// What operators may want to know.
+/// News for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// A lane is ours.
+    /// This process owns a lane now.
     Took {
         /// The lane.
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
     },
-    /// A lane belongs to another process now.
+    /// Another process owns a lane now.
     Lost {
         /// The lane.
         lane: LaneId,
         /// The ownership that ended.
         term: Term,
     },
-    /// A lane cannot move; it is tried again.
+    /// A lane is blocked; the dispatcher retries.
     Stuck {
         /// The lane.
         lane: LaneId,
-        /// Why.
+        /// The failure.
         why: Arc<str>,
     },
-    /// A lane that was stuck moves again.
+    /// A blocked lane moves again.
     Moves {
         /// The lane.
         lane: LaneId,
     },
-    /// A lane works at another share of its contract.
+    /// A lane's share of its contract changed.
     Shifted {
         /// The lane.
         lane: LaneId,
-        /// From the share that was told last to the present one, and why.
+        /// From the last reported share to the present one, with the reason.
         shift: Shift,
     },
     /// A lane's breaker opened, stays open for another cooldown, or closed.
@@ -123,12 +125,12 @@ pub enum News {
         lane: LaneId,
         /// The subscriber's name, while it is known.
         name: Option<Arc<str>>,
-        /// How the breaker stood before.
+        /// The breaker's state before.
         before: Standing,
-        /// How it stands now.
+        /// The breaker's state now.
         breaker: Standing,
     },
-    /// Something was not written down, and the process ends: it is as after a crash.
+    /// State was not written, and the process ends: the effect is that of a crash.
     GaveUp {
         /// The lane.
         lane: LaneId,

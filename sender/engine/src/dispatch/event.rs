@@ -1,4 +1,4 @@
-//! What the dispatcher hears.
+//! Events for the dispatcher.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use crate::messages::Reply;
 use crate::messages::command::{self, Attempt};
 use crate::messages::node::Nodes;
 
-/// Something that happened.
+/// An event outside of the dispatcher.
 #[derive(Debug)]
 pub enum Event<S> {
-    /// Time passed; nothing else.
+    /// Only time passed.
     Tick,
-    /// Lanes have something to do, from those moments on.
+    /// Lanes have due work from these moments on.
     Work(Vec<(LaneId, StoreTime)>),
-    /// These are all nodes now, or a lane was handed back: said as soon as the store tells of it. The
-    /// answers to renewals tell the same, later.
+    /// The present nodes, or a lane was handed back, as soon as the store reports it. Answers to renewals
+    /// report the same later.
     Nodes(Nodes),
-    /// Subscribers have changed; all of them, changed or not.
+    /// The subscribers have changed. Contains all of them.
     Roster(Arc<S>),
-    /// An attempt of [`super::Effect::Send`] is over, or was held back.
+    /// An attempt of [`super::Effect::Send`] ended or was withheld.
     Ended {
         /// The attempt.
         attempt: AttemptId,
         /// Its delivery.
         delivery: DeliveryId,
-        /// How it went.
+        /// Its result.
         result: AttemptEnd,
     },
     /// The store answered [`super::Effect::Ask`] or [`super::Effect::Persist`].
     Answered(Answered),
-    /// Give everything back and come to an end.
+    /// Give everything back, then end.
     Stop,
 }
 
-/// How an attempt went.
+/// The result of an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
-    /// For the engine.
+    /// The part for the engine.
     pub outcome: Outcome,
-    /// For the store's record of attempts; nothing if no attempt was made, or the sender itself broke it off.
+    /// The part for the store. Nothing if no attempt was made, or the sender itself cut it off.
     pub record: Option<Attempt>,
 }
 
 impl AttemptEnd {
-    /// Nothing could be sent: as good as a connection that was refused.
+    /// Nothing could be sent: the same as a refused connection.
     #[must_use]
     pub fn impossible(now: StoreTime, why: &str) -> Self {
         let record = Attempt {
@@ -61,77 +61,76 @@ impl AttemptEnd {
         Self { outcome: Outcome::Unsent, record: Some(record) }
     }
 
-    /// No attempt was made, and nothing is held against the endpoint.
+    /// No attempt was made; it does not count against the endpoint.
     #[must_use]
     pub const fn withheld() -> Self {
         Self { outcome: Outcome::Withheld, record: None }
     }
 
-    /// The attempt was given up with its lane's lease: as if the process had died, nothing is written down of it.
+    /// The attempt was cut off with its lane's lease. As after a crash, nothing is recorded.
     #[must_use]
     pub const fn cut_off() -> Self {
         Self { outcome: Outcome::CutOff, record: None }
     }
 }
 
-/// What the store answered.
+/// An answer of the store.
 #[derive(Debug)]
 pub struct Answered {
-    /// What was asked of it.
+    /// The request.
     pub order: Order,
-    /// Its answer. A refusal is a reply, not a failure.
+    /// The reply. A refusal is a reply, not a failure.
     pub reply: Result<Reply, Failure>,
-    /// The machine's moment when it answered [`Order::Acquire`]; nothing where the machine does not tell one, and for
-    /// other orders.
+    /// For [`Order::Acquire`], the machine's moment of the answer, if the machine has one.
     pub moment: Option<Moment>,
 }
 
-/// Says which question of the dispatcher an answer belongs to.
+/// The request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// To hand deliveries out.
+    /// Claim deliveries.
     Claim {
         /// The lane.
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
-        /// At most so many.
+        /// The most deliveries.
         max: u32,
-        /// What of the budget the answer may take.
+        /// The bytes reserved for the answer.
         portion: Portion,
     },
-    /// To write settlements down: the number that the dispatcher gave them.
+    /// Store settlements, by the dispatcher's number of them.
     Settle(u64),
-    /// To keep a lane's record.
+    /// Store a lane's record.
     Persist {
         /// The lane.
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
-        /// The record, as the engine names it.
+        /// The engine's number of the record.
         revision: Revision,
     },
-    /// To renew our leases, counted from that moment.
+    /// Renew our leases, counted from `asked`.
     Renew {
-        /// When it was asked.
+        /// The moment of the request.
         asked: StoreTime,
     },
-    /// To have us be no node any more.
+    /// Remove this process from the nodes.
     Retire,
-    /// To make lanes ours, their leases counted from that moment.
+    /// Acquire lanes, with leases counted from `asked`.
     Acquire {
-        /// When it was asked.
+        /// The moment of the request.
         asked: StoreTime,
     },
 }
 
-/// A command was not carried out, and nothing of it was.
+/// The store did not carry out any part of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The store has no room for it now.
     #[error("the store has no room for it now")]
     Full,
-    /// The store can't do it, and the same command is not likely to succeed soon: why.
+    /// The store cannot do it, and a retry is unlikely to succeed soon. Contains the reason.
     #[error("{0}")]
     Lasting(Arc<str>),
     /// The store has ended.

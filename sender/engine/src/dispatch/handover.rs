@@ -1,4 +1,4 @@
-//! A lane's record on its way from one owner to the next.
+//! Encodes and decodes a lane's record for its next owner.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,33 +8,32 @@ use crate::engine::contract::WINDOW_LIMIT_MAX;
 use crate::engine::{LaneRecord, Nanos, Origin, StoreTime};
 use crate::messages::reply::{Ended, Handover, Record};
 
-/// What a record is kept in.
 #[derive(Serialize, Deserialize)]
 struct Envelope<L> {
     lane: L,
-    /// The machine's moment when it was written, if the machine told one.
+    /// The machine's moment of writing, if the machine has one.
     at: Option<Moment>,
 }
 
-/// The record as the store keeps it, written at a moment of the machine, if that tells one.
+/// The encoded record, with the machine's moment of writing.
 ///
 /// # Errors
-/// When it can't be written as JSON, which would be a defect.
+/// Fails if JSON encoding fails, which would be a defect.
 pub fn seal(record: &LaneRecord, at: Option<Moment>) -> serde_json::Result<Box<[u8]>> {
     let envelope = Envelope { lane: record, at };
     serde_json::to_vec(&envelope).map(Vec::into_boxed_slice)
 }
 
-/// What a new owner knows of what was sent before. A record that can't be read counts as none: the worst is assumed.
+/// The known past of a lane for its new owner. An unreadable record counts as the worst case.
 ///
-/// `now` is the machine's moment, if it tells one.
+/// `now` is the machine's moment, if the machine has one.
 #[must_use]
 pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
     let seized = |record: &Record, at: StoreTime, ended: &[Ended]| {
         let (record, downtime) = read(record, now).unzip();
         let ended = match &record {
             Some(record) => ago(ended, at, wall_time(record.taken_at())),
-            // How far back the rest would have to reach is not known: as much as any cap can count, just now.
+            // The ends since the record are unknown: assume as many as any cap can count, all just now.
             None => vec![(Nanos::ZERO, WINDOW_LIMIT_MAX)],
         };
         Origin::Seized { record, downtime: downtime.unwrap_or_default(), ended }
@@ -50,16 +49,16 @@ pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
     }
 }
 
-/// Until when a lane's breaker keeps its endpoint alone, as far as its checkpoint tells: later than it is by the time that the
-/// checkpoint took to be written, and not sooner. Nothing while it is closed, or where the checkpoint cannot be read.
+/// The end of a lane's breaker cooldown according to its checkpoint. It is late by the time from the record to
+/// its writing, never early. Nothing while the breaker is closed, or if the checkpoint is unreadable.
 #[must_use]
 pub fn breaker_open_until(record: &Record) -> Option<StoreTime> {
     let (lane, _) = read(record, None)?;
     Some(StoreTime(record.at.0.saturating_add(lane.breaker_open_for()?.0)))
 }
 
-/// How long before `at` those ended of which a record that was taken then may not tell. A record from the future was taken
-/// by a clock that was ahead: nobody knows what it tells of, so all of them count.
+/// The ends that a record taken at `taken` may miss, as times before `at`. A record from the future comes from
+/// a clock that was ahead, so all ends count.
 fn ago(ended: &[Ended], at: StoreTime, taken: StoreTime) -> Vec<(Nanos, u32)> {
     let taken = if taken > at { StoreTime(0) } else { taken };
     let untold = ended.iter().filter(|run| run.at >= taken);

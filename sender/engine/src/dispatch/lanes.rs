@@ -1,4 +1,4 @@
-//! The lanes that this process owns, and the deliveries that it claimed and has not sent.
+//! The lanes of this process, with the deliveries that it claimed but has not sent.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -8,14 +8,13 @@ use super::moment::Moment;
 use crate::engine::{DeliveryId, Instant, LaneId, StoreTime, Term};
 use crate::messages::reply::{ClaimedRow, TakenLane};
 
-/// The lanes of this process. Hashing is keyed the same in every process, so that nothing depends on chance; ids are the
-/// store's own, so that nobody can choose them to collide.
+/// The hasher has the same key in every process, for determinism. Ids come from the store, so nobody can choose
+/// ids that collide.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     ours: HashMap<LaneId, Held, BuildHasherDefault<DefaultHasher>>,
-    /// Lanes that the store says are ours, whose subscriber this process has not read yet.
+    /// Lanes that are ours in the store, while this process does not know their subscriber yet.
     waiting: BTreeMap<LaneId, Waiting>,
-    /// What they hold, and what is under way.
     pub(super) budget: Budget,
 }
 
@@ -23,27 +22,27 @@ pub(super) struct Lanes {
 struct Held {
     term: Term,
     lease_until: Instant,
-    /// What the engine was last told, or said itself: whether anything may be sent.
+    /// False if the engine was last told to send nothing, or said so itself.
     sendable: bool,
-    /// In the order in which they were claimed: nearly all are sent in it.
+    /// In the order of their claims; nearly all are sent in that order.
     rows: VecDeque<Row>,
     bodies: BodyLength,
 }
 
-/// A claimed row, and what it takes of the budget.
+/// A claimed row, with its bytes in the budget.
 #[derive(Debug)]
 struct Row {
     row: ClaimedRow,
     portion: Portion,
 }
 
-/// A lane that cannot be taken before its subscriber is known.
+/// A lane that waits for its subscriber.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) taken: TakenLane,
-    /// When its lease was last asked for.
+    /// The moment of the last request for its lease.
     pub(super) asked: StoreTime,
-    /// When it was taken.
+    /// The moment of its takeover.
     pub(super) since: StoreTime,
     pub(super) moment: Option<Moment>,
 }
@@ -57,12 +56,11 @@ impl Lanes {
         self.ours.get(&lane).is_some_and(|held| held.term == term)
     }
 
-    /// Under which ownership a lane is ours.
     pub(super) fn term(&self, lane: LaneId) -> Option<Term> {
         self.ours.get(&lane).map(|held| held.term)
     }
 
-    /// All lanes of this process, in the order of their numbers.
+    /// In ascending order.
     pub(super) fn ours(&self) -> Vec<(LaneId, Term)> {
         let mut ours: Vec<_> = self.ours.iter().map(|(lane, held)| (*lane, held.term)).collect();
         ours.sort_unstable();
@@ -75,26 +73,22 @@ impl Lanes {
         self.ours.insert(lane, Held { term, lease_until, sendable, rows, bodies });
     }
 
-    /// How long the bodies of a lane are.
     pub(super) fn bodies(&self, lane: LaneId) -> BodyLength {
         self.ours.get(&lane).map(|held| held.bodies).unwrap_or_default()
     }
 
-    /// The first body that a lane of ours has to send is longer than it was taken to be. False if the lane is not ours under
-    /// that term.
+    /// The lane's first due body is longer than expected. Returns false unless the lane is ours under `term`.
     pub(super) fn expect_longer(&mut self, lane: LaneId, term: Term, bytes: u64) -> bool {
         let held = self.ours.get_mut(&lane).filter(|held| held.term == term);
         held.map(|held| held.bodies.at_least(bytes)).is_some()
     }
 
-    /// Notes whether anything may be sent for a lane of ours.
     pub(super) fn set_sendable(&mut self, lane: LaneId, term: Term, sendable: bool) {
         if let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) {
             held.sendable = sendable;
         }
     }
 
-    /// Whether anything may be sent for a lane, as the engine last knew.
     pub(super) fn is_sendable(&self, lane: LaneId) -> bool {
         self.ours.get(&lane).is_some_and(|held| held.sendable)
     }
@@ -104,7 +98,6 @@ impl Lanes {
         self.waiting.values_mut().for_each(|waiting| waiting.asked = asked);
     }
 
-    /// When the lease of a lane of ours ends, as far as we know.
     pub(super) fn lease_until(&self, lane: LaneId) -> Option<Instant> {
         self.ours.get(&lane).map(|held| held.lease_until)
     }
@@ -121,15 +114,14 @@ impl Lanes {
         is_so
     }
 
-    /// The lane holds nothing any more, and claims nothing.
     fn drop(&mut self, lane: LaneId) {
         let Some(held) = self.ours.remove(&lane) else { return };
         held.rows.into_iter().for_each(|held| self.budget.give_back(held.portion));
         self.budget.forget(lane);
     }
 
-    /// Keeps claimed rows until they are sent or settled; what their claim might have brought was given back. False if the lane is
-    /// not ours under that term.
+    /// Keeps claimed rows until they are sent or settled. The caller has given their claim's bytes back.
+    /// Returns false unless the lane is ours under `term`.
     pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
         let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
         let length = |row: &ClaimedRow| u64::try_from(row.body.bytes.len()).unwrap_or(u64::MAX);
@@ -144,7 +136,7 @@ impl Lanes {
         true
     }
 
-    /// The row of a delivery, which is not kept any longer, and what is still held for it.
+    /// Removes and returns a claimed row, with its bytes, which still count.
     pub(super) fn release(
         &mut self,
         lane: LaneId,
@@ -155,23 +147,22 @@ impl Lanes {
         let place = held.rows.iter().position(|held| held.row.delivery == delivery)?;
         let row = held.rows.remove(place);
         if held.rows.is_empty() {
-            // An empty queue keeps the memory of its last rows.
+            // An empty queue would keep the memory of its last rows.
             held.rows = VecDeque::new();
         }
         row.map(|Row { row, portion }| (row, portion))
     }
 
-    /// A lane has to wait until its subscriber is known. No more do than the store has lanes.
+    /// At most one entry for each lane of the store.
     pub(super) fn wait_for_roster(&mut self, waiting: Waiting) {
         self.waiting.insert(waiting.taken.lane, waiting);
     }
 
-    /// The lanes that had to wait, which are not kept any longer.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting).into_values().collect()
     }
 
-    /// The lanes that have to wait, and since when.
+    /// The waiting lanes, and the moment of their takeover.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (LaneId, StoreTime)> {
         self.waiting.iter().map(|(lane, waiting)| (*lane, waiting.since))
     }

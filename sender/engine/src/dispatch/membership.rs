@@ -1,13 +1,13 @@
-//! Which nodes there are, and which of our lanes belong to another one. Pure, like all of the dispatcher.
+//! The living nodes, and the lanes of ours that belong to other nodes.
 //!
-//! A lane that is free is taken by its home ([`crate::messages::homes`]), at once. One that we own and that belongs to another
-//! node is handed to it in order, but only once that node has lived for [`SETTLED_AFTER`] without a break: one that comes and
-//! goes gets what is free and moves nothing. [`MOVES_MAX`] lanes move at a time, so that all others go on sending. What moves
-//! is free in between, so that its home takes it as it takes any other lane, and no node has to ask another one.
+//! A node takes a free lane of its own at once ([`crate::messages::homes`]). A lane that we own for another
+//! node moves in order, once that node has lived for [`SETTLED_AFTER`] without a break; a node that comes and
+//! goes moves nothing. At most [`MOVES_MAX`] lanes move at a time, so that the others go on sending. A moving
+//! lane becomes free, and its home takes it: nodes need no messages to each other.
 //!
-//! Who has lived on in silence is not dead. A list tells until when each node's lease lasts; once that is over, only a newer
-//! list says whether it was renewed, and until one comes the node counts as before. Nodes may have leases of different
-//! lengths, so that the list is asked for then, and not when our own lease is to be renewed.
+//! A list of nodes says until when each lease lasts. After that only a newer list says whether the node renewed
+//! it; until one comes, the node counts as living. Leases may differ in length, so the store is asked at their
+//! end and not with our own renewal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,38 +17,37 @@ use crate::messages::homes::Homes;
 use crate::messages::lane::OwnerId;
 use crate::messages::node::{Node, Nodes};
 
-/// How long a node has to live until lanes that others own are handed to it.
+/// How long a node must live before other owners hand it lanes.
 pub const SETTLED_AFTER: Nanos = Nanos::SECOND;
-/// Lanes of one process that are on their way to other nodes, at most.
+/// The most lanes of one process that move to other nodes at a time.
 pub const MOVES_MAX: usize = 32;
-/// How long the store is left alone after it was asked whether a node lives.
+/// The shortest time between two questions to the store whether a node lives.
 const ASK_EVERY: Nanos = Nanos::from_millis(250);
 
-/// The nodes, as one of them knows them.
 #[derive(Debug)]
 pub(super) struct Membership {
     owner: OwnerId,
     nodes: Nodes,
     view: View,
-    /// When the view changes, if nobody tells of anything before.
+    /// The next change of the view by time alone.
     next_change: StoreTime,
-    /// When the first lease is over of those that we know of, and when the store was asked for that.
+    /// The first end of another node's lease; `asked` is the store's last question for it.
     next_end: StoreTime,
     asked: StoreTime,
-    /// Lanes of ours that belong to another node, and have not begun to move.
+    /// Lanes of ours that belong to another node and have not begun to move.
     going: BTreeSet<LaneId>,
-    /// Those that have begun to, and their ownerships that end with that.
+    /// Lanes that have begun to move, with the term that ends by it.
     moving: BTreeMap<LaneId, Term>,
 }
 
-/// What the nodes come to at one moment.
+/// The state of the nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct View {
-    /// Whom lanes belong to; nothing, while we are no living node ourselves.
+    /// The homes of lanes. Nothing while this process is no living node.
     homes: Option<Arc<Homes>>,
-    /// Whether an operator has told us to take no lanes, as long as we are a node.
+    /// True if an operator drains this node. Nothing while this process is no living node.
     draining: Option<bool>,
-    /// Nodes that have lived for long enough to be handed lanes.
+    /// Nodes that have lived long enough to be handed lanes.
     settled: BTreeSet<OwnerId>,
 }
 
@@ -66,7 +65,7 @@ impl Membership {
         }
     }
 
-    /// These are the nodes, unless we know newer ones: a glance and a renewal tell of them by different ways.
+    /// Takes a list unless a newer one is known: polls and renewals bring lists by different ways.
     pub(super) fn hear(&mut self, nodes: Nodes) {
         if !nodes.are_older_than(&self.nodes) {
             self.nodes = nodes;
@@ -74,18 +73,18 @@ impl Membership {
         }
     }
 
-    /// When to look or to ask again, if nobody tells of anything before.
+    /// The next moment to look or ask, unless an event comes first.
     pub(super) fn next_step(&self) -> StoreTime {
         self.next_change.min(self.next_ask())
     }
 
-    /// Who is no node itself has no lanes to hand to others.
+    /// A process that is no node has no lanes to hand over, so it does not ask.
     fn next_ask(&self) -> StoreTime {
         let again = StoreTime(self.asked.0.saturating_add(ASK_EVERY.0));
         self.homes().map_or(StoreTime(u64::MAX), |_| self.next_end.max(again))
     }
 
-    /// Whether the store is to be asked now which nodes still live.
+    /// True if the store must be asked now which nodes live.
     pub(super) fn asks(&mut self, now: StoreTime) -> bool {
         let is_due = self.next_ask() <= now;
         if is_due {
@@ -94,13 +93,13 @@ impl Membership {
         is_due
     }
 
-    /// Looks at the nodes if it is time to. True if what they come to has changed.
+    /// Updates the view if it is time to. Returns true if the view changed.
     pub(super) fn look(&mut self, now: StoreTime) -> bool {
         if now < self.next_change {
             return false;
         }
         let is_other = |node: &&Node| node.owner != self.owner;
-        // Who is dead by its lease alone may ask for lanes, and lives again; who was evicted is told that it never lived.
+        // This node may renew an ended lease and live again, unless it was evicted: then its lease ends at 0.
         let read_at = self.nodes.lease_time(self.nodes.at);
         let lives = |node: &&Node| node.lives(if is_other(node) { read_at } else { StoreTime(0) });
         let living: Vec<&Node> = self.nodes.all.iter().filter(lives).collect();
@@ -111,7 +110,7 @@ impl Membership {
             draining: ourselves.map(|node| node.announced.draining),
             settled: living.iter().filter(|node| settles(node) <= now).map(|node| node.owner).collect(),
         };
-        // Leases may be reckoned by another clock than ours, which was at `read_at` when ours was where it was then.
+        // The store may count leases by another clock, which showed `read_at` at `nodes.at` of ours.
         let by_ours =
             |until: StoreTime| StoreTime(self.nodes.at.0.saturating_add(until.0.saturating_sub(read_at.0)));
         let ends = living.iter().filter(|node| is_other(node)).map(|node| by_ours(node.until));
@@ -124,27 +123,25 @@ impl Membership {
         has_changed
     }
 
-    /// Whom lanes belong to, while we are one of the nodes.
+    /// The homes of lanes, while this process is a living node.
     pub(super) fn homes(&self) -> Option<&Arc<Homes>> {
         self.view.homes.as_ref()
     }
 
-    /// Whether a lane belongs to us.
     pub(super) fn is_home(&self, lane: LaneId) -> bool {
         self.homes().is_some_and(|homes| homes.is_home(lane, self.owner))
     }
 
-    /// Whether an operator has told us to take no lanes; nothing, while we are no living node.
+    /// True if an operator drains this node. Nothing while this process is no living node.
     pub(super) fn drains(&self) -> Option<bool> {
         self.view.draining
     }
 
-    /// Looks at all lanes of ours anew: which are to move.
+    /// Selects the lanes of ours that must move.
     pub(super) fn review(&mut self, ours: impl IntoIterator<Item = LaneId>) {
         self.going = ours.into_iter().filter(|lane| self.is_to_go(*lane)).collect();
     }
 
-    /// A lane is ours from now on.
     pub(super) fn took(&mut self, lane: LaneId) {
         if self.is_to_go(lane) {
             self.going.insert(lane);
@@ -157,8 +154,8 @@ impl Membership {
         self.view.draining == Some(true) || homes.home(lane).is_some_and(is_settled)
     }
 
-    /// Lanes that begin to move now. `term` tells under which ownership we have a lane; `is_under_way` whether one that began
-    /// to move under an ownership has not been handed back yet.
+    /// The lanes that begin to move now. `term` returns our term of a lane. `is_under_way` is true until a
+    /// moved lane has been handed back.
     pub(super) fn next_moves(
         &mut self,
         term: impl Fn(LaneId) -> Option<Term>,
@@ -189,7 +186,7 @@ mod tests {
         StoreTime(Nanos::from_millis(millis).0)
     }
 
-    /// Nodes that are settled, with the end of each lease in milliseconds.
+    /// Settled nodes, with the end of each lease in milliseconds.
     fn nodes(changes: u64, read_at: u64, owners: &[(u64, u64)]) -> Nodes {
         let node = |(owner, until): &(u64, u64)| Node {
             owner: OwnerId(*owner),
@@ -206,7 +203,6 @@ mod tests {
         Nodes { all: owners.iter().map(node).collect(), changes, at: at(read_at), server_clock: None }
     }
 
-    /// The node's share of a hundred lanes.
     fn share(membership: &Membership, owner: u64) -> usize {
         let homes = membership.homes().unwrap();
         (1..=100).filter(|lane| homes.is_home(LaneId(*lane), OwnerId(owner))).count()
@@ -268,8 +264,8 @@ mod tests {
 
     #[test]
     fn whether_others_live_is_told_by_the_clock_that_leases_are_reckoned_by() {
-        // Set back by more than a lease, and by less: our own lease, just renewed, then lasts beyond the latest
-        // commit.
+        // The clock was set back by more than a lease, and by less. In the second case our own new lease lasts
+        // beyond the latest commit.
         for clock in [10_000, 16_000] {
             let mut membership = Membership::new(OwnerId(US));
             let owners = [(US, clock + 5_000), (2, clock + 3_500), (3, clock)];
@@ -277,7 +273,7 @@ mod tests {
             membership.look(at(20_000));
             assert!(share(&membership, US) > 0 && share(&membership, 2) > 0, "at {clock}");
             assert_eq!(share(&membership, 3), 0, "at {clock}");
-            // At the end of the second node's lease: all others wait for a renewal's commit.
+            // At the end of the second node's lease: the others wait for a renewal's commit.
             assert!(!membership.asks(at(20_000)) && !membership.asks(at(23_499)), "at {clock}");
             assert!(membership.asks(at(23_500)), "at {clock}");
         }

@@ -1,8 +1,8 @@
-//! The dispatcher: everything that the sender decides around its engine, and nothing that it does.
+//! The dispatcher makes every decision around the engine, and performs none of them.
 //!
-//! The [`crate::engine`] decides when a lane sends. The dispatcher decides the rest: which lanes this process asks for,
-//! keeps and gives back, what it claims, what it has written down, what it does when the store fails and when it is to
-//! stop. It owns the engine. Like the engine it has no clock, disk, socket or task:
+//! The [`crate::engine`] decides when a lane sends. The dispatcher owns the engine and decides the rest:
+//! leases, claims, records, settlements, retries after failures of the store, and stopping. Like the engine it
+//! has no clock, disk, socket or task:
 //!
 //! ```text
 //!           handle(now, Event)                            poll() -> Option<Effect>
@@ -11,29 +11,35 @@
 //!                                        └── next_wake(): call handle(…, Event::Tick) then, at the latest
 //! ```
 //!
-//! Two shells carry its effects out: the runtime over sockets and disks, and the simulator in virtual time. Neither
-//! decides anything, so what is simulated is what ships.
+//! Two shells carry its effects out: the runtime over sockets and disks, and the simulator in virtual time.
+//! Neither decides anything, so the simulator runs the shipped decisions.
 //!
-//! Handle the events at hand, then poll until `None`, and carry the effects out in the order in which they come:
+//! Handle the events at hand, then poll until `None`, and carry the effects out in order:
 //!
-//! | effect                | the shell does                                                   | and answers with       |
-//! |-----------------------|------------------------------------------------------------------|------------------------|
-//! | [`Effect::Send`]      | makes one attempt, if its [`SendLimits`] still allows it         | [`Event::Ended`]       |
-//! | [`Effect::Withdraw`]  | holds back attempts of the lane that have not been written yet   | [`Event::Ended`], each |
-//! | [`Effect::Forget`]    | the same, and lets its lease end                                 | [`Event::Ended`], each |
-//! | [`Effect::Extend`]    | lets attempts under way go on for as long as the new lease       | nothing                |
-//! | [`Effect::Ask`]       | has the store carry out a command                                | [`Event::Answered`]    |
-//! | [`Effect::Persist`]   | encodes a lane's record, and has the store keep it               | [`Event::Answered`]    |
-//! | [`Effect::Tell`]      | logs it                                                          | nothing                |
+//! | effect               | action of the shell                                              | answer
+//! |
+//! |----------------------|------------------------------------------------------------------|------------------------|
+//! | [`Effect::Send`]     | makes one attempt, if its [`SendLimits`] still allow it          | [`Event::Ended`]
+//! |
+//! | [`Effect::Withdraw`] | withholds attempts of the lane that have not written a byte      |
+//! [`Event::Ended`], each |
+//! | [`Effect::Forget`]   | the same, and lets the lane's lease end                          |
+//! [`Event::Ended`], each |
+//! | [`Effect::Extend`]   | lets attempts under way continue until the new end of the lease  | nothing
+//! |
+//! | [`Effect::Ask`]      | submits a command to the store                                   |
+//! [`Event::Answered`]    |
+//! | [`Effect::Persist`]  | encodes a lane's record and submits it to the store              |
+//! [`Event::Answered`]    |
+//! | [`Effect::Tell`]     | logs it                                                          | nothing
+//! |
 //!
-//! What the store could not do is tried again, with pauses that double up to [`PAUSE_LONGEST`], for as long as the process
-//! owns the lane. A batch of settlements that fails is halved until the rows that cannot be written are alone; their lane
-//! claims nothing meanwhile. [`Dispatcher::stuck`] lists the lanes that cannot move, and why.
+//! The dispatcher retries a failed command, with pauses that double up to [`PAUSE_LONGEST`], while the process
+//! owns the lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes
+//! claim nothing meanwhile. [`Dispatcher::stuck`] lists the blocked lanes with the reason.
 //!
-//! Reading order: `event` and `effect` (what goes in and out), `subscribers` (what is asked of them), `dispatcher`, `ownership` (lanes come and go), `answers`
-//! (what the store said), `membership` (which nodes there are, and what belongs to whom), then the bookkeeping: `tenure`,
-//! `lanes`, `budget` (bytes of bodies in memory), `records`, `unsettled`, `obstacles`, `work`; and what a lane's record looks
-//! like on its way to the next owner: `handover`.
+//! Reading order: `event`, `effect`, `subscribers`; `dispatcher`, `ownership`, `answers`, `membership`;
+//! `tenure`, `lanes`, `budget`, `records`, `unsettled`, `obstacles`, `work`; `handover`.
 
 mod answers;
 mod budget;
@@ -65,13 +71,13 @@ pub use work::WorkDone;
 
 use crate::engine::{Instant, StoreTime};
 
-/// The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
+/// Both scales count nanoseconds since 1970 by the steady clock.
 #[must_use]
 pub const fn instant(at: StoreTime) -> Instant {
     Instant(at.0)
 }
 
-/// The store's scale is the engine's.
+/// Both scales count nanoseconds since 1970 by the steady clock.
 #[must_use]
 pub const fn wall_time(at: Instant) -> StoreTime {
     StoreTime(at.0)

@@ -1,4 +1,4 @@
-//! What keeps lanes from moving, and when each is tried again.
+//! The store operations that failed, and the time of each retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 
 use crate::engine::{Instant, LaneId, Nanos};
 
-/// The first pause after a failure. Each next one is twice as long.
+/// The first pause after a failure; each further one is twice as long.
 pub(super) const PAUSE_FIRST: Nanos = Nanos::from_millis(100);
-/// The longest pause between two tries: how long a lane still waits, at most, once its cause is mended.
+/// The longest pause between two tries. A lane waits at most this long after the cause is repaired.
 pub const PAUSE_LONGEST: Nanos = Nanos::MINUTE;
-/// Lanes that are listed as stuck, at most.
+/// The most lanes that are listed as stuck.
 pub const STUCK_MAX: usize = 100;
 
-/// A lane that cannot move though it should.
+/// A blocked lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The lane.
     pub lane: LaneId,
-    /// What could not be done, and what the store said.
+    /// The failed operation, and the store's reason.
     pub why: Arc<str>,
 }
 
-/// What could not be done for a lane.
+/// The failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    /// Its deliveries are not handed out. The engine asks again.
+    /// A claim. The engine retries it.
     Claim,
-    /// These settlements are not written down.
+    /// These settlements.
     Settle(u64),
-    /// Its record is not kept, or it is not given back.
+    /// The lane's record, which may also hand the lane back.
     Persist,
 }
 
@@ -40,18 +40,18 @@ struct Obstacle {
     why: Arc<str>,
 }
 
-/// All obstacles of this process. There are no more of them than settlements that the engine leaves unanswered, and two
-/// for each lane.
+/// All failed operations of this process. The engine bounds the unconfirmed settlements, and each lane adds at
+/// most two.
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
     known: BTreeMap<(LaneId, Cause), Obstacle>,
-    /// What the dispatcher itself has to try again: each once, and in the order of time.
+    /// The dispatcher's own retries: at most one for each operation, ordered by time.
     planned: BTreeMap<(LaneId, Cause), Instant>,
     due: BTreeSet<(Instant, LaneId, Cause)>,
 }
 
 impl Obstacles {
-    /// Something could not be done. Answers when it is tried again, and whether nothing was wrong with the lane before.
+    /// Counts a failure. Returns the moment of the retry, and true if the lane had no other failure.
     pub(super) fn meet(
         &mut self,
         now: Instant,
@@ -69,7 +69,7 @@ impl Obstacles {
         (again, is_new)
     }
 
-    /// The store has no room: nothing is wrong with the lane, and it is tried again soon.
+    /// The store had no room: not a failure of the lane, so the retry comes soon.
     pub(super) fn put_off(&mut self, now: Instant, lane: LaneId, cause: Cause) {
         self.plan(now + PAUSE_FIRST, lane, cause);
     }
@@ -80,27 +80,26 @@ impl Obstacles {
         self.due.insert((at, lane, cause));
     }
 
-    /// It is not tried again: something newer is, or it is over.
+    /// Cancels a retry: a newer one follows, or the operation is over.
     pub(super) fn unplan(&mut self, lane: LaneId, cause: Cause) {
         if let Some(at) = self.planned.remove(&(lane, cause)) {
             self.due.remove(&(at, lane, cause));
         }
     }
 
-    /// It is done, or nobody wants it done any more. True if that was the lane's last obstacle.
+    /// The operation succeeded or is no longer wanted. Returns true if it was the lane's last failure.
     pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) -> bool {
         self.unplan(lane, cause);
         self.known.remove(&(lane, cause)).is_some() && self.known.range(all_of(lane)).next().is_none()
     }
 
-    /// What is to be tried again now.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<(LaneId, Cause)> {
         let (_, lane, cause) = *self.due.first().filter(|(at, ..)| *at <= now)?;
         self.unplan(lane, cause);
         Some((lane, cause))
     }
 
-    /// Everything that waits is to be tried now.
+    /// Makes all retries due now.
     pub(super) fn hurry(&mut self) {
         for (_, lane, cause) in std::mem::take(&mut self.due) {
             self.plan(Instant::START, lane, cause);
@@ -111,19 +110,19 @@ impl Obstacles {
         self.due.first().map_or(Instant::NEVER, |(at, ..)| *at)
     }
 
-    /// Until when a lane claims nothing: its last claim failed for good, or settlements of it are not written down, so
-    /// that whatever it sends would be sent again after a restart.
+    /// The end of the lane's pause in claims: its last claim failed, or settlements are unwritten. A restart
+    /// would repeat the deliveries of unwritten settlements.
     pub(super) fn claims_wait_until(&self, now: Instant, lane: LaneId) -> Option<Instant> {
         let until = |((_, cause), obstacle): (&(LaneId, Cause), &Obstacle)| match cause {
             Cause::Claim => obstacle.again,
-            // While it is being tried, it is not due.
+            // While it is being retried, it is not due.
             Cause::Settle(_) => obstacle.again.max(now + PAUSE_FIRST),
             Cause::Persist => Instant::START,
         };
         self.known.range(all_of(lane)).map(until).max().filter(|until| *until > now)
     }
 
-    /// Lanes that can't move, the first of their obstacles for each, in the order of their numbers.
+    /// Blocked lanes in ascending order, each with its first failure.
     pub(super) fn stuck(&self) -> impl Iterator<Item = Stuck> {
         let mut before = None;
         let first = self.known.iter().filter(move |((lane, _), _)| before.replace(*lane) != Some(*lane));

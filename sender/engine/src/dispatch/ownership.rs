@@ -1,4 +1,4 @@
-//! Lanes come, are kept, change and go.
+//! Takes, keeps, changes and gives back lanes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
 
     pub(super) fn take(&mut self, waiting: Waiting) {
         let Some(subscriber) = self.roster.get(waiting.taken.lane).cloned() else {
-            // The roster will have it in a moment; the lease holds meanwhile.
+            // The roster will include it in a moment; the lease holds meanwhile.
             self.lanes.wait_for_roster(waiting);
             return;
         };
@@ -36,19 +36,19 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);
         if self.lanes.is_ours(lane) {
-            // Under an older term: what its attempts may do ends with that.
+            // The lane was ours under an older term: its attempts end with that lease.
             self.effects.push_back(Effect::Forget { lane });
         }
         self.lanes.take(lane, term, lease_until, !paused);
         let taking = Takeover { lane, term, settings, origin, lease_until, next, paused };
         self.tell(Input::Take(Box::new(taking)));
         if self.tenure.is_wanted_no_more(lane) {
-            // Something came between the answer and now, which the answer does not tell of.
+            // Work came after the answer, which does not include it.
             self.tell(Input::Work { lane, due: self.now });
         }
         self.say(News::Took { lane, term });
         self.membership.took(lane);
-        // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
+        // Another process may be able to serve it, with the missing secret or settings.
         if subscriber.is_broken() {
             self.tell(Input::Leave { lane });
         }
@@ -78,7 +78,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Tells the engine of every owned lane whose subscriber has changed.
+    /// Tells the engine about each owned lane with a changed subscriber.
     pub(super) fn change(&mut self, roster: Arc<S>) {
         let before = std::mem::replace(&mut self.roster, roster);
         for (lane, term) in self.lanes.ours() {
@@ -86,7 +86,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             self.change_lane(lane, term, before.get(lane), new.as_ref());
         }
         for subscriber in self.roster.subscribers() {
-            // Nobody may own it, and much may wait for it.
+            // The lane may have no owner and much waiting work.
             let rested = before.get(subscriber.lane()).is_some_and(|old| !old.is_sendable());
             if rested && subscriber.is_sendable() && self.membership.is_home(subscriber.lane()) {
                 self.tenure.want(subscriber.lane());
@@ -98,24 +98,22 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.say_what_cannot_be_served();
     }
 
-    /// Tells the other nodes which lanes they have to serve in our place.
+    /// Announces the lanes that other nodes must serve for this one.
     pub(super) fn say_what_cannot_be_served(&mut self) {
         let unable: BTreeSet<LaneId> =
             self.roster.subscribers().filter(|known| known.is_broken()).map(|known| known.lane()).collect();
         self.tenure.say(|said| said.unable = Arc::new(unable));
     }
 
-    /// These are the nodes now, or a lane was handed back.
     pub(super) fn meet_nodes(&mut self, nodes: Nodes) {
         self.membership.hear(nodes);
         self.tenure.search_soon();
     }
 
-    /// Goes by the nodes as they are by now: asks for lanes that have become ours, and gives back those that are another
-    /// node's.
+    /// Updates the view of the nodes: asks for lanes that became ours, and hands over lanes of other nodes.
     pub(super) fn step_membership(&mut self) {
         if self.stopping {
-            // Everything is given back, whoever it belongs to.
+            // While stopping, all lanes are given back.
             return;
         }
         if self.membership.look(wall_time(self.now)) {
@@ -161,7 +159,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Something could not be done for a lane.
+    /// Records a failed operation, and returns the moment of its retry.
     pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> Instant {
         let (again, is_new) = self.obstacles.meet(self.now, lane, cause, Arc::clone(&why));
         if is_new {
@@ -170,7 +168,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         again
     }
 
-    /// It is done, or not wanted any more.
+    /// The operation succeeded or is no longer wanted.
     pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) {
         if self.obstacles.pass(lane, cause) {
             self.say(News::Moves { lane });

@@ -1,11 +1,10 @@
-//! The lanes' records that the store has not kept yet: the newest of each.
+//! The newest record of each lane that the store has not confirmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::{LaneId, LaneRecord, Revision, Term};
 
-/// A record on its way to the store.
 #[derive(Debug)]
 pub(super) struct Unkept {
     pub(super) term: Term,
@@ -13,16 +12,16 @@ pub(super) struct Unkept {
     pub(super) record: Arc<LaneRecord>,
 }
 
-/// One record a lane, at most.
+/// At most one record for each lane.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     unkept: BTreeMap<LaneId, Unkept>,
-    /// One was given up, so that its lane was not handed back.
+    /// A record was given up, so its lane was not handed back.
     gave_up: bool,
 }
 
 impl Records {
-    /// A record goes to the store, in the place of any before it.
+    /// Replaces an earlier record of the lane.
     pub(super) fn put(&mut self, lane: LaneId, unkept: Unkept) {
         self.unkept.insert(lane, unkept);
     }
@@ -31,22 +30,21 @@ impl Records {
         self.unkept.get(&lane)
     }
 
-    /// Whether a lane is to be handed back with its record.
+    /// True if the lane is handed back with its record.
     pub(super) fn is_final(&self, lane: LaneId) -> bool {
         self.unkept.get(&lane).is_some_and(|unkept| unkept.record.is_final())
     }
 
-    /// Whether a record of the lane under that ownership is on its way.
     pub(super) fn has_under(&self, lane: LaneId, term: Term) -> bool {
         self.unkept.get(&lane).is_some_and(|unkept| unkept.term == term)
     }
 
-    /// Whether that record is still wanted: none came after it, and the lane was not lost.
+    /// True if no newer record came and the lane was not lost.
     pub(super) fn is_current(&self, lane: LaneId, term: Term, revision: Revision) -> bool {
         self.unkept.get(&lane).is_some_and(|unkept| (unkept.term, unkept.revision) == (term, revision))
     }
 
-    /// The record of a lane under that term is not wanted any more. True if there was one.
+    /// Returns true if there was a record of the lane under `term`.
     pub(super) fn remove(&mut self, lane: LaneId, term: Term) -> bool {
         let is_so = self.has_under(lane, term);
         if is_so {
@@ -55,17 +53,16 @@ impl Records {
         is_so
     }
 
-    /// A record is left unkept for good: the process ends.
+    /// Gives a record up for good: the process ends.
     pub(super) fn give_up(&mut self) {
         self.gave_up = true;
     }
 
-    /// Whether none was ever left so.
     pub(super) fn kept_all(&self) -> bool {
         !self.gave_up
     }
 
-    /// Whether no lane is on its way back to the store.
+    /// True if no lane is on its way back to the store.
     pub(super) fn all_handed_back(&self) -> bool {
         !self.unkept.values().any(|unkept| unkept.record.is_final())
     }

@@ -1,4 +1,4 @@
-//! What the dispatcher asks of subscribers. Its shell knows more of them, such as where to send and how to sign.
+//! The part of a subscriber that the dispatcher uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::engine::{LaneId, Nanos, Settings};
 
 /// All subscribers at one moment.
 pub trait SubscriberSet {
-    /// One of them.
+    /// A subscriber.
     type Subscriber: Subscriber;
 
     /// The subscriber of a lane.
     fn get(&self, lane: LaneId) -> Option<&Arc<Self::Subscriber>>;
 
-    /// All of them, in the order of their lanes.
+    /// All subscribers, in the order of their lanes.
     fn subscribers(&self) -> impl Iterator<Item = &Arc<Self::Subscriber>>;
 }
 
@@ -22,18 +22,19 @@ pub trait Subscriber: fmt::Debug {
     /// Its lane.
     fn lane(&self) -> LaneId;
 
-    /// What people call it.
+    /// The name for people.
     fn name(&self) -> &Arc<str>;
 
-    /// What its lane goes by: the same `Arc` as in the set before, unless it has changed.
+    /// The lane's settings: the same `Arc` as in the set before, unless they have changed.
     fn settings(&self) -> &Arc<Settings>;
 
-    /// How long an attempt may take.
+    /// The longest duration of an attempt.
     fn deadline(&self) -> Nanos;
 
-    /// Whether attempts may be made.
+    /// True if attempts may be made.
     fn is_sendable(&self) -> bool;
 
-    /// Whether this process cannot serve it: it lacks the secret of its region, or cannot read its settings.
+    /// True if this process cannot serve it: the secret of its region is missing, or its settings are
+    /// unreadable.
     fn is_broken(&self) -> bool;
 }

@@ -1,5 +1,4 @@
-//! When to renew the leases of this process, what it says of itself with that, and which lanes to ask for. Pure: it says what
-//! to do, and is told.
+//! When this process renews its leases, its announcement to other nodes, and the lanes that it asks for.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,73 +10,71 @@ use crate::messages::homes::Homes;
 use crate::messages::lane::OwnerId;
 use crate::messages::node::Announcement;
 
-/// How long a lease is unless the operator says otherwise.
+/// The default length of a lease.
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);
-/// How long a lease may be.
+/// The range of a lease's length.
 pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
-/// One such part of its lease a process leaves unused.
+/// A process leaves one part in this many of its lease unused.
 const MARGIN: u64 = 50;
-/// So many times is the store asked to have a process be no node any more, should it fail to.
+/// The most tries to retire.
 const RETIRE_TRIES: u8 = 3;
-/// How long it is left alone in between.
+/// The pause between tries to retire.
 const RETIRE_PAUSE: Nanos = Nanos::from_millis(100);
-/// Lanes asked for at once: so many rows are written in one commit.
+/// The most lanes in one request, which bounds the rows of its commit.
 const ACQUIRE_MAX: u32 = 1_000;
 
-/// One thing to ask of the store.
+/// A request to the store.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Stay the owner of what is owned.
+    /// Keep the owned lanes.
     Renew(Renew),
-    /// Become the owner of more.
+    /// Own more lanes.
     Acquire(Acquire),
-    /// Be no node any more.
+    /// Stop being a node.
     Retire(OwnerId),
 }
 
-/// Which lanes are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asking {
-    /// Those that are wanted.
+    /// The lanes in `wanted`.
     Wanted,
-    /// All that have something to do, from one lane on.
+    /// All lanes with due work, from one lane on.
     Search,
 }
 
-/// How far a process has come that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// It goes on.
+    /// The process goes on.
     NotYet,
-    /// What is owned is kept until it is given back; nothing more is asked for. It is a node still.
+    /// Keeps its lanes until they are given back, and asks for no more. Still a node.
     Begun,
-    /// It has asked to be none, and the store failed to so many times before.
+    /// The request to retire is on its way, after this many failures.
     Retiring { failures: u8 },
-    /// It is to ask again from that moment on.
+    /// Retries at that moment.
     Again { at: StoreTime, failures: u8 },
-    /// It is none.
+    /// It is no node.
     Retired,
-    /// The store would not have it so: whoever finds it dead ends that, or its lease.
+    /// The store failed. Its lease must end, or another node finds it dead.
     GivenUp,
 }
 
-/// One process's hold on its lanes.
+/// The leases of one process.
 #[derive(Debug)]
 pub(super) struct Tenure {
     owner: OwnerId,
     lease: Nanos,
-    /// What this process says of itself, and whether the store has to hear it before the next renewal is due.
+    /// This process's announcement. `is_news`: the store must hear it before the next renewal is due.
     said: Arc<Announcement>,
     is_news: bool,
-    /// Which lanes belong to whom; nothing is asked for without that.
+    /// The homes of lanes; nothing is asked for without them.
     homes: Option<Arc<Homes>>,
-    /// Lanes of ours that have something to do and that we do not own.
+    /// Lanes of ours with due work that we do not own.
     wanted: BTreeSet<LaneId>,
     /// The request for lanes that is on its way.
     asking: Option<Asking>,
-    /// What was asked for last: searches and what is wanted take turns.
+    /// The kind of the last request: searches and wanted lanes take turns.
     last: Asking,
-    /// A search is under way, and goes on behind this lane.
+    /// A search is under way and continues after this lane.
     searched_to: Option<LaneId>,
     renewing: bool,
     end: End,
@@ -86,7 +83,7 @@ pub(super) struct Tenure {
 }
 
 impl Tenure {
-    /// Begins by saying who it is. Once it knows which lanes are its own, it asks for all of them that have something to do.
+    /// Begins with the announcement. Once it knows its lanes, it asks for all that have due work.
     pub(super) fn new(owner: OwnerId, lease: Nanos, said: Announcement, now: StoreTime) -> Self {
         Self {
             owner,
@@ -105,7 +102,7 @@ impl Tenure {
         }
     }
 
-    /// Something else is to be said of this process, as soon as can be.
+    /// Changes the announcement, and announces it as soon as possible.
     pub(super) fn say(&mut self, change: impl FnOnce(&mut Announcement)) {
         let mut said = Announcement::clone(&self.said);
         change(&mut said);
@@ -114,33 +111,29 @@ impl Tenure {
         }
     }
 
-    /// Lanes belong to these nodes from now on.
     pub(super) fn go_by(&mut self, homes: Option<Arc<Homes>>) {
         self.homes = homes;
         self.search_soon();
     }
 
-    /// There may be lanes to be had.
     pub(super) fn search_soon(&mut self) {
         self.next_search = StoreTime(0);
     }
 
-    /// A lane that is ours, and that we do not own, has something to do.
+    /// A lane of ours has due work, and we do not own it.
     pub(super) fn want(&mut self, lane: LaneId) {
         self.wanted.insert(lane);
     }
 
-    /// The process is to end.
     pub(super) fn stop(&mut self) {
         self.end = End::Begun;
     }
 
-    /// The store has heard that this process is no node any more.
     pub(super) fn retired(&mut self) {
         self.end = End::Retired;
     }
 
-    /// It could not be told so: it is tried again soon, a few times if `may_recover`.
+    /// The request to retire failed. Retries a few times if `may_recover`.
     pub(super) fn not_retired(&mut self, now: StoreTime, may_recover: bool) {
         let End::Retiring { failures } = self.end else { return };
         let failures = failures + 1;
@@ -151,60 +144,58 @@ impl Tenure {
         };
     }
 
-    /// Whether this process is no node any more.
     pub(super) fn has_retired(&self) -> bool {
         self.end == End::Retired
     }
 
-    /// Whether nothing more is asked for that.
+    /// True if no request to retire follows.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.end, End::Retired | End::GivenUp)
     }
 
-    /// Whether a request for lanes is on its way: what it brings has to be given back.
+    /// True if a request for lanes is on its way, so its lanes must be given back.
     pub(super) fn is_asking(&self) -> bool {
         self.asking.is_some()
     }
 
-    /// The answer to a request for lanes.
     pub(super) fn acquired(&mut self, lanes: &[LaneId]) {
         if self.asking.take() == Some(Asking::Search) {
-            // Lanes that are handed back at once are free again: a search must not come back to them.
+            // The search continues behind these lanes: it would find again those that are handed back at once.
             let is_full = lanes.len() >= ACQUIRE_MAX as usize;
             self.searched_to = lanes.iter().max().copied().filter(|_| is_full);
         }
     }
 
-    /// Whether the lane was still to be asked for. It no longer is.
+    /// Removes the lane from the wanted ones. Returns true if it was wanted.
     pub(super) fn is_wanted_no_more(&mut self, lane: LaneId) -> bool {
         self.wanted.remove(&lane)
     }
 
-    /// The leases were renewed, as asked for at that moment.
+    /// The leases were renewed by the request of moment `asked`.
     pub(super) fn renewed(&mut self, asked: StoreTime) {
         self.renewing = false;
         self.next_renewal = StoreTime(asked.0 + self.lease.0 / 3);
     }
 
-    /// The leases could not be renewed: try again soon.
+    /// The leases could not be renewed: retries soon.
     pub(super) fn not_renewed(&mut self, now: StoreTime) {
         self.renewing = false;
         self.next_renewal = StoreTime(now.0 + self.lease.0 / 30);
     }
 
-    /// What the answer to a renewal tells is wanted before one is due.
+    /// The answer to a renewal is needed before a renewal is due.
     pub(super) fn renew_soon(&mut self) {
         self.next_renewal = StoreTime(0);
     }
 
-    /// Until when a lease holds that was asked for at that moment, as far as this process goes by it. To the store it is longer:
-    /// whoever takes over then finds nothing open, though timers fire late and connections take a moment to close.
+    /// The end of the lease for this process. The store counts longer, so that a new owner finds nothing open
+    /// though timers are late and connections take a moment to close.
     pub(super) fn until(&self, asked: StoreTime) -> StoreTime {
         let lease = self.lease.0;
         StoreTime(asked.0.saturating_add(lease - lease / MARGIN))
     }
 
-    /// When there is a next step, if nothing happens before.
+    /// The time of the next step, unless an event comes first.
     pub(super) fn next_step(&self) -> StoreTime {
         let renewal = match (self.renewing, self.is_news && self.end == End::NotYet) {
             (true, _) => StoreTime(u64::MAX),
@@ -224,7 +215,7 @@ impl Tenure {
         }
     }
 
-    /// What to ask of the store now.
+    /// The requests to make now.
     pub(super) fn steps(&mut self, now: StoreTime) -> Vec<Step> {
         let (owner, lease) = (self.owner, self.lease);
         let mut steps = Vec::new();
@@ -257,7 +248,6 @@ impl Tenure {
         self.end == End::NotYet && self.homes.is_some()
     }
 
-    /// Which lanes to ask for, if any.
     fn which(&mut self, now: StoreTime) -> Option<Which> {
         let searches = self.searched_to.is_some() || self.next_search <= now;
         let asking = match (searches, self.wanted.is_empty()) {
@@ -271,7 +261,7 @@ impl Tenure {
         Some(match asking {
             Asking::Search => {
                 if self.searched_to.is_none() {
-                    // Once in a while for those whose owner has died without a word.
+                    // Searches now and then for lanes of owners that died in silence.
                     self.next_search = StoreTime(now.0 + self.lease.0 / 3);
                 }
                 Which::WithWork { after: self.searched_to.take().unwrap_or(LaneId(0)) }
@@ -291,7 +281,7 @@ mod tests {
 
     const LEASE: Nanos = Nanos::from_secs(30);
 
-    /// It has announced itself, knows its lanes, and has asked for them.
+    /// After its announcement and its first search.
     fn tenure() -> Tenure {
         let said = Announcement {
             name: "node".into(),

@@ -1,40 +1,39 @@
-//! Settlements that the store has not answered: kept, so that those which it could not write down are tried again.
+//! Settlements that the store has not confirmed, kept for retries.
 
 use std::collections::BTreeMap;
 
 use crate::engine::{BatchId, LaneId, Term};
 use crate::messages::command::Settlement;
 
-/// Settlements by number. The engine bounds how many there are.
+/// By number; the engine bounds how many there are.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     parts: BTreeMap<u64, Part>,
-    /// Batches that were halved: how many parts of each are left.
+    /// Halved batches, with the number of their remaining parts.
     halved: BTreeMap<BatchId, usize>,
     count: u64,
 }
 
-/// A batch, or what is left of one that was halved.
+/// A batch, or a part of a halved one.
 #[derive(Debug)]
 struct Part {
     batch: BatchId,
     rows: Vec<Settlement>,
-    /// The store could not write it down at once.
+    /// The first write failed.
     is_late: bool,
 }
 
-/// What the store has answered.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) rows: Vec<Settlement>,
-    /// Their batch, if nothing is left of it.
+    /// Their batch, if no other part of it is left.
     pub(super) batch: Option<BatchId>,
-    /// The store could not write them down at once.
+    /// The first write failed.
     pub(super) is_late: bool,
 }
 
 impl Unsettled {
-    /// A batch goes to the store: under which number.
+    /// Returns the number of the batch's settlements.
     pub(super) fn add(&mut self, batch: BatchId, rows: Vec<Settlement>) -> u64 {
         self.put(Part { batch, rows, is_late: false })
     }
@@ -45,7 +44,7 @@ impl Unsettled {
         self.count
     }
 
-    /// They are written down later than they were handed over.
+    /// Marks settlements as written late.
     pub(super) fn delay(&mut self, number: u64) {
         if let Some(part) = self.parts.get_mut(&number) {
             part.is_late = true;
@@ -56,13 +55,11 @@ impl Unsettled {
         self.parts.get(&number).map(|part| part.rows.as_slice())
     }
 
-    /// Whether there are any of a lane under that ownership.
     pub(super) fn concern(&self, lane: LaneId, term: Term) -> bool {
         let is_meant = |row: &Settlement| row.lane == lane && row.term == term;
         self.parts.values().any(|part| part.rows.iter().any(is_meant))
     }
 
-    /// Settlements are done with.
     pub(super) fn remove(&mut self, number: u64) -> Option<Done> {
         let Part { batch, rows, is_late } = self.parts.remove(&number)?;
         let left = match self.halved.get_mut(&batch) {
@@ -78,7 +75,7 @@ impl Unsettled {
         Some(Done { rows, batch: (left == 0).then_some(batch), is_late })
     }
 
-    /// Two numbers in the place of one, each with half of its settlements. Nothing if there are not two.
+    /// Splits the settlements in two, with two new numbers. Nothing for a single settlement.
     pub(super) fn halve(&mut self, number: u64) -> Option<[u64; 2]> {
         let part = self.parts.get_mut(&number).filter(|part| part.rows.len() > 1)?;
         let second = part.rows.split_off(part.rows.len() / 2);

@@ -1,21 +1,21 @@
-//! What a process has done: its own part, whatever others do on the same database.
+//! The work of this process alone.
 
 use crate::messages::command::{Fate, Outcome, Settlement};
 use crate::messages::reply::SettleResult;
 
-/// What was settled by one process, and written down.
+/// Settled and durable work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkDone {
-    /// Deliveries done.
+    /// Deliveries delivered.
     pub delivered: u64,
     /// Attempts that failed.
     pub failed_attempts: u64,
-    /// Deliveries given up.
+    /// Dead letters.
     pub dead: u64,
 }
 
 impl WorkDone {
-    /// Counts one settlement: its attempt was made, whatever became of the delivery.
+    /// Counts a settlement. A failed attempt counts even if the settlement was not applied.
     pub(super) fn count(&mut self, settled: &Settlement, result: SettleResult) {
         match (settled.fate, result) {
             (Fate::Delivered, SettleResult::Applied) => self.delivered += 1,
@@ -26,7 +26,7 @@ impl WorkDone {
         self.failed_attempts += u64::from(failed);
     }
 
-    /// Adds what was done beside.
+    /// Adds work that is counted elsewhere.
     pub const fn add(&mut self, more: Self) {
         self.delivered += more.delivered;
         self.failed_attempts += more.failed_attempts;
