@@ -1,4 +1,4 @@
-//! Where a database is, as people write it.
+//! The address of a PostgreSQL database.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,16 +14,17 @@ use super::servers::Servers;
 use super::tls::Asked;
 use crate::store::StoreError;
 
-/// How long a server may take for an answer, if the address says nothing of it by `tcp_user_timeout`, in seconds: longer than it
-/// works on any statement.
+/// Default limit for a server's answer, if the address sets no `tcp_user_timeout` (in seconds). Longer than the
+/// server works on a statement.
 const ANSWER_WITHIN: Duration = Duration::from_secs(12);
 
-/// No shorter: whether a commit happened is asked once the server has given up the lost connection's transaction, after 2 s.
+/// Lower limit. A commit's outcome is looked up after the server has given up the lost connection's transaction,
+/// which takes 2 s.
 const SHORTEST: Duration = Duration::from_secs(6);
-/// No longer: other programs take that setting for milliseconds.
+/// Upper limit. Other programs read that setting as milliseconds.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Where a database is.
+/// The address of a database.
 #[derive(Clone)]
 pub struct Address {
     servers: Arc<Servers>,
@@ -32,31 +33,31 @@ pub struct Address {
     says_password: bool,
 }
 
-/// A text that names no database.
+/// A text that is no address of a database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE")]
 pub struct BadAddress(String);
 
 impl Address {
-    /// How such a text begins.
+    /// The beginnings of an address.
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-    /// Connects, and has the first statements carried out.
+    /// Connects, and runs the first statements.
     pub(in crate::store) async fn connect(&self, first: &str) -> Result<(Client, AbortHandle), StoreError> {
         self.servers.connect(first).await
     }
 
-    /// The same, for whoever can do without: each of the servers may take so long for a connection, and for each answer.
+    /// The same address with a limit for each server's connection and for each answer.
     pub(super) fn within(&self, length: Duration) -> Self {
         Self { servers: Arc::new(self.servers.within(length / 2)), answer_within: length, ..self.clone() }
     }
 
-    /// Whether the text itself has a password.
+    /// Whether the text itself contains a password.
     pub(in crate::store) const fn says_password(&self) -> bool {
         self.says_password
     }
 
-    /// How long the server may take for an answer, until it is as good as away.
+    /// How long to wait for an answer before the server counts as lost.
     pub(super) const fn answer_within(&self) -> Duration {
         self.answer_within
     }
@@ -74,7 +75,7 @@ impl FromStr for Address {
         }
         let asked = Asked::of(text).map_err(BadAddress)?;
         let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
-        // Whatever else the address says: never one where the other is meant.
+        // Whatever else the address says, TLS is either required or disabled.
         config.ssl_mode(if asked.tls.is_some() { SslMode::Require } else { SslMode::Disable });
         if config.get_application_name().is_none() {
             config.application_name("hookproof-sender");
@@ -100,7 +101,8 @@ impl FromStr for Address {
     }
 }
 
-/// What is wrong with an address. Of what it says only a known setting's name is repeated: all else may be a part of a password.
+/// Describes a bad address. It quotes only the names of known settings, because anything else may be part of a
+/// password.
 fn told(error: &tokio_postgres::Error) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     let of_known = source.starts_with("invalid value for option");

@@ -1,9 +1,10 @@
-//! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk, and a connection that
-//! falls silent holds up no commit.
+//! Claims beside the commits, on a separate connection, so that no claim waits for the disk, and a silent connection
+//! blocks no commit.
 //!
-//! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`]. Nothing is
-//! locked while the database is asked. So a claim that commits had a turn beside hands out what they have left alone, and
-//! remembers nothing of how far it came. Whatever is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
+//! A claim hands out only deliveries that are the same before and after the commit under way (see
+//! [`crate::store::held`]). Nothing is locked while the database answers. If a commit ran meanwhile, the claim skips
+//! the deliveries that the commit moved, and does not advance the cursor.
+//! Everything else, such as a lane that changed hands, is left to the next commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,20 +20,18 @@ use crate::store::held::InHand;
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
 
-/// For so long after a failure all claims are left to the commits, which answer at once.
+/// After a failure, commits answer all claims for this long.
 const LEFT_ALONE: Nanos = Nanos::from_secs(5);
-/// So often a claim begins anew because a commit had a turn while it looked where to begin.
+/// How often a claim starts again because a commit ran while it determined where to begin.
 const TRIES_MAX: u32 = 10;
 
-/// Claims for a [`super::PostgresStore`], beside it.
 #[derive(Debug)]
 pub(super) struct PostgresClaimer {
     address: Address,
-    /// Nothing before the first claim, and after a failure.
+    /// `None` before the first claim and after a failure.
     link: Option<Link>,
-    /// When to connect again after a failure.
     again: StoreTime,
-    /// The last claim has failed. How long that took is not known here, so the next one begins the pause.
+    /// Set by a failed claim. The duration of the failure is unknown, so the next claim starts the pause.
     has_failed: bool,
     hands: Arc<Mutex<Hands>>,
 }
@@ -63,11 +62,11 @@ impl Claimer for PostgresClaimer {
     }
 }
 
-/// Where each of some claims begins to look.
+/// The starting point of some claims.
 struct Begun {
     signs: BTreeMap<LaneId, Signs>,
     searches: Vec<Search>,
-    /// What [`Hands::turns`] said then.
+    /// [`Hands::turns`] at that time.
     turns: u64,
 }
 
@@ -88,7 +87,7 @@ fn answer_all(
         };
         let answer = front.answer(sql, &mut bodies, claim)?;
         if !answer.unreadable.is_empty() {
-            // What cannot be read has to be set aside, which writes.
+            // Making dead letters of unreadable deliveries needs a commit.
             return Ok(None);
         }
         answers.push(answer);
@@ -105,7 +104,7 @@ fn answer_all(
     Ok(Some(answers.into_iter().map(hand_out).collect()))
 }
 
-/// Looks where these claims begin; nothing, if they are no plain case.
+/// Determines where these claims begin. `None`: they need a commit.
 fn begin(sql: &Link, hands: &Mutex<Hands>, claims: &[Claim]) -> Result<Option<Begun>, StoreError> {
     for (place, claim) in claims.iter().enumerate() {
         if claims[..place].iter().any(|other| other.lane == claim.lane) {
@@ -123,7 +122,7 @@ fn begin(sql: &Link, hands: &Mutex<Hands>, claims: &[Claim]) -> Result<Option<Be
         };
         let Some(signs) = plain(sql, claims)? else { return Ok(None) };
         let mut hands = lock(hands);
-        // Else a commit may have taken account of what was read here already, and of more.
+        // Otherwise a commit may already have seen these changes, and newer ones.
         if hands.turns() == turns {
             let Hands { held, queues, .. } = &mut *hands;
             let search = |claim: &Claim| {
@@ -141,7 +140,7 @@ fn are_held(hands: &Hands, claims: &[Claim]) -> bool {
     claims.iter().all(|claim| hands.held.holds(claim.lane, claim.term))
 }
 
-/// Hands out what a claim is answered, and remembers it. Unless commits had a turn meanwhile, all up to its place is.
+/// Hands out an answer. Advances the cursor unless a commit ran meanwhile.
 fn hand_out(hands: &mut Hands, answer: Answer, signs: &Signs, nobody_else: bool) -> Claimed {
     let Answer { mut claimed, place, moving_after, mut rows, .. } = answer;
     let (lane, term) = (claimed.lane, claimed.term);

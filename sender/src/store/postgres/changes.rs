@@ -1,4 +1,4 @@
-//! What a commit has changed of what it locked: written with everything else, a statement for each table.
+//! Changes to locked rows, written at the end of the commit with one statement for each table.
 
 use super::ledger::{Changes, Entry};
 use super::link::Ask;
@@ -7,7 +7,6 @@ use super::values::{int, listed};
 use crate::engine::LaneId;
 
 impl Changes {
-    /// The tables with changes.
     pub(super) fn tables(&self) -> Vec<Table<'_>> {
         let mut tables = Vec::new();
         if !self.lanes.is_empty() {
@@ -29,7 +28,7 @@ impl Changes {
         tables
     }
 
-    /// The state, if it changed.
+    /// `None` if it did not change.
     pub(super) fn state(&self) -> Option<Ask<'_>> {
         let [roster, stirred, next_lane, nodes] = self.state.as_ref()?;
         let text = "UPDATE state SET roster = $1, stirred = $2, next_lane = $3, nodes = $4";
@@ -37,8 +36,8 @@ impl Changes {
     }
 }
 
-/// Told as rows that are there already: which of two tables is looked at first is then nothing that PostgreSQL chooses. Joined with a
-/// table of few rows it would begin with those, and read all versions of each.
+/// Written as upserts, so that PostgreSQL does not choose the join order. With few rows in a table it would read them
+/// first, with all their dead versions.
 fn lanes(lanes: &[(LaneId, Entry)]) -> Table<'_> {
     let table = Table::new(
         "INSERT INTO lanes AS l (lane, state, rows_max, bytes_max, when_full, capped, owner, term, arrivals, earliest,

@@ -1,4 +1,4 @@
-//! Claims: the front of a lane's queue, past what is handed out.
+//! Claims: the front of a lane's queue, after the deliveries that are handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::store::lane::{LaneState, OwnerId};
 use crate::store::read::Place;
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
-/// No claim hands out more.
+/// Limit for one claim.
 const ROWS_MAX: u32 = 10_000;
 
-/// What waits on a lane after a place, the longest due first.
+/// Waiting deliveries of a lane after a place, the longest due first.
 const FRONT: &str = "SELECT delivery, at, bytes, attempts, expires, signature, event, body, last_attempt, status, error
     FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3) ORDER BY at, delivery LIMIT $4";
 
-/// What deliveries hold, of these events and of all in a range. Large bodies are read apart.
+/// Selects the contents of some events, without large bodies.
 macro_rules! events {
     ($which:literal) => {
         concat!(
@@ -46,31 +46,30 @@ const SET_ASIDE: &str = concat!(
     ", false"
 );
 
-/// Bodies read so far, as many deliveries of one event share one: by their numbers; by their event's, negative, if they are kept
-/// with it.
+/// Bodies read so far, shared by the deliveries of an event. The key is the body's number, or the event's negative
+/// number for a body in the event's row.
 pub(super) type Bodies = BTreeMap<i64, Arc<[u8]>>;
 
-/// What a claim is answered, and the deliveries that are due and cannot be handed out.
+/// A claim's answer, and due deliveries that are unreadable.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
     pub(super) unreadable: Vec<DeliveryId>,
-    /// Up to here, nothing waits that is neither in the answer nor handed out before.
+    /// Everything that waits up to here is in the answer or handed out.
     pub(super) place: QueuePlace,
-    /// After this place lies what was passed over since the commit under way moves it.
+    /// Deliveries after this place were skipped because the commit under way moves them.
     pub(super) moving_after: Option<QueuePlace>,
-    /// What is handed out, as it stands.
+    /// The rows of the answer.
     pub(super) rows: Vec<(DeliveryId, Delivery)>,
 }
 
-/// The beginning of a queue, as the database has it.
+/// The beginning of a queue, as read from the database.
 pub(super) struct Ahead {
     from: Search,
-    /// More may wait behind it.
+    /// Whether more may wait after these rows.
     is_cut: bool,
     rows: Vec<Waiting>,
 }
 
-/// One delivery that waits.
 struct Waiting {
     delivery: DeliveryId,
     at: StoreTime,
@@ -78,7 +77,7 @@ struct Waiting {
     row: Row,
 }
 
-/// What of a queue is to be handed out.
+/// The deliveries to hand out.
 pub(super) struct Front<'a> {
     due: Vec<&'a Waiting>,
     next: Option<StoreTime>,
@@ -92,9 +91,9 @@ fn rows_max(claim: &Claim) -> usize {
 }
 
 impl Ahead {
-    /// Reads as much of a queue as a claim may want, from a place on.
+    /// Reads at most as many rows as the claim can use.
     pub(super) fn read(sql: &Link, claim: &Claim, from: Search) -> Result<Self> {
-        // One more than may be handed out tells when the next one is due.
+        // The extra row tells when the next delivery is due.
         let limit = rows_max(claim).saturating_add(1).saturating_add(from.handed_out);
         let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
         let mut rows = Vec::with_capacity(found.len());
@@ -105,7 +104,7 @@ impl Ahead {
         Ok(Self { from, is_cut: rows.len() >= limit, rows })
     }
 
-    /// What of it is to be handed out, given what is. Nothing is handed out by that alone.
+    /// Chooses deliveries that are not handed out. Does not mark them.
     pub(super) fn choose(
         &self,
         claim: &Claim,
@@ -133,14 +132,14 @@ impl Ahead {
             }
             front.place = (row.at, row.delivery);
         }
-        // Beside a commit, what that changes is passed over too: then more may wait than was looked at.
+        // Deliveries that the commit under way changes are skipped too, so more may wait than was read.
         front.next = self.is_cut.then_some(front.place.0);
         front
     }
 }
 
 impl Front<'_> {
-    /// The same with all that an attempt needs: what a claim is answered.
+    /// Completes the deliveries with everything that an attempt needs.
     pub(super) fn answer(self, sql: &Link, bodies: &mut Bodies, claim: &Claim) -> Result<Answer> {
         let Self { due, next, too_long, place, moving_after } = self;
         let lane = claim.lane;
@@ -151,16 +150,15 @@ impl Front<'_> {
     }
 }
 
-/// Deliveries with all that an attempt needs of them.
 #[derive(Default)]
 struct Parts {
     rows: Vec<(DeliveryId, Delivery)>,
     claimed: Vec<ClaimedRow>,
-    /// Those of which a part is missing.
+    /// Deliveries whose event or body is missing.
     unreadable: Vec<DeliveryId>,
 }
 
-/// All that an attempt needs of these deliveries, in their order.
+/// Reads everything that an attempt needs, in the order of the deliveries.
 fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Result<Parts> {
     let events = events(sql, due)?;
     read_bodies(sql, bodies, due, &events)?;
@@ -177,8 +175,8 @@ fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Res
     Ok(parts)
 }
 
-/// The events of these deliveries, by their numbers. Those of one queue mostly lie side by side: then one way through the index
-/// finds all of them, with few others.
+/// The events of these deliveries. In one queue their numbers are mostly dense, so one index range finds them with
+/// few others.
 fn events(sql: &Link, due: &[&Waiting]) -> Result<BTreeMap<i64, Row>> {
     let wanted =
         due.iter().map(|one| one.row.try_get(6)).collect::<std::result::Result<BTreeSet<i64>, _>>()?;
@@ -200,7 +198,7 @@ fn body_of(one: &Waiting) -> Result<i64> {
     })
 }
 
-/// Sees to it that these deliveries' bodies are read, as far as they are there.
+/// Reads the missing bodies that exist.
 fn read_bodies(sql: &Link, bodies: &mut Bodies, due: &[&Waiting], events: &BTreeMap<i64, Row>) -> Result<()> {
     let mut missing = BTreeSet::new();
     for one in due {
@@ -224,7 +222,6 @@ fn read_bodies(sql: &Link, bodies: &mut Bodies, due: &[&Waiting], events: &BTree
     Ok(())
 }
 
-/// A delivery that waits, as it stands.
 fn waiting(lane: LaneId, one: &Waiting) -> Result<Delivery> {
     let row = &one.row;
     Ok(Delivery {
@@ -241,7 +238,7 @@ fn waiting(lane: LaneId, one: &Waiting) -> Result<Delivery> {
     })
 }
 
-/// What is handed out; nothing, if a part is missing.
+/// `None` if the event or the body is missing.
 fn claimed(one: &Waiting, events: &BTreeMap<i64, Row>, bodies: &Bodies) -> Result<Option<ClaimedRow>> {
     let row = &one.row;
     let (Some(event), Some(bytes)) = (events.get(&row.try_get(6)?), bodies.get(&body_of(one)?)) else {
@@ -270,7 +267,7 @@ impl Work<'_> {
         let Some(signs) = self.ledger.signs(lane)? else {
             return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
         };
-        // What this commit has done to the queue so far counts as well.
+        // Includes this commit's changes to the queue.
         self.queues.look(lane, term, &signs);
         let from = self.queues.from(lane, term, self.held.count(lane));
         let hand = |delivery| self.held.in_hand(lane, delivery);
@@ -287,7 +284,7 @@ impl Work<'_> {
         Ok(Reply::Claimed(claimed))
     }
 
-    /// Makes dead letters of deliveries of which a part is missing, so that their lane goes on without them.
+    /// Turns unreadable deliveries into dead letters, so that their lane can go on.
     fn set_aside(&mut self, lane: LaneId, unreadable: &[DeliveryId]) -> Result<()> {
         let Some(first) = unreadable.first() else { return Ok(()) };
         tracing::error!(
@@ -305,7 +302,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whose lane it is, if this ownership is the present one.
+    /// The lane's owner, if the term is current.
     fn fence(&mut self, lane: LaneId, term: Term) -> Result<std::result::Result<OwnerId, Refusal>> {
         let Some(found) = self.ledger.lane(lane)?.filter(|found| found.state != LaneState::Removed) else {
             self.held.end(lane, term);
@@ -322,14 +319,14 @@ impl Work<'_> {
     }
 }
 
-/// Has what is handed out live so much longer.
+/// Extends the expiry of claimed deliveries.
 pub(super) fn lengthen(claimed: &mut Claimed, grace: Nanos) {
     for row in &mut claimed.rows {
         row.expires = StoreTime(row.expires.0.saturating_add(grace.0));
     }
 }
 
-/// How the queues of these lanes have changed, if all are owned under these terms, and none is removed.
+/// The lanes' queue versions, if none is removed and all terms are current.
 pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, Signs>>> {
     let lanes: Vec<LaneId> = claims.iter().map(|claim| claim.lane).collect();
     let query = "SELECT l.* FROM unnest($1::int8[]) u (lane) CROSS JOIN LATERAL (

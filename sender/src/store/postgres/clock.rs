@@ -1,11 +1,9 @@
-//! The time of the store: the database's own clock, one for all nodes.
+//! The store's time: the database's clock, shared by all nodes.
 //!
-//! A node asks it once, when it begins, and adds what its machine has run since; machines that drift apart by a few
-//! milliseconds disagree by as much on what is due. Who owns what is not left to that: leases are reckoned by the
-//! database's clock itself, which each commit asks.
-//!
-//! Where some commit had a later time, that clock was ahead then, or it was set back since. Which of the two is right is told by a
-//! third clock, that of the machine on which a node begins.
+//! A node reads it once at start and adds its own uptime, so drifting machines disagree slightly on due times. Leases
+//! do not depend on that: each commit asks the database's clock.
+//! If some commit had a later time, the clock was ahead then or was set back since. The clock of the starting node's
+//! machine decides which.
 
 use super::PostgresStore;
 use super::failure::failure;
@@ -15,7 +13,7 @@ use crate::engine::{Nanos, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::{Beginning, Fault, Start, TOLERANCE};
 
-/// The database's clock, in nanoseconds since 1970.
+/// Nanoseconds since 1970.
 macro_rules! server_clock {
     () => {
         "(extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000"
@@ -23,26 +21,27 @@ macro_rules! server_clock {
 }
 pub(super) use server_clock;
 
-/// The database's clock, and the latest time that any commit had.
+/// The database's clock, and the latest time of any commit.
 const BOTH: &str = concat!("SELECT ", server_clock!(), ", max(clock) FROM newest_totals");
 
-/// Brings the time of past commits back to a moment, while nobody has a lease by the database's clock: so nobody counts by a later one.
-/// Who is at a commit is passed over. A lease that would last longer than there are any is one of a clock that was ahead.
+/// Sets the recorded time of past commits back. Only while no lease is valid by the database's clock, so that no
+/// process uses the later time. Skips rows locked by a commit. A lease longer than an hour comes from a clock that
+/// was ahead.
 const BRING_BACK: &str = "WITH ahead AS (SELECT writer FROM totals WHERE clock > $1
         AND NOT EXISTS (SELECT 1 FROM owners WHERE until > $1 AND until <= $1 + 3600000000000)
         FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE totals t SET clock = $1 FROM ahead a WHERE t.writer = a.writer";
 
-/// From which time a node counts that begins now.
+/// The time from which a starting node counts.
 pub(super) fn look(link: &Link, beginning: Beginning<'_>) -> Result<Start, tokio_postgres::Error> {
     let row = link.one(BOTH, &[])?;
     let latest = row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default();
     Ok(start(row.try_get(0)?, latest, beginning.wall))
 }
 
-/// From which time a node counts, given the database's clock, the latest time that any commit had, and the clock of this machine. Where a
-/// commit had a time that is ahead by more than a little, and this machine's clock agrees with the database's, it was that time which was
-/// wrong. Else leases alone follow the database's clock, and what is due goes by the latest time until that has caught up.
+/// The time from which a starting node counts. If the latest commit is far ahead, and this machine's clock agrees
+/// with the database's, that commit's time was wrong. Otherwise only leases follow the database's clock, and due
+/// times continue from the latest commit until the clock catches up.
 fn start(clock: StoreTime, latest: StoreTime, wall: StoreTime) -> Start {
     let ahead = latest.since(clock);
     let agree = wall.since(clock).max(clock.since(wall)) <= TOLERANCE;
@@ -56,7 +55,7 @@ fn start(clock: StoreTime, latest: StoreTime, wall: StoreTime) -> Start {
 }
 
 impl PostgresStore {
-    /// Begins to count by the database's clock. Whoever commits without having called this hands in times of its own.
+    /// Starts to count by the database's clock. Without this call, `commit` uses the times that it is given.
     ///
     /// # Errors
     ///
@@ -75,14 +74,14 @@ impl PostgresStore {
 }
 
 impl Ledger {
-    /// From here on leases are reckoned by the server's clock.
+    /// From now on, leases are measured by the server's clock.
     pub(super) const fn count_by_server(&mut self) {
         self.by_server_clock = true;
         self.clock = self.server_clock;
     }
 
-    /// How far this process's time is ahead of the server's clock, by more than a little, where it counts by that. What was recorded by the
-    /// right time neither expires nor is deleted for its age before that clock says so too.
+    /// How far this process's time is ahead of the server's clock, beyond the tolerance. Deliveries recorded under
+    /// the right time must not expire or be deleted before that clock agrees.
     pub(super) fn grace(&self, now: StoreTime) -> Nanos {
         let ahead = now.since(self.server_clock);
         if self.by_server_clock && ahead > TOLERANCE { ahead } else { Nanos::ZERO }

@@ -1,4 +1,4 @@
-//! What a commit writes of events, deliveries and attempts: a statement for each table.
+//! Writes events, deliveries and attempts at the end of a commit, with one statement for each table.
 
 use super::ledger::{Changes, Ledger};
 use super::link::{Ask, Link};
@@ -19,7 +19,7 @@ const BODIES: &str = "INSERT INTO bodies SELECT * FROM unnest($1::int8[], $2::by
 const DELIVERIES: &str =
     "INSERT INTO deliveries SELECT delivery, lane, event, body, bytes, state, 0, at, expires, ttl, NULL,
     reason, NULL, NULL, u.coalesce, signature FROM unnest($1::new_delivery[]) u";
-/// First attempts, which nobody can have recorded before, and others.
+/// First attempts, which cannot exist yet, and others.
 const ATTEMPTS: [&str; 2] = [
     "INSERT INTO attempts SELECT * FROM unnest($1::new_attempt[])",
     "INSERT INTO attempts SELECT * FROM unnest($1::new_attempt[]) ON CONFLICT DO NOTHING",
@@ -37,12 +37,11 @@ const CHANGED_LATER: &str =
     "UPDATE done d SET at = u.at, attempts = u.attempts, last_attempt = u.last_attempt,
     status = u.status, error = u.error FROM unnest($1::settled[]) u WHERE d.delivery = u.delivery";
 
-/// Writes what is to be written.
 pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<()> {
     let written = rows.numbers.len();
     if !rows.fresh.is_empty() {
-        // None is given twice, also where the transaction that took it came to nothing: whoever finds it missing goes by when
-        // that transaction ended.
+        // Numbers are never reused, even after a rollback. A reader that misses a number waits only until its
+        // transaction ends.
         let given = sql.query(DELIVERY_NUMBERS, &[&int(size(rows.fresh.len()))])?;
         rows.numbers.extend(numbers(&given)?.into_iter().map(|number| DeliveryId(number.cast_unsigned())));
     }
@@ -52,7 +51,7 @@ pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<
     Ok(())
 }
 
-/// Writes what was counted, and nothing of deliveries.
+/// Writes counts and locked rows, but no deliveries.
 pub(super) fn flush_ledger(sql: &Link, ledger: &mut Ledger) -> Result<()> {
     let changes = ledger.changes();
     let tables = changes.tables();
@@ -63,7 +62,6 @@ pub(super) fn flush_ledger(sql: &Link, ledger: &mut Ledger) -> Result<()> {
     Ok(())
 }
 
-/// Writes all tables at once.
 fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> Result<()> {
     let bodies = (!rows.bodies.is_empty()).then(|| bodies(&rows.bodies));
     let events = Records::new(EVENTS, rows.events.iter().map(|event| (event, rows)).collect(), event);
@@ -98,7 +96,6 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
     Ok(())
 }
 
-/// A delivery that changed.
 type Changed<'a> = (DeliveryId, &'a Delivery);
 
 fn bodies(bodies: &[(i64, Body)]) -> Table<'_> {

@@ -24,7 +24,6 @@ const OLDEST_OF_LANES: &str = "SELECT d.delivery, d.lane
         ORDER BY d.delivery LIMIT u.most) d";
 const THESE: &str = "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery = ANY($1)";
 
-/// A dead letter, and whose it is.
 type Letter = (DeliveryId, LaneId);
 
 fn letters(rows: &[Row]) -> Result<Vec<Letter>> {
@@ -32,7 +31,6 @@ fn letters(rows: &[Row]) -> Result<Vec<Letter>> {
     rows.iter().map(letter).collect()
 }
 
-/// The same, by their places among others.
 fn ranked(letters: &[Letter]) -> Vec<(Rank, LaneId)> {
     letters.iter().map(|(letter, lane)| (rank(*letter), *lane)).collect()
 }
@@ -80,12 +78,13 @@ impl DeadRows for Work<'_> {
         Ok(size(deleted.len()))
     }
 
-    /// It is deleted with the rest that the commit writes.
+    /// The row is deleted when the commit writes.
     fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<u64> {
         let of = lane.map_or(Of::AllLetters, Of::Letters);
         let Some((letter, lane)) = self.oldest_letter(of)? else { return Ok(0) };
         if self.ledger.need([lane]).is_err() {
-            // Those that come next as well, twice as many with each try: a commit may bury many.
+            // Locks the next lanes as well, twice as many with each retry, because a commit may give up many
+            // deliveries.
             let many = usize::try_from(self.ledger.locked()).unwrap_or(usize::MAX);
             while self.rows.oldest.lanes(of).count() + 1 < many && !self.rows.oldest.knows_all(of) {
                 self.read_letters(of)?;
@@ -131,7 +130,7 @@ impl DeadRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Takes the oldest of these dead letters, to be forgotten.
+    /// Takes the oldest letter of this order from memory, reading more if needed.
     fn oldest_letter(&mut self, of: Of) -> Result<Option<Letter>> {
         loop {
             if let Some(((_, letter), lane)) = self.rows.oldest.take(of) {
@@ -146,7 +145,6 @@ impl Work<'_> {
         }
     }
 
-    /// Reads which of these dead letters are the next oldest.
     fn read_letters(&mut self, of: Of) -> Result<()> {
         let Of::Letters(lane) = of else {
             let (_, after) = self.rows.oldest.read_to(of);
@@ -178,8 +176,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The lanes that are likely to have more dead letters than are kept, of those of which none was read: and how many they are likely
-    /// to get.
+    /// Lanes without letters in memory that this commit will probably fill beyond their bound, with the expected
+    /// number of new letters.
     fn lanes_of_many_letters(&self) -> BTreeMap<LaneId, u64> {
         let coming = Coming::of(self.run);
         let unread = self.ledger.lanes().filter(|(lane, _)| !self.rows.oldest.knows(Of::Letters(*lane)));
@@ -193,7 +191,8 @@ impl Work<'_> {
 }
 
 impl Rows {
-    /// Makes a dead letter of a delivery that waits: how long its body is, and whether it was tried. Nothing, if it is not known.
+    /// Turns a waiting delivery into a dead letter. Returns its body's length, and whether it was attempted. `None`
+    /// if it is not in memory.
     fn bury(&mut self, delivery: DeliveryId, now: StoreTime, reason: Reason) -> Option<(u64, bool)> {
         if let Some(new) = self.recorded(delivery) {
             (new.place, new.at, new.reason) = (Place::Dead, now, Some(reason));
@@ -211,7 +210,7 @@ impl Rows {
         Some((bytes, tried))
     }
 
-    /// Whether a delivery is a dead letter. Of what is not known the database has said so.
+    /// Whether the delivery is a dead letter. One that is not in memory came from a query for letters.
     fn is_letter(&mut self, delivery: DeliveryId) -> bool {
         if self.forgotten.contains(&delivery) {
             return false;
@@ -225,7 +224,6 @@ impl Rows {
         }
     }
 
-    /// Forgets a dead letter. Its body goes with its event.
     fn forget_letter(&mut self, letter: DeliveryId) {
         self.forgotten.insert(letter);
         if self.recorded(letter).is_none() {

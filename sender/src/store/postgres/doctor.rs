@@ -1,4 +1,4 @@
-//! What only an operator asks of a server: whether its clock was set back, and who has a transaction open for long.
+//! Checks of a server for operators: its clock, and long transactions.
 
 use tokio_postgres::Row;
 
@@ -12,17 +12,16 @@ use crate::store::clock::{Fault, Start};
 use crate::store::finding::Finding;
 use crate::units::rough;
 
-/// Why there is nothing to mend.
 pub(in crate::store) const NOTHING_TO_MEND: &str = "is on a server, which looks after its clock, its log and its files itself, and where \
                                                     the leases of dead nodes end by themselves";
 
-/// A transaction that has been open for longer is told of,
+/// Transactions open longer than this are reported.
 const OPEN_FOR: Nanos = Nanos::MINUTE;
-/// and one beside which so many others have begun: each may have left something that cannot be cleared away.
+/// So are transactions that hold back the cleanup of more than this many newer ones.
 const BEHIND: i64 = 10_000;
 
-/// Every transaction that is open in this database but our own. Of sessions of other users, a user without `pg_read_all_stats` is
-/// not told since when.
+/// All other open transactions in this database. Without `pg_read_all_stats` a user does not see when other users'
+/// transactions began.
 const OPEN: &str = "
     SELECT coalesce(nullif(application_name, ''), 'a program without a name') || ' (pid ' || pid || ', user ' || usename || ')',
         (extract(epoch FROM clock_timestamp() - xact_start) * 1000000)::int8, coalesce(state, '') LIKE 'idle%',
@@ -37,7 +36,7 @@ const OPEN: &str = "
     FROM pg_prepared_xacts WHERE database = current_database()
     ORDER BY behind DESC NULLS LAST";
 
-/// A server's clock is no business of ours, unless a commit had a later time.
+/// Reports only a clock that is behind an earlier commit.
 pub(in crate::store) fn examine_clock(start: Start) -> Finding {
     let off = |by, what| {
         Finding::off(
@@ -60,7 +59,6 @@ pub(in crate::store) fn examine_clock(start: Start) -> Finding {
     }
 }
 
-/// Looks for what nobody but a server has.
 pub(in crate::store) fn examine(address: &Address) -> Result<Vec<Finding>, StoreError> {
     let doing = "look for open transactions";
     let link = open::connect(address, Purpose::Reading)?;
@@ -79,13 +77,12 @@ pub(in crate::store) fn examine(address: &Address) -> Result<Vec<Finding>, Store
     Ok(vec![finding])
 }
 
-/// A transaction that is open.
 struct OpenTransaction {
     whose: String,
-    /// Nothing, if this user may not see that.
+    /// `None` if this user may not see it.
     open_for: Option<Nanos>,
     is_idle: bool,
-    /// How many transactions have begun since the oldest that it can see; nothing, if it keeps no row from being cleared away.
+    /// The number of transactions begun since the oldest one that it can see. `None` if it holds back no cleanup.
     behind: Option<i64>,
 }
 

@@ -1,11 +1,10 @@
-//! A commit of which nobody knows what came: the connection was lost while the server was at it.
+//! A commit in doubt: the connection was lost before the server's answer.
 //!
-//! Each commit writes a token into its writer's row of `totals`, which it has had locked since it began. Who lost the connection
-//! reads that row, locked, over another one: by then the server has either committed, or given up, and the token tells which.
-//!
-//! The same row tells, after each loss of the connection, whether what was committed before is still there. A server that was
-//! restored, or is a standby that lacked the last commits, has gone back: whoever relied on what it remembers would pass over
-//! what waits again, and take lanes for its own that are not. So it is told, and ends.
+//! Each commit writes a token into its writer's row of `totals`, which it locks at the start. A new connection locks
+//! and reads that row. By then the server has committed or rolled back, and the token tells which.
+//! The same row tells whether earlier commits still exist. A restored server, or a standby that lacks the last
+//! commits, has gone back. This process's state is then invalid: it would skip waiting deliveries and use lanes that
+//! it does not own. So it ends.
 
 use super::clock::server_clock;
 use super::failure::failure;
@@ -18,11 +17,10 @@ use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
 use crate::store::reply::Reply;
 
-/// One commit.
 #[derive(Debug)]
 pub(super) struct Doubt {
     token: i64,
-    /// The commands, to be known again: noted only where it came to a doubt.
+    /// To recognise a retry. Stored only for a commit in doubt.
     commands: Vec<Command>,
     done: Done,
 }
@@ -36,17 +34,15 @@ const MARK: &str = "INSERT INTO marks VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO
 const UNMARK: &str = "DELETE FROM marks WHERE minute < $1";
 
 impl Doubt {
-    /// What is about to be committed.
     pub(super) const fn new(token: i64, done: Done) -> Self {
         Self { token, commands: Vec::new(), done }
     }
 
-    /// The same, with the commands that it was about.
     pub(super) fn about(self, commands: &[Command]) -> Self {
         Self { commands: commands.to_vec(), ..self }
     }
 
-    /// Counts, and commits.
+    /// Writes the counts, and commits.
     pub(super) fn commit(
         &self,
         sql: &Link,
@@ -72,7 +68,6 @@ impl Doubt {
         sql.query_all(&asks).map(|_| ())
     }
 
-    /// Whether these were its commands.
     pub(super) fn is_of(&self, commands: &[Command]) -> bool {
         format!("{:?}", self.commands) == format!("{commands:?}")
     }
@@ -84,30 +79,27 @@ impl Doubt {
 
 const FINDING_OUT: &str = "find out what came of a commit";
 
-/// Leaves everybody the lanes that they have, for as long as whoever holds more than the database knows may believe so.
+/// Extends all leases: processes may still trust leases that the database has lost.
 const SPARE: &str = concat!("UPDATE owners SET until = greatest(until, ", server_clock!(), " + $1)");
 
-/// What a writer knows of its own commits.
+/// A writer's own commits.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
-    /// The last one's name in the writer's row, whatever came of it.
+    /// The token of the last commit, whatever its outcome.
     pub(super) token: i64,
-    /// The last one that is known to have happened, and when that was.
+    /// The token of the last successful commit, and its time.
     pub(super) known: i64,
     at: StoreTime,
-    /// One of which is not known what came.
     pub(super) doubt: Option<Doubt>,
-    /// The longest lease that any of them asked for.
+    /// The longest lease that any commit asked for.
     lease: Nanos,
 }
 
 impl Commits {
-    /// One has happened.
     pub(super) const fn happened(&mut self, token: i64, now: StoreTime) {
         (self.known, self.at) = (token, now);
     }
 
-    /// Notes for how long these ask for lanes.
     pub(super) fn note_leases(&mut self, commands: &[Command]) {
         for command in commands {
             match command {
@@ -118,8 +110,8 @@ impl Commits {
         }
     }
 
-    /// Whether the last that is known is still there, given the token in the writer's row. A row that nobody has written to for long is
-    /// another's to delete.
+    /// Whether the last known commit still exists, given the token in the row. The row of an idle writer may have
+    /// been deleted.
     fn is_there(&self, found: Option<i64>, now: StoreTime) -> bool {
         let forgotten = now.since(self.at) >= sweep::GONE_AFTER || self.known == 0;
         found.map_or(forgotten, |found| found == self.known)
@@ -127,8 +119,8 @@ impl Commits {
 }
 
 impl PostgresStore {
-    /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
-    /// its commands and it happened.
+    /// Connects if necessary and resolves a commit in doubt. Returns that commit's replies if it happened and had the
+    /// same commands.
     pub(super) fn settle_doubt(
         &mut self,
         now: StoreTime,
@@ -145,7 +137,7 @@ impl PostgresStore {
                 link
             }
         };
-        // A connection on which this can't be told is given up.
+        // If this query fails, the connection is dropped.
         let found = self.writer.find(&link).map_err(|error| failure(FINDING_OUT, &error))?;
         self.writer = found.map_or(self.writer, |(writer, _)| writer);
         let found = found.map(|(_, token)| token);
@@ -169,7 +161,6 @@ impl PostgresStore {
         Ok(None)
     }
 
-    /// What the database says of this writer is not what it has done.
     fn gone_back(&self, link: &Link, found: Option<i64>) -> StoreError {
         if let Err(error) = link.execute(SPARE, &[&int(self.commits.lease.0)]) {
             tracing::warn!(%error, "leases could not be extended in a database that has gone back");

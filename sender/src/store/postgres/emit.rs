@@ -15,14 +15,14 @@ use crate::store::commit::route::{Before, Replaced, Route};
 use crate::store::read::Place;
 use crate::store::reply::Refusal;
 
-/// An event that is being recorded. Its own row comes last, since making room for one of its deliveries may have to write the
-/// others before.
+/// An event under way. Its own row is written last, because making room for one delivery may have to write the
+/// earlier ones.
 pub(super) struct Recording {
     number: i64,
     in_part: bool,
-    /// The body that the first delivery wants is kept with the event.
+    /// The index of the body in the event's row: the first delivery's.
     own: Option<usize>,
-    /// The numbers of the others.
+    /// The numbers of the other bodies.
     bodies: Vec<Option<i64>>,
     deliveries: Vec<DeliveryId>,
     known: Vec<Known>,
@@ -39,7 +39,7 @@ impl EventRows for Work<'_> {
         &mut self.rows.newer
     }
 
-    /// The lanes of an event's targets were locked before the roster was read: none of them changes any more.
+    /// The lanes were locked before the version was read, so no target can change any more.
     fn read_newer(&mut self, since: u64) -> Result<Newer> {
         let query = "SELECT lane, version, patterns FROM subscribers
             WHERE version > $1 AND removed IS NULL ORDER BY version LIMIT $2";
@@ -68,7 +68,7 @@ impl EventRows for Work<'_> {
     }
 
     fn set_aside(&mut self, reject: &RejectOutbox) -> Result<bool> {
-        // Of what is absurdly long, enough to recognise it.
+        // An oversized row keeps a recognisable part.
         let moved = self.sql.execute(
             "INSERT INTO outbox_rejected SELECT id, type,
              CASE WHEN octet_length(key) > 4194304 THEN substr(key, 1, 1024) ELSE key END,
@@ -100,7 +100,7 @@ impl EventRows for Work<'_> {
             self.flush()?;
         }
         let mut before = Before::default();
-        // Where nodes count by two times, that may have been by the earlier one.
+        // With two time scales in use, the event may have been received under the earlier one.
         let grace = self.ledger.grace(self.now);
         for known in self.rows.named(self.sql, id)? {
             let received = StoreTime(known.received.0.saturating_add(grace.0));
@@ -177,7 +177,7 @@ impl EventRows for Work<'_> {
             id: emit.id.clone(),
             kind: emit.kind.clone(),
             key: emit.key.as_ref().map(|key| {
-                // Nearly none needs a copy.
+                // Copies only the rare key with a NUL.
                 if key.contains('\0') { storable(key).into() } else { key.clone() }
             }),
             received: emit.received,
@@ -195,11 +195,11 @@ impl EventRows for Work<'_> {
         if let Some(new) = self.rows.recorded(delivery) {
             (new.place, new.at) = (Place::Coalesced, now);
         } else {
-            // It was read with those alike, unless this commit has written it.
+            // It was read with its coalescing key, unless this commit wrote it.
             self.rows.delivery(self.sql, lane, delivery)?;
             self.rows.alter(delivery, |row| (row.place, row.at) = (Place::Coalesced, now));
         }
-        // The next one alike opens a window of its own, or takes the place of the one that is about to be recorded.
+        // The next delivery with this key opens a new window, or replaces the one about to be recorded.
         self.rows.close_window(lane, delivery);
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Latencies on their way to the database, and back. Several nodes write into the same rows: each adds what it has
-//! counted, under the row's lock.
+//! Writes and reads latencies. Several nodes share the rows: each adds its counts under the row's lock.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +11,12 @@ use crate::store::gathered::{Gathered, Slice, hour};
 use crate::store::latency::{Histogram, Measure, Measured};
 use crate::store::read::{LastHour, Over};
 
-/// The row that holds all hours.
 const EVER: u64 = 0;
-/// The present hour and those before it that make a day.
+/// A day includes the present hour.
 const HOURS: u64 = 24;
 
 type Key = (LaneId, i16, i64);
 
-/// Writes what was gathered.
 pub(super) fn flush<'a>(
     sql: &Link,
     slices: impl Iterator<Item = (Slice, &'a Measured)>,
@@ -27,7 +24,6 @@ pub(super) fn flush<'a>(
     Ok(write(sql, slices)?)
 }
 
-/// Writes all there is.
 pub(super) fn flush_all(sql: &Link, gathered: &mut Gathered) -> Result<(), Error> {
     write(sql, gathered.all())
 }
@@ -47,7 +43,7 @@ fn write<'a>(sql: &Link, slices: impl Iterator<Item = (Slice, &'a Measured)>) ->
     let lanes: Vec<LaneId> = sums.keys().map(|key| key.0).collect();
     let measures: Vec<i16> = sums.keys().map(|key| key.1).collect();
     let hours: Vec<i64> = sums.keys().map(|key| key.2).collect();
-    // The rows of a lane are locked in one order by all; a lane that was deleted meanwhile gets none.
+    // All writers lock a lane's rows in this order. A lane that was deleted meanwhile gets no rows.
     let make = "INSERT INTO latencies SELECT u.lane, u.measure, u.hour, ''::bytea
         FROM unnest($1::int8[], $2::int2[], $3::int8[]) u (lane, measure, hour)
         CROSS JOIN LATERAL (SELECT 1 FROM lanes l WHERE l.lane = u.lane ORDER BY l.era DESC LIMIT 1) l
@@ -58,7 +54,7 @@ fn write<'a>(sql: &Link, slices: impl Iterator<Item = (Slice, &'a Measured)>) ->
         ORDER BY l.lane, l.measure, l.hour FOR UPDATE OF l";
     sql.query(make, &[&lanes, &measures, &hours])?;
     for row in sql.query(lock, &[&lanes, &measures, &hours])? {
-        // Figures that are damaged must not keep deliveries from being settled: they begin anew.
+        // A damaged histogram starts again, so that it cannot block settlements.
         let before = Histogram::from_bytes(row.try_get(3)?).unwrap_or_default();
         if let Some(sum) = sums.get_mut(&(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)) {
             sum.add(&before);
@@ -80,7 +76,7 @@ const fn code(measure: Measure) -> i16 {
     }
 }
 
-/// What was counted of each of these lanes; the ones without any are left out.
+/// Lanes without counts are omitted.
 pub(super) fn read(sql: &Link, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, Error> {
     let (first, last) = match over {
         Over::Day { until } => ((hour(until) + 1).saturating_sub(HOURS).max(EVER + 1), i64::MAX),
@@ -97,8 +93,8 @@ pub(super) fn read(sql: &Link, lanes: &[LaneId], over: Over) -> Result<Vec<(Lane
     Ok(lanes.iter().filter_map(|lane| sums.remove(lane).map(|sum| (*lane, sum))).collect())
 }
 
-/// What became of each lane's attempts in the last sixty minutes: exact for the present hour of the clock; of the one
-/// before, the part that still counts, as if its attempts had come evenly.
+/// Attempts of the last sixty minutes. Exact for the present hour. The hour before counts in proportion, as if its
+/// attempts were evenly spread.
 pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, Error> {
     let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
     let part = |count: u64| {
@@ -124,7 +120,7 @@ pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<
     Ok(lanes.iter().map(of).collect())
 }
 
-/// Forgets hours that no figure is about any more.
+/// Deletes hours that no figure covers any more.
 pub(super) fn forget_old(sql: &Link, now: StoreTime, max: u32) -> Result<(), Error> {
     let before = int(hour(now).saturating_sub(HOURS));
     let delete = "DELETE FROM latencies WHERE (lane, measure, hour) IN
@@ -133,7 +129,6 @@ pub(super) fn forget_old(sql: &Link, now: StoreTime, max: u32) -> Result<(), Err
     Ok(())
 }
 
-/// Forgets lanes.
 pub(super) fn forget_lanes(sql: &Link, lanes: &[LaneId]) -> Result<(), Error> {
     sql.execute("DELETE FROM latencies WHERE lane = ANY($1)", &[&lanes])?;
     Ok(())

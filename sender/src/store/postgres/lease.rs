@@ -1,5 +1,5 @@
-//! Who owns which lane. A lease belongs to an owner, for all its lanes at once; a lane names its owner, and every change of
-//! hands makes a new term. Leases are reckoned by the database's clock.
+//! The rows of lane owners. A lease covers all lanes of an owner, and each change of owner starts a new term. The
+//! database's clock measures leases.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::store::lane::OwnerId;
 use crate::store::node::{Announcement, Nodes};
 use crate::store::reply::{Ended, Record};
 
-/// When an attempt ended, in the words of its index.
+/// The end of an attempt, in the form of its index.
 macro_rules! ended {
     () => {
         "a.at + least(a.latency, 9223372036854775807 - a.at)"
     };
 }
 
-/// Lanes that are none of these owners'. All lanes are looked at: whose each one is costs least where the owners are known.
+/// Lanes not owned by these owners. The query scans all lanes, which is cheapest when the living owners are known.
 const WITH_WORK: &str =
     "SELECT lane FROM lanes WHERE waiting > 0 AND state = 0 AND (owner IS NULL OR owner <> ALL($1)) AND lane > $2
     ORDER BY lane LIMIT $3";
@@ -36,8 +36,8 @@ const RECORDS: &str = "SELECT l.lane, l.record, l.record_at FROM unnest($1::int8
     CROSS JOIN LATERAL (SELECT lane, record, record_at FROM lanes l WHERE l.lane = u.lane AND l.record IS NOT NULL
         ORDER BY l.era DESC LIMIT 1) l";
 
-/// The last attempts of lanes that ended since a moment of each, in as many runs at most, each with its last end
-/// ([`crate::store::ended::runs`]): a lane may have had a million. They are found by an index of when they ended.
+/// Ends of a lane's last attempts since a given moment. Grouped into a limited number of runs, each with its last end
+/// ([`crate::store::ended::runs`]), because a lane may have had a million. An index on the end finds them.
 const ENDED: &str = concat!(
     "SELECT lane, max(ended), count(*) FROM (
         SELECT lane, ended, (row_number() OVER (PARTITION BY lane ORDER BY ended) - 1)
@@ -54,10 +54,10 @@ const ENDED: &str = concat!(
     " DESC LIMIT $3) a) e) r
     GROUP BY lane, run ORDER BY lane, run"
 );
-/// Of so many lanes it is asked at once: the server works on no statement for long. A record follows each 1,024 of them.
+/// Lanes per query, so that the server works on no statement for long. A checkpoint follows each 1,024 attempts.
 const CAPPED_AT_ONCE: usize = 100;
 
-/// Deletes owners of whom nothing is left, and whose leases are over by that moment, or by the server's clock if none is given.
+/// Deletes owners without lanes whose leases ended by a given moment, or by the server's clock if none is given.
 const FORGET_OWNERS: &str = concat!(
     "WITH over AS (SELECT owner FROM owners o WHERE until <= coalesce($1, ",
     server_clock!(),
@@ -79,7 +79,7 @@ impl LeaseRows for Work<'_> {
         let taken = self.taken_for(asking)?;
         let max = max.map_or(i64::MAX, i64::from);
         let found = match which {
-            // Nodes ask again and again, also where nothing waits for anybody: then no lane has to be looked at.
+            // Nodes ask often. When nothing waits, no lane needs to be examined.
             Which::WithWork { .. } if self.ledger.totals().waiting == 0 => Vec::new(),
             Which::WithWork { after } => self.sql.query(WITH_WORK, &[&taken, after, &max])?,
             Which::All | Which::These(_) => self.sql.query(ALL, &[&taken, &max])?,
@@ -93,7 +93,7 @@ impl LeaseRows for Work<'_> {
 
     fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>> {
         let heads = self.heads(lanes)?;
-        // Written by now, even what was persisted in this commit.
+        // Includes checkpoints of this commit, which are written by now.
         let mut records = self.records(lanes)?;
         let mut ended = self.ended_since(&records)?;
         let past = |lane: &LaneId| {
@@ -154,14 +154,14 @@ impl LeaseRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// The owners whose lanes are not to be had for one of them: itself, and those that live.
+    /// The owners whose lanes `asking` cannot take: itself, and the living ones.
     fn taken_for(&mut self, asking: OwnerId) -> Result<Vec<OwnerId>> {
         let over = self.ledger.leases_over();
         let living = self.ledger.owners()?.iter().filter(|(_, lease)| lease.until > over);
         Ok(living.map(|(owner, _)| *owner).chain([asking]).collect())
     }
 
-    /// When the first waiting delivery of each lane is due, handed out or not, where anything waits.
+    /// When the first waiting delivery of each lane is due, whether or not it is handed out. Omits empty lanes.
     fn heads(&self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, StoreTime>> {
         let from = lanes.iter().map(|lane| self.ledger.head(*lane)).collect::<Result<Vec<_>>>()?;
         let found = self.sql.query(HEADS, &[&lanes, &from])?;
@@ -177,8 +177,9 @@ impl Work<'_> {
         Ok(records)
     }
 
-    /// What ended on each lane that is seized and has window caps, since its record was taken. Where nodes count by two times, each end
-    /// is told as if it were of the later one. A record from the future was taken by a clock that was ahead: nobody knows since when.
+    /// Attempts that ended since the checkpoint on seized lanes with window caps. With two time scales in use, each
+    /// end is reported in the later one. A checkpoint from the future came from a clock that was ahead, so all
+    /// attempts count.
     fn ended_since(&self, records: &BTreeMap<LaneId, Record>) -> Result<BTreeMap<LaneId, Vec<Ended>>> {
         let grace = self.ledger.grace(self.now);
         let (mut since_then, mut ever) = (Vec::new(), Vec::new());
@@ -193,7 +194,7 @@ impl Work<'_> {
             }
         }
         let mut ended: BTreeMap<LaneId, Vec<Ended>> = BTreeMap::new();
-        // Whatever a lane has had is much for one statement.
+        // Without a start time, a lane may have too many attempts for a shared statement.
         for lanes in since_then.chunks(CAPPED_AT_ONCE).chain(ever.chunks(1)) {
             let (lanes, since): (Vec<LaneId>, Vec<StoreTime>) = lanes.iter().copied().unzip();
             for row in self.sql.query(ENDED, &[&lanes, &since, &i64::from(ENDS_MAX), &int(size(RUNS_MAX))])? {
@@ -208,13 +209,13 @@ impl Work<'_> {
 }
 
 impl PostgresStore {
-    /// Whether nobody's lanes are taken because a lease is over.
+    /// Whether expired leases are still respected.
     pub(super) fn spares(&self, now: StoreTime) -> bool {
         self.connected.is_some_and(|since| now.0 < since.0.saturating_add(SPARED.0))
     }
 
-    /// After a sweep, forgets owners whose leases are over and who own nothing, and that they were nodes. It is done by itself, and passes
-    /// over who is locked: all others need the locks of leases to renew theirs.
+    /// After a sweep, deletes owners without lanes whose leases ended, and their nodes. In a separate transaction
+    /// that skips locked rows, because other processes need these locks to renew.
     pub(super) fn forget_owners_after(&self, now: StoreTime, commands: &[Command]) {
         let sweeps = commands.iter().any(|command| matches!(command, Command::Sweep(_)));
         let Some(sql) = self.link.as_ref().filter(|_| sweeps) else { return };

@@ -1,5 +1,5 @@
-//! What a commit has locked, as the commit will leave it: lanes with their figures, owners, the numbers that change with
-//! subscribers. Read once, on the way in; written once, on the way out.
+//! The locked rows as the commit will leave them: lanes with their counts, owners, and the state. Each is read once
+//! at the start and written once at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,30 +15,27 @@ use crate::store::held::Held;
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
 use crate::store::reply::Record;
 
-/// One lane, and the columns to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) lane: Lane,
-    /// How its queue has changed.
     pub(super) signs: Signs,
-    /// To be kept, if something was persisted and not yet written.
+    /// A new checkpoint that is not yet written.
     pub(super) record: Option<Record>,
-    /// How often its row was changed: one in 64 times its key grows as well.
+    /// The number of changes to this row. Its key grows with every 64th.
     pub(super) changes: u64,
     changed: bool,
 }
 
-/// One owner's lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     pub(super) until: StoreTime,
     pub(super) evicted: bool,
-    /// How many lanes others took from it.
+    /// The number of lanes that others took from it.
     pub(super) taken: u64,
     changed: bool,
 }
 
-/// What there is once for all.
+/// The single row of `state`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) roster: u64,
@@ -48,45 +45,42 @@ pub(super) struct State {
     changed: bool,
 }
 
-/// All that the present commit has locked.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// Whose commit it is, by the row that it counts in.
     pub(super) writer: Writer,
     lanes: BTreeMap<LaneId, Option<Entry>>,
     owners: BTreeMap<OwnerId, Lease>,
     owners_are_locked: bool,
     state: State,
     state_is_locked: bool,
-    /// The latest time that any commit had: leases are reckoned by it.
+    /// The latest time of any commit, which measures leases.
     pub(super) clock: StoreTime,
-    /// How many deliveries are where, in total.
+    /// The counts of the whole store.
     totals: Counts,
-    /// The same before this commit.
+    /// `totals` before this commit.
     before: Counts,
     marked_minute: Option<u64>,
-    /// The server's clock as the commit began.
+    /// The server's clock at the start of the commit.
     pub(super) server_clock: StoreTime,
-    /// Leases are reckoned by it.
+    /// Whether `server_clock` measures leases.
     pub(super) by_server_clock: bool,
-    /// Leases that are over by the clock hold all the same.
+    /// Whether expired leases are still respected.
     spares: bool,
 }
 
-/// What a commit has changed of what it locked.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Lanes, with their counts in their order.
+    /// Lanes, with their counts in order.
     pub(super) lanes: Vec<(LaneId, Entry)>,
     pub(super) owners: Vec<(OwnerId, Lease)>,
-    /// The roster, how often something stirred, the next lane, and how often nodes changed.
+    /// `roster`, `stirred`, `next_lane` and `nodes`.
     pub(super) state: Option<[i64; 4]>,
 }
 
-/// Marks older than this are deleted: figures are given for the last hour.
+/// Figures need only the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
-/// The ten counts of a row, in the order of [`Counts`].
+/// A row's ten counts, in the order of [`Counts`].
 macro_rules! counts {
     () => {
         "accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us"
@@ -103,7 +97,6 @@ impl Lease {
 }
 
 impl Ledger {
-    /// What was found locked, as it was wanted; and the rows of the state and of the totals.
     pub(super) fn read(
         wanted: &Wanted,
         (lanes, owners): (BTreeMap<LaneId, Option<Entry>>, BTreeMap<OwnerId, Lease>),
@@ -135,12 +128,10 @@ impl Ledger {
         })
     }
 
-    /// A lane, unless there is none.
     pub(super) fn lane(&self, lane: LaneId) -> Result<Option<&Lane>> {
         Ok(self.entry(lane)?.map(|found| &found.lane))
     }
 
-    /// How the queue of a lane has changed, unless there is no such lane.
     pub(super) fn signs(&self, lane: LaneId) -> Result<Option<Signs>> {
         Ok(self.entry(lane)?.map(|found| found.signs))
     }
@@ -149,7 +140,7 @@ impl Ledger {
         self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
     }
 
-    /// Sees to it that all these are locked.
+    /// Fails unless all these lanes are locked.
     pub(super) fn need(&self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
         let missing: BTreeSet<_> = lanes.into_iter().filter(|lane| !self.lanes.contains_key(lane)).collect();
         if missing.is_empty() {
@@ -159,12 +150,10 @@ impl Ledger {
         }
     }
 
-    /// The lanes that are locked.
     pub(super) fn lanes(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
         self.lanes.iter().filter_map(|(id, found)| Some((*id, &found.as_ref()?.lane)))
     }
 
-    /// How many lanes are locked.
     pub(super) fn locked(&self) -> u32 {
         u32::try_from(self.lanes.len()).unwrap_or(u32::MAX)
     }
@@ -177,7 +166,7 @@ impl Ledger {
         self.change(lane, |found| found.record = Some(record))
     }
 
-    /// Changes a lane; nothing happens to one that is not there.
+    /// Changes a lane, if it exists.
     pub(super) fn change(&mut self, lane: LaneId, change: impl FnOnce(&mut Entry)) -> Result<()> {
         match self.lanes.get_mut(&lane) {
             None => Err(Stop::lanes([lane])),
@@ -190,14 +179,14 @@ impl Ledger {
         }
     }
 
-    /// Counts something, in the lane and in total.
+    /// Changes the counts of the lane and of the whole store.
     pub(super) fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
         self.amend(lane, |lane| count(&mut lane.counts))?;
         count(&mut self.totals);
         Ok(())
     }
 
-    /// Takes account of how the queues of lanes that are held here have changed.
+    /// Updates the queue cache of the lanes held here.
     pub(super) fn look(&mut self, held: &Held, queues: &mut Queues) {
         for (id, lane) in &mut self.lanes {
             if let Some(lane) = lane
@@ -215,7 +204,7 @@ impl Ledger {
         &self.totals
     }
 
-    /// A lane that was just inserted.
+    /// Adds a lane that was just inserted.
     pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
         let new = Lane {
             state: LaneState::Active,
@@ -229,7 +218,6 @@ impl Ledger {
         self.lanes.insert(lane, Some(entry));
     }
 
-    /// A lane that has just been deleted.
     pub(super) fn drop_lane(&mut self, lane: LaneId) {
         self.lanes.insert(lane, None);
     }
@@ -246,7 +234,6 @@ impl Ledger {
         Ok(&mut self.state)
     }
 
-    /// The next roster: some subscriber changed.
     pub(super) fn next_roster(&mut self) -> Result<u64> {
         let state = self.locked_state()?;
         state.roster += 1;
@@ -259,19 +246,18 @@ impl Ledger {
         Ok(LaneId(state.next_lane - 1))
     }
 
-    /// Something is due that was recorded before.
+    /// Tells other processes that an earlier delivery is due.
     pub(super) fn stir(&mut self) -> Result<()> {
         self.locked_state()?.stirred += 1;
         Ok(())
     }
 
-    /// Whoever looks at the nodes now and then should look at once.
+    /// Tells other processes to read the nodes now.
     pub(super) fn nodes_have_changed(&mut self) -> Result<()> {
         self.locked_state()?.nodes += 1;
         Ok(())
     }
 
-    /// The leases of all owners.
     pub(super) fn owners(&mut self) -> Result<&mut BTreeMap<OwnerId, Lease>> {
         if self.owners_are_locked {
             Ok(&mut self.owners)
@@ -280,23 +266,22 @@ impl Ledger {
         }
     }
 
-    /// From now on only who was evicted counts as dead.
+    /// From now on, only evicted owners count as dead.
     pub(super) const fn spare(&mut self) {
         self.spares = true;
     }
 
-    /// Leases until then are over.
+    /// Leases until this time are over.
     pub(super) const fn leases_over(&self) -> StoreTime {
         if self.spares { StoreTime(0) } else { self.clock }
     }
 
-    /// Whether a lease holds.
     pub(super) fn lives(&mut self, owner: OwnerId) -> Result<bool> {
         let over = self.leases_over();
         Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > over))
     }
 
-    /// Changes the lease of an owner, unless it is unknown.
+    /// Changes the lease of a known owner.
     pub(super) fn amend_owner(&mut self, owner: OwnerId, amend: impl FnOnce(&mut Lease)) -> Result<()> {
         if let Some(lease) = self.owners()?.get_mut(&owner) {
             amend(lease);
@@ -305,14 +290,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// The lease of an owner, known or new.
     pub(super) fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
         let taken = self.owners()?.get(&owner).map_or(0, |lease| lease.taken);
         self.owners()?.insert(owner, Lease { until, evicted: false, taken, changed: true });
         Ok(())
     }
 
-    /// What has changed since the last time, to be written.
+    /// Takes the changes since the last call.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         for (id, lane) in &mut self.lanes {
@@ -334,7 +318,7 @@ impl Ledger {
         changes
     }
 
-    /// By how much the totals have changed, wrapped around where they fell; nothing, if not at all.
+    /// The change of the totals, wrapping where they fell. `None` if unchanged.
     pub(super) fn moved(&self) -> Option<[i64; 10]> {
         (self.totals != self.before).then(|| {
             let (now, before) = (listed(&self.totals), listed(&self.before));
@@ -342,7 +326,7 @@ impl Ledger {
         })
     }
 
-    /// How everything stood before the first commit of a minute, if this is one.
+    /// The totals before the first commit of a minute, if this is it.
     pub(super) fn mark(&self, now: StoreTime) -> Option<(u64, u64, Counts)> {
         let minute = now.0 / Nanos::MINUTE.0;
         let is_new = self.moved().is_some() && self.marked_minute.is_none_or(|marked| minute > marked);
@@ -357,7 +341,6 @@ impl State {
 }
 
 impl Entry {
-    /// Reads a row of `lanes`.
     pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
         let lane = Lane {
             counts: read_counts(row)?,
@@ -377,13 +360,13 @@ impl Entry {
     }
 }
 
-/// Bounds from three columns.
+/// Reads bounds from three columns.
 pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
     let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
     Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
 }
 
-/// Counts from the first ten columns; nothing counts as none.
+/// Reads counts from the first ten columns. NULL counts as 0.
 pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
     let number =
         |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());

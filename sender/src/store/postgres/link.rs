@@ -1,4 +1,4 @@
-//! One connection to the database, asked by a thread that waits for the answers.
+//! A connection to the database for a thread that blocks on the answers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,28 +15,25 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 use super::address::Address;
 use crate::store::StoreError;
 
-/// A value that a statement is given.
 pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
-/// A statement with its values, to be asked together with others.
+/// A statement with its values.
 pub(super) struct Ask<'a> {
     pub(super) text: &'static str,
     pub(super) values: Vec<Value<'a>>,
 }
 
-/// What one connection to the database is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Commits and claims: statements whose plan must never change.
+    /// Commits and claims. Their plans must not depend on values or table sizes.
     Hot,
-    /// Whatever operators ask. It writes nothing, and each question ends after some seconds.
+    /// Operators' reads. No writes; each statement ends after 10 s.
     Reading,
-    /// To find out what is there.
+    /// To examine the server. Sets nothing.
     Looking,
 }
 
 impl Purpose {
-    /// What is set on a connection of that purpose.
     pub(super) const fn settings(self) -> &'static str {
         match self {
             Self::Hot => HOT,
@@ -46,10 +43,11 @@ impl Purpose {
     }
 }
 
-/// What the server may do on a connection, and for how long. Plans of hot statements are made for any values, by indexes: with few
-/// rows in a table the planner would otherwise choose ways that take for ever when there are many. A transaction of which nothing more is heard
-/// has locks that the next connection needs, whether the server waits to hear from us or to be rid of an answer; and all other nodes
-/// need those of leases, which they renew each third of one: so it is ended well within the other two thirds.
+/// Plans must suit any values and use indexes. With few rows in a table, the planner would choose plans that take too
+/// long with many rows.
+/// A silent transaction holds locks that the next connection needs, and lease locks that all nodes need to renew
+/// within a third of a lease. So the server ends it well within the other two thirds, whether it waits for our
+/// statement or for us to read.
 const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '8s';
     SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '2s'; SET tcp_user_timeout = '2s';
@@ -59,42 +57,38 @@ const READING: &str =
     SET statement_timeout = '10s'; SET jit = off;
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
 
-/// After so many rows that were asked for or written plans are made anew, and each time that these are twice as many. A table that had
-/// next to none when the server analysed it is read whole to find any row, and what has a plan keeps it.
+/// Plans are discarded after this many rows, and then whenever the number doubles. A plan made for an almost empty
+/// table would scan a table that has grown.
 const PLANNED_FOR: u64 = 1_000;
 
-/// How long the server may take for what it has at hand, without a lock. A connection that alone falls silent is given up after that,
-/// well within a lease.
+/// Limit for an answer that needs no lock. A connection that stays silent longer is dropped, well within a lease.
 pub(super) const SOON: Duration = Duration::from_secs(2);
 
-/// A connection.
 #[derive(Debug)]
 pub(super) struct Link {
     client: Client,
-    /// Whatever carries the connection on.
+    /// The task that drives the connection.
     carried: AbortHandle,
     answer_within: Cell<Duration>,
     statements: RefCell<HashMap<&'static str, Statement>>,
-    /// Rows written so far.
     changes: Cell<u64>,
-    /// Rows asked for or written so far, and at how many plans are made anew.
+    /// Rows asked for or written, and the number at which plans are discarded.
     passed: Cell<u64>,
     planned_for: Cell<u64>,
-    /// The connection lives on it.
+    /// Drives the connection.
     runtime: Option<Runtime>,
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Dropped in the ordinary way it would wait, which tasks of another runtime may not.
+            // An ordinary drop would block, which is forbidden in a task of another runtime.
             runtime.shutdown_background();
         }
     }
 }
 
 impl Link {
-    /// Connects.
     pub(super) fn open(address: &Address, purpose: Purpose) -> Result<Self, StoreError> {
         let doing = "connect to the database";
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -112,14 +106,14 @@ impl Link {
                 runtime: Some(runtime),
             }),
             Err(error) => {
-                // As when a link is dropped.
+                // As in `drop`.
                 runtime.shutdown_background();
                 Err(error)
             }
         }
     }
 
-    /// Waits for an answer. Where a network swallows everything none may ever come: then the connection is lost.
+    /// Waits for an answer. Without one in time, the connection counts as lost.
     fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
         let (carried, within) = (&self.carried, self.answer_within.get());
         let bounded = async move {
@@ -135,12 +129,12 @@ impl Link {
         wait_on(self.runtime.as_ref().expect("only dropping takes it"), bounded)
     }
 
-    /// Asks what the server has at hand.
+    /// Runs `ask` with the limit [`SOON`].
     pub(super) fn soon<T>(&self, ask: impl FnOnce(&Self) -> T) -> T {
         self.within(SOON, ask)
     }
 
-    /// Asks what is to be answered so soon.
+    /// Runs `ask` with another limit for answers.
     pub(super) fn within<T>(&self, length: Duration, ask: impl FnOnce(&Self) -> T) -> T {
         let usual = self.answer_within.replace(length);
         let answered = ask(self);
@@ -148,12 +142,10 @@ impl Link {
         answered
     }
 
-    /// Whether the connection is lost.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Rows written over this connection so far.
     pub(super) const fn changes(&self) -> u64 {
         self.changes.get()
     }
@@ -167,7 +159,6 @@ impl Link {
         Ok(statement)
     }
 
-    /// All rows of an answer.
     pub(super) fn query(
         &self,
         text: &'static str,
@@ -180,7 +171,6 @@ impl Link {
         Ok(rows)
     }
 
-    /// The first row of an answer, if it has any.
     pub(super) fn first(
         &self,
         text: &'static str,
@@ -189,13 +179,11 @@ impl Link {
         Ok(self.query(text, values)?.into_iter().next())
     }
 
-    /// The only row of an answer.
     pub(super) fn one(&self, text: &'static str, values: &[Value<'_>]) -> Result<Row, tokio_postgres::Error> {
         let statement = self.statement(text)?;
         self.wait(self.client.query_one(&statement, values))
     }
 
-    /// Whether an answer has a row.
     pub(super) fn exists(
         &self,
         text: &'static str,
@@ -204,7 +192,7 @@ impl Link {
         Ok(!self.query(text, values)?.is_empty())
     }
 
-    /// Writes; how many rows.
+    /// Returns the number of rows written.
     pub(super) fn execute(
         &self,
         text: &'static str,
@@ -216,7 +204,7 @@ impl Link {
         Ok(rows)
     }
 
-    /// Deletes; what its `RETURNING` tells of each row.
+    /// Returns the rows of `RETURNING`.
     pub(super) fn delete(
         &self,
         text: &'static str,
@@ -227,7 +215,7 @@ impl Link {
         Ok(rows)
     }
 
-    /// Several questions at once, on their way together: the answers in their order.
+    /// Sends several queries at once. Returns the answers in order.
     pub(super) fn query_all(&self, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
@@ -238,7 +226,7 @@ impl Link {
         Ok(answers)
     }
 
-    /// Several statements that write, on their way together.
+    /// Sends several writing statements at once.
     pub(super) fn execute_all(&self, asks: &[Ask<'_>]) -> Result<(), tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
@@ -249,7 +237,6 @@ impl Link {
         Ok(())
     }
 
-    /// Counts them.
     fn wrote(&self, rows: u64) {
         self.changes.set(self.changes.get() + rows);
         self.pass(rows);
@@ -259,7 +246,8 @@ impl Link {
         self.passed.set(self.passed.get() + rows);
     }
 
-    /// Has the server forget its plans, if it is time. That comes before a statement, whose failure tells what became of it.
+    /// Discards plans if it is time. Runs before a statement, because a failure after it would hide that it
+    /// succeeded.
     fn plan_anew(&self) -> Result<(), tokio_postgres::Error> {
         let passed = self.passed.get();
         if passed < self.planned_for.get() {
@@ -269,9 +257,9 @@ impl Link {
         self.batch("DISCARD PLANS")
     }
 
-    /// The server's number for the session that this is carried on.
+    /// The server's number for this session.
     pub(super) fn session(&self) -> Result<Option<String>, tokio_postgres::Error> {
-        // Not prepared: where the session may be another's, a prepared statement may be another one.
+        // Not prepared: through a pooler, a prepared statement may belong to another session.
         let answers = self.wait(self.client.simple_query("SELECT pg_backend_pid()"))?;
         let row = answers.iter().find_map(|answer| match answer {
             SimpleQueryMessage::Row(row) => row.get(0),
@@ -280,13 +268,12 @@ impl Link {
         Ok(row.map(ToOwned::to_owned))
     }
 
-    /// Statements without values.
     pub(super) fn batch(&self, text: &str) -> Result<(), tokio_postgres::Error> {
         self.wait(self.client.batch_execute(text))
     }
 }
 
-/// Waits for an answer. A thread that itself carries out tasks may not wait so: another one waits for it.
+/// Waits for an answer. A thread that runs async tasks may not block, so another thread waits.
 fn wait_on<T: Send>(runtime: &Runtime, answer: impl Future<Output = T> + Send) -> T {
     if Handle::try_current().is_err() {
         return runtime.block_on(answer);

@@ -1,11 +1,9 @@
-//! Who is alive on a server is known by leases alone: it tells nobody which process is dead.
-
 use std::io;
 
 use crate::store::lane::OwnerId;
 use crate::store::liveness::{Life, Liveness, Presence};
 
-/// Nothing but leases tells of a death.
+/// On a server, only leases tell which processes are alive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeasesAlone;
 

@@ -1,25 +1,25 @@
-//! The store in a PostgreSQL database, which several nodes share.
+//! The store in a PostgreSQL database, shared by several nodes.
 //!
-//! A commit is one transaction in four journeys to the server, or three where it records nothing: it locks the lanes that it is
-//! about, and reads all that its commands name; then it takes the numbers for what it records; then it writes; then it commits. In
-//! between everything happens in memory, so that a commit costs the same few statements however many deliveries it moves. Where it
-//! finds that it gives some up, or keeps too many dead letters, it reads the next of all lanes concerned, each time more. What is
-//! seldom asked for asks the database while it goes along.
+//! A commit is one transaction in four round trips, or three if it records nothing: lock the lanes and read
+//! everything that the commands name; take numbers; write; commit. In between it works in memory, so the number of
+//! statements does not depend on the number of deliveries. If the commit must give up deliveries or forget letters,
+//! it reads the next ones of all affected lanes, more each time. Rare commands query the database directly.
 //!
-//! What makes it right with several nodes at once:
+//! Correctness with several nodes:
 //!
-//! - Everything of a lane changes under the lock of its row, so that each lane's figures, bounds, duplicates and terms are
-//!   exact, whoever emits. No two lanes wait for each other, and nobody waits for all.
-//! - Locks are taken in one order (see `schema.sql`), so that nobody waits in a circle. Where a commit finds on its way
-//!   that it needs another lane, it begins anew with that one locked too.
-//! - Each writer counts in a row of `totals` of its own. The bounds of the whole store are therefore passed by no more than
-//!   what other nodes commit at the same moment.
-//! - Numbers come from sequences: they may have gaps, and become visible in any order. `reader` looks out for those.
-//! - Leases are reckoned by the database's clock.
-//! - A commit of which nobody knows what came is looked up by its token before anything else is done.
+//! - Everything of a lane changes under the lock of its row, so its counts, bounds, duplicates and terms are exact.
+//!   Commits on different lanes do not wait for each other.
+//! - All commits lock in one order (see `schema.sql`), so there are no deadlocks. A commit that discovers another
+//!   lane starts again with that lane locked too.
+//! - Each writer has a row of its own in `totals`. So the store's bounds can be exceeded, but only by commits of
+//!   other nodes at the same moment.
+//! - Numbers come from sequences. They may have gaps and become visible in any order; `reader` handles that.
+//! - The database's clock measures leases.
+//! - A commit in doubt is resolved by its token before anything else.
 //!
-//! What each file does: `address` and `link` (a connection), `open` (schema), `writer` (who counts), `wanted` and `ledger` (what is locked), `named`,
-//! `rows` and `oldest` (what is read), `queues` and `signs` (what is known without reading), `recorded`, `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
+//! The files: `address` and `link` connect, `open` makes the schema, and `writer` holds this process's counts.
+//! `wanted` and `ledger` lock rows; `named`, `rows` and `oldest` read them. `queues` and `signs` cache queues.
+//! `recorded`, `columns` and `changes` write. `work` runs commands, with a file for each group. `reader` reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -91,11 +91,11 @@ use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
 use writer::Writer;
 
-/// For so long after a process began, or its connection was made again, nobody's lanes are taken because a lease is over: if it was the
-/// server that was away, nobody could renew one, and whoever connects a moment later still has settlements to write.
+/// For this long after a start or a reconnection, expired leases are respected. If the server was away, no process
+/// could renew, and those that reconnect still have settlements to write.
 const SPARED: Nanos = Nanos::from_secs(3);
 
-/// So often a commit begins anew with more locked. Each time it has all that it was found to need before.
+/// How often a commit starts again with more locks.
 const TRIES_MAX: u32 = 100;
 
 const BEGINNING: &str = "begin a commit";
@@ -104,9 +104,8 @@ const BEGINNING: &str = "begin a commit";
 #[derive(Debug)]
 pub struct PostgresStore {
     address: Address,
-    /// Nothing, while the connection is lost.
+    /// `None` while the connection is lost.
     link: Option<Link>,
-    /// This store object's row in `totals`.
     writer: Writer,
     commits: Commits,
     limits: Limits,
@@ -114,21 +113,21 @@ pub struct PostgresStore {
     noted: Noted,
     gathered: Gathered,
     written: Written,
-    /// When this process began to count the time, or the connection was made again.
+    /// When this process started to count the time, or reconnected.
     connected: Option<StoreTime>,
-    /// Leases are reckoned by the server's clock, not by the times handed in.
+    /// Whether the server's clock measures leases, instead of the given times.
     by_server_clock: bool,
 }
 
-/// What the next commit begins with. To forget it is always right, and costs a look.
+/// Cached state for the next commit. Dropping it is always correct, and costs a query.
 #[derive(Clone, Debug, Default)]
 struct Noted {
-    /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
+    /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: sweep::Places,
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Debug)]
 struct Done {
     replies: Vec<Reply>,
@@ -141,7 +140,7 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// If it is not ours, is of another version, or cannot be reached.
+    /// If it has no tables of Hookproof or another version, or cannot be reached.
     pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
         let link = open::writer(address, options)?;
         let writer = Writer::new(&link)?;
@@ -164,14 +163,14 @@ impl PostgresStore {
         lock(&self.hands)
     }
 
-    /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
+    /// Drops everything noted during a failed commit, which may describe rows that do not exist.
     fn undo(&mut self, before: Noted) {
         self.hands().undo();
         self.gathered.undo();
         self.noted = before;
     }
 
-    /// Notes what a commit did that is durable.
+    /// Notes a durable commit.
     fn keep(&mut self, done: Done) -> Vec<Reply> {
         self.hands().keep();
         self.gathered.keep(done.now);
@@ -179,14 +178,14 @@ impl PostgresStore {
         done.replies
     }
 
-    /// One transaction; begun anew with more locked, if it turns out to need that.
+    /// Runs one transaction, and repeats it with more locks if it needs them.
     fn transact(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Done, StoreError> {
         let mut wanted = Wanted::by(commands);
         for _ in 0..TRIES_MAX {
             let before = self.noted.clone();
             match self.attempt(now, commands, &wanted) {
                 Ok(done) => return Ok(done),
-                // Whether what was noted holds is found out with what came of the commit, over another connection.
+                // The outcome is unknown, so the noted state stays until another connection tells it.
                 Err(Failed { stop: Stop::Database(error), doing }) if self.commits.doubt.is_some() => {
                     return Err(StoreError::Lost { doing, detail: failure::said(&error) });
                 }
@@ -237,7 +236,7 @@ impl PostgresStore {
         if self.spares(now) {
             ledger.spare();
         }
-        // Not locked any more while the commit is written: others may claim meanwhile.
+        // Released before the commit is written, so that claims can go on.
         let mut hands = lock(&self.hands);
         hands.grace = ledger.grace(now);
         let Hands { held, queues, .. } = hands.turn();
@@ -270,7 +269,6 @@ impl PostgresStore {
         self.finish(now, begun, rest, commands, replies)
     }
 
-    /// Writes what the commands came to, and commits.
     fn finish(
         &mut self,
         now: StoreTime,
@@ -310,7 +308,7 @@ impl PostgresStore {
                 self.commits.happened(token, now);
                 Ok(doubt.into_done())
             }
-            // The server has said no: nothing happened.
+            // The server refused: nothing happened.
             Err(error) if failure::is_refused(&error) => Err(Stop::from(error).doing("commit")),
             Err(error) => {
                 self.commits.doubt = Some(doubt.about(commands));
@@ -320,7 +318,7 @@ impl PostgresStore {
     }
 }
 
-/// What is left of a commit once its commands are carried out.
+/// The state of a commit after its commands.
 struct Closing {
     ledger: Ledger,
     rows: Rows,
@@ -371,7 +369,7 @@ impl Store for PostgresStore {
     }
 }
 
-/// One commit under way. The commands are carried out by its methods, in the files named after them.
+/// One commit under way. The methods for its commands are in the files named after them.
 struct Work<'a> {
     sql: &'a Link,
     now: StoreTime,

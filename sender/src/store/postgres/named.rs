@@ -1,5 +1,4 @@
-//! What a commit reads before it carries out commands, as they name it: on its way in, and again after a command that may have
-//! changed what was read.
+//! Reads the rows that commands name: at the start of a commit, and again after a command that may have changed them.
 
 use tokio_postgres::Row;
 
@@ -17,7 +16,7 @@ use crate::store::command::Settlement;
 const EVENT_NUMBERS: &str = next_numbers!("event_numbers");
 const BODY_NUMBERS: &str = next_numbers!("body_numbers");
 
-/// A delivery that is handed out, as it stood when its lane had been disturbed that often.
+/// The row of a claimed delivery, read when its lane had this count of `disturbed`.
 #[derive(Debug)]
 struct Remembered {
     lane: LaneId,
@@ -27,16 +26,15 @@ struct Remembered {
     row: Delivery,
 }
 
-/// Whether what two commands name is read together.
+/// Whether two commands share one read.
 pub(super) const fn together(one: &Command, next: &Command) -> bool {
     is_named(one) == is_named(next)
 }
 
-/// What a commit reads beforehand, as its commands name it.
 #[derive(Debug, Default)]
 pub(super) struct Named<'a> {
     deliveries: Vec<DeliveryId>,
-    /// What need not be read, if it still stands so.
+    /// Rows that need no read if they are still valid.
     remembered: Vec<Remembered>,
     ids: Vec<&'a str>,
     lanes: Vec<LaneId>,
@@ -44,7 +42,7 @@ pub(super) struct Named<'a> {
     now: StoreTime,
 }
 
-/// How many events, and bodies apart from them, a commit may record.
+/// The maximum number of events and of separate bodies to record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     events: i64,
@@ -57,7 +55,7 @@ impl Counted {
         for command in commands {
             if let Command::Emit(emit) = command {
                 counted.events += 1;
-                // One is kept with the event.
+                // One body is in the event's row.
                 counted.bodies += int(size(emit.bodies.len().saturating_sub(1)));
             }
         }
@@ -75,7 +73,6 @@ impl Counted {
         asks
     }
 
-    /// Reads the answers to [`Self::asks`].
     fn read(self, answers: &mut impl Iterator<Item = Vec<Row>>, rows: &mut Rows) -> Result<()> {
         let mut next = || numbers(&answers.next().unwrap_or_default()).map(Vec::into_iter);
         if self.events > 0 {
@@ -88,7 +85,7 @@ impl Counted {
     }
 }
 
-/// Whether what a command needs is read before it is carried out, together with that of others.
+/// Whether a command's rows are read before it runs, together with those of others.
 pub(super) const fn is_named(command: &Command) -> bool {
     matches!(command, Command::Emit(_) | Command::Settle(_))
 }
@@ -139,7 +136,6 @@ impl<'a> Named<'a> {
         asks
     }
 
-    /// Reads the answers to [`Self::asks`].
     fn read(&self, answers: &mut impl Iterator<Item = Vec<Row>>, rows: &mut Rows) -> Result<()> {
         let mut next = || answers.next().unwrap_or_default();
         if !self.deliveries.is_empty() {
@@ -159,7 +155,7 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// Takes what was remembered for what it is, and reads what has changed since.
+    /// Uses the remembered rows that are still valid, and reads the others.
     fn recall(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
         let mut changed = Vec::new();
         for Remembered { lane, term, delivery, disturbed, row } in self.remembered {
@@ -176,7 +172,7 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// Reads all of it in the midst of a commit.
+    /// Reads everything in the middle of a commit.
     pub(super) fn look_up(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
         let asks = self.asks();
         if !asks.is_empty() {
@@ -187,7 +183,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Begins a transaction, locks what it is about, and reads what its commands name: in one journey.
+/// Begins a transaction, locks rows, and reads the named rows, in one round trip.
 pub(super) fn begin(
     sql: &Link,
     now: StoreTime,

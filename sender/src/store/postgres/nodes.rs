@@ -1,5 +1,5 @@
-//! The nodes: who announced itself, who drains, and that something about it has changed. A node changes under the lock of the
-//! owners, so that what was read of it holds until the commit ends.
+//! The rows of nodes: announcements and draining. A node changes under the lock of the owners, so a row that was read
+//! stays valid until the commit ends.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::engine::{LaneId, StoreTime};
 use crate::store::lane::OwnerId;
 use crate::store::node::{Announcement, Node, Nodes};
 
-/// What is announced comes first, in the order in which [`announcement`] reads it.
+/// The announcement first, in the order of [`announcement`].
 const ONE: &str = "SELECT name, version, address, unable, draining FROM nodes WHERE owner = $1";
-/// One row without an owner, where there is no node.
+/// Without nodes, one row without an owner.
 const ALL: &str = concat!(
     "SELECT n.name, n.version, n.address, n.unable, n.draining, n.owner, n.since, coalesce(o.until, 0), s.nodes,
      (SELECT max(clock) FROM newest_totals), ",
@@ -30,7 +30,7 @@ pub(super) fn announced(sql: &Link, owner: OwnerId) -> Result<Option<Announcemen
     Ok(sql.first(ONE, &[&owner])?.as_ref().map(announcement).transpose()?)
 }
 
-/// Writes an announcement at a time of the store's clock; a node that lives keeps the moment when it began.
+/// Writes an announcement. A living node keeps its start time.
 pub(super) fn announce(
     sql: &Link,
     owner: OwnerId,
@@ -44,7 +44,7 @@ pub(super) fn announce(
     Ok(())
 }
 
-/// All nodes, at the time of the last commit, or of the one under way if that is later.
+/// All nodes, as of `now` or the latest commit, if that is later.
 pub(super) fn nodes(sql: &Link, now: StoreTime) -> std::result::Result<Nodes, Error> {
     let mut nodes = Nodes { at: now, ..Nodes::default() };
     for row in sql.query(ALL, &[])? {
@@ -56,7 +56,7 @@ pub(super) fn nodes(sql: &Link, now: StoreTime) -> std::result::Result<Nodes, Er
             nodes.all.push(Node { owner, announced, since, until });
         }
     }
-    // The database takes the largest numbers for negative ones.
+    // The database treats the largest numbers as negative.
     nodes.all.sort_unstable_by_key(|node| node.owner);
     Ok(nodes)
 }

@@ -1,8 +1,8 @@
-//! The oldest of what waits on a lane, and of the dead letters: what is given up first, and what is forgotten first.
+//! The oldest waiting deliveries of lanes, which are given up first, and the oldest dead letters, which are forgotten
+//! first.
 //!
-//! As many are read as are likely to be wanted, a block at a time, and remembered until the commit writes. What it does to deliveries
-//! itself is noted here as well. Whoever takes one looks whether it still is where it was; so nothing has to be noted of what goes
-//! elsewhere. To know nothing is always right, and costs a journey.
+//! They are read in blocks and kept until the commit writes. The commit adds its own changes. Entries may be
+//! outdated, so the caller checks each one that it takes. Forgetting everything is correct, and costs a round trip.
 
 use std::collections::BTreeMap;
 
@@ -10,67 +10,60 @@ use super::values::size;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::read::Place;
 
-/// A delivery's place among others: when it is due, if that counts, and its number.
+/// The order of a delivery: its due time, if that matters, then its number.
 pub(super) type Rank = (StoreTime, DeliveryId);
 
-/// Which deliveries, in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
-    /// What waits on a lane, by when it is due.
+    /// A lane's waiting deliveries, by due time.
     Waiting(LaneId),
-    /// A lane's dead letters, by their numbers.
+    /// A lane's dead letters, by number.
     Letters(LaneId),
-    /// All dead letters, by their numbers.
+    /// All dead letters, by number.
     AllLetters,
 }
 
-/// So many are read at first where nobody knows how many are wanted.
+/// The first block, if the need is unknown.
 pub(super) const BLOCK: u64 = 16;
-/// No more are read at once of one order.
+/// The largest block.
 const BLOCK_MAX: u64 = 1_024;
 
-/// What is known of each order.
 #[derive(Debug, Default)]
 pub(super) struct Oldest(BTreeMap<Of, Known>);
 
 #[derive(Debug)]
 struct Known {
     deliveries: BTreeMap<Rank, LaneId>,
-    /// All that the database has up to here was read, and all that it has, if nothing is left to be read.
+    /// Everything in the database up to here was read. `is_all`: nothing remains to be read.
     read_to: Rank,
     is_all: bool,
-    /// How many were taken.
     taken: u64,
 }
 
-/// A dead letter's place among others.
 pub(super) const fn rank(delivery: DeliveryId) -> Rank {
     (StoreTime(0), delivery)
 }
 
 impl Oldest {
-    /// Whether anything is known of an order.
     pub(super) fn knows(&self, of: Of) -> bool {
         self.0.contains_key(&of)
     }
 
-    /// Whether all is known of an order.
     pub(super) fn knows_all(&self, of: Of) -> bool {
         self.0.get(&of).is_some_and(|known| known.is_all)
     }
 
-    /// Up to where an order was read.
     pub(super) fn read_to(&self, of: Of) -> Rank {
         self.0.get(&of).map_or(rank(DeliveryId(0)), |known| known.read_to)
     }
 
-    /// How many to read next of an order of which so many are likely to be wanted: more each time, should there be others.
+    /// The size of the next block. It grows with the number taken.
     pub(super) fn block(&self, of: Of, likely: u64) -> u64 {
         let taken = self.0.get(&of).map_or(0, |known| known.taken);
         likely.max(2 * taken).min(BLOCK_MAX)
     }
 
-    /// These come next in the database after a place. So many were asked for: if they are fewer, there are no others.
+    /// Adds the rows that follow `after`. Fewer than `asked` means that there are no more.
     pub(super) fn add(&mut self, of: Of, after: Rank, found: &[(Rank, LaneId)], asked: u64) {
         let new = || Known { deliveries: BTreeMap::new(), read_to: after, is_all: false, taken: 0 };
         let known = self.0.entry(of).or_insert_with(new);
@@ -79,7 +72,7 @@ impl Oldest {
         known.is_all = size(found.len()) < asked;
     }
 
-    /// A delivery of a lane is there now, and is due then if it waits.
+    /// Notes the present place of a delivery.
     pub(super) fn note(&mut self, lane: LaneId, place: Place, (at, delivery): Rank) {
         let (orders, rank) = match place {
             Place::Waiting => ([Some(Of::Waiting(lane)), None], (at, delivery)),
@@ -93,7 +86,7 @@ impl Oldest {
         }
     }
 
-    /// Takes the first, which may be elsewhere by now; nothing, if the first is not known.
+    /// Takes the first entry, which may be outdated. `None` if the first is unknown.
     pub(super) fn take(&mut self, of: Of) -> Option<(Rank, LaneId)> {
         let known = self.0.get_mut(&of)?;
         let (first, lane) = known.next().next()?;
@@ -102,14 +95,14 @@ impl Oldest {
         Some((first, lane))
     }
 
-    /// The lanes of those that come next, as far as that is known.
+    /// The lanes of the next known entries.
     pub(super) fn lanes(&self, of: Of) -> impl Iterator<Item = LaneId> {
         self.0.get(&of).into_iter().flat_map(|known| known.next().map(|(_, lane)| lane))
     }
 }
 
 impl Known {
-    /// Those that come next: up to where the database was read none is missing.
+    /// The next entries, up to the place where the database was read completely.
     fn next(&self) -> impl Iterator<Item = (Rank, LaneId)> {
         let is_next = |rank: &Rank| self.is_all || *rank <= self.read_to;
         self.deliveries.iter().map(|(rank, lane)| (*rank, *lane)).take_while(move |(rank, _)| is_next(rank))

@@ -1,4 +1,4 @@
-//! Opening a database: is it ours, do we know its version?
+//! Opening a database: checks that it is a store of the known version.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::link::{Link, Purpose};
 use super::values::Bits;
 use crate::store::StoreError;
 
-/// The version of the schema, which the table `hookproof_schema` says.
+/// The version in the table `hookproof_schema`.
 const VERSION: i64 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -18,9 +18,9 @@ const OPENING: &str = "open the store";
 /// How often two connections are compared.
 const LOOKS: u32 = 4;
 
-/// Connects, and makes sure that connections have sessions of the server to themselves: a pooler that lends sessions out for a
-/// transaction at a time lends one that nobody needs to both of two that take turns. Before that is known nothing is set, since
-/// it would be set for others.
+/// Connects, and checks that each connection has its own server session. A pooler that lends sessions for one
+/// transaction would give an idle session to both of two connections in turn. Until that is certain nothing is set,
+/// because it would affect other clients.
 pub(super) fn connect(address: &Address, purpose: Purpose) -> Result<Link, StoreError> {
     let doing = "connect to the database";
     let (link, other) = (Link::open(address, Purpose::Looking)?, Link::open(address, Purpose::Looking)?);
@@ -35,7 +35,7 @@ pub(super) fn connect(address: &Address, purpose: Purpose) -> Result<Link, Store
     Ok(link)
 }
 
-/// Opens a database to write to, made if need be.
+/// Opens a database for writing, and makes the tables if necessary.
 pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, StoreError> {
     let link = connect(address, Purpose::Hot)?;
     if !recognise(&link, address)? {
@@ -48,7 +48,6 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
     Ok(link)
 }
 
-/// Opens a database to read from.
 pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
     let link = connect(address, Purpose::Reading)?;
     if !recognise(&link, address)? {
@@ -62,7 +61,7 @@ fn foreign(address: &Address, detail: &str) -> StoreError {
     StoreError::Foreign { path: address.to_string().into(), detail: detail.to_owned() }
 }
 
-/// Whether there are tables of ours; an error if they are of another version. Writes nothing.
+/// Whether the tables exist. Fails if they have another version. Writes nothing.
 fn recognise(link: &Link, address: &Address) -> Result<bool, StoreError> {
     let failed = |error| failure(OPENING, &error);
     let there = "SELECT to_regclass(current_schema() || '.hookproof_schema') IS NOT NULL";
@@ -79,15 +78,15 @@ fn recognise(link: &Link, address: &Address) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// How long it may take to make the tables, with the wait for another process that is making them.
+/// Limit for making the tables, including the wait for another process that makes them.
 const MAKING_MAX: Duration = Duration::from_secs(3_600);
 
-/// Makes the tables in one transaction. Another process may be making them: this one waits for it, by the one lock that is free
-/// before there is any table.
+/// Makes the tables in one transaction. An advisory lock waits for another process that makes them, because no table
+/// exists yet to lock.
 fn make(link: &Link, identity: u64) -> Result<(), StoreError> {
     let made = link.within(MAKING_MAX, |link| make_tables(link, identity));
     if made.is_err() {
-        // The connection is given up with the failure.
+        // The connection is dropped after the failure.
         let _ = link.batch("ROLLBACK");
     }
     made.map_err(|error| failure("make the tables", &error))

@@ -1,14 +1,12 @@
-//! How to open a database.
-
 use crate::store::lane::Limits;
 
 /// How to open a database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How much it may hold.
+    /// Limits of the store.
     pub limits: Limits,
-    /// Make the tables if there are none.
+    /// Whether to make missing tables.
     pub create: bool,
-    /// Something random, which a new database keeps for good.
+    /// A random number that a new database keeps for good.
     pub identity: u64,
 }

@@ -1,5 +1,3 @@
-//! A database on a server as a store, by its parts.
-
 use std::sync::Arc;
 
 use super::liveness::LeasesAlone;
@@ -9,7 +7,7 @@ use crate::store::parts::Parts;
 use crate::store::{Durability, Reader, Store, StoreError};
 
 impl Parts for Address {
-    /// What a server's acknowledgements survive is the server's own setting.
+    /// Ignores the durability: the server's own settings decide it.
     fn writer(&self, _: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError> {
         let options = Options { create: true, identity, ..Options::default() };
         Ok(Box::new(PostgresStore::open(self, &options)?))

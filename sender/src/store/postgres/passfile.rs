@@ -1,19 +1,18 @@
-//! Passwords in a file that only its owner can read, in libpq's form (`.pgpass`): an argument shows in `ps`, a file does not.
+//! Passwords in a file that only its owner can read, in libpq's form (`.pgpass`). Unlike an argument, a file does not
+//! show in `ps`.
 //!
-//! A line is `host:port:database:user:password`. `*` stands for anything, `\` keeps the `:` or `\` after it, a line that begins
-//! with `#` is a comment, and the first line that fits counts. A server's socket is called by its folder, or `localhost`.
+//! A line is `host:port:database:user:password`. `*` matches anything, `\` escapes a `:` or `\`, and `#` begins a
+//! comment. The first matching line counts. A socket's host is its folder, or `localhost`.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
-/// The longest file that is read.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// One file of passwords. It does not show itself.
+/// A file of passwords, without `Debug`.
 pub(super) struct PassFile(Vec<[String; 5]>);
 
-/// Whom a password is for.
 pub(super) struct Whom<'a> {
     pub(super) host: &'a str,
     pub(super) is_socket: bool,
@@ -23,7 +22,7 @@ pub(super) struct Whom<'a> {
 }
 
 impl PassFile {
-    /// Reads a file, which must be for its owner alone. An error repeats nothing of what is in it.
+    /// Reads a file that only its owner may access. Errors quote none of its contents.
     pub(super) fn read(path: &str) -> Result<Self, String> {
         let failed = |error| format!("passfile: {path}: {error}");
         let mut file = File::open(path).map_err(failed)?;
@@ -42,13 +41,13 @@ impl PassFile {
         Ok(Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(fields).collect()))
     }
 
-    /// The password that the first line that fits has.
+    /// The password of the first matching line.
     pub(super) fn password(&self, whom: &Whom<'_>) -> Option<&str> {
         let port = whom.port.to_string();
         let fits = |pattern: &str, found: Option<&str>| pattern == ANY || found == Some(pattern);
         let host =
             |pattern: &str| fits(pattern, Some(whom.host)) || (whom.is_socket && pattern == "localhost");
-        // A database without a name is called as its user.
+        // The default database has the user's name.
         let database = whom.database.or(whom.user);
         let found = self.0.iter().find(|[of_host, of_port, of_database, of_user, _]| {
             host(of_host)
@@ -60,16 +59,16 @@ impl PassFile {
     }
 }
 
-/// Stands for anything. An escaped `*` does too, as in libpq.
+/// Matches anything. As in libpq, so does an escaped `*`.
 const ANY: &str = "*";
 
-/// The five parts of a line; none if it has fewer.
+/// `None` if a line has fewer parts.
 fn fields(line: &str) -> Option<[String; 5]> {
     let mut parts: [String; 5] = Default::default();
     let (mut at, mut letters) = (0, line.trim_end_matches('\r').chars());
     while let Some(letter) = letters.next() {
         match letter {
-            // The password is the rest of the line, with what it escapes.
+            // The password is the rest of the line, with its escapes resolved.
             ':' if at < 4 => at += 1,
             '\\' => parts[at].push(letters.next().unwrap_or('\\')),
             letter => parts[at].push(letter),

@@ -1,12 +1,12 @@
-//! What is known of the queues of the lanes that are held here, in memory only.
+//! Cached state of the queues that are held here.
 //!
-//! - *Up to where a queue was handed out.* PostgreSQL keeps what was delivered in its tables and indexes until nobody can see it
-//!   any more, which a stranger's transaction can put off for hours. A claim that began at the head of the queue would walk over
-//!   all of that; so it begins where the last one ended.
+//! - *The cursor* of each queue. PostgreSQL keeps deleted rows until no transaction can see them, which an open
+//!   transaction can delay for hours. A claim that started at the head of the queue would scan all of them, so it
+//!   starts at the cursor.
 //! - *The rows that are handed out*, so that settling them reads nothing.
 //!
-//! Other nodes change these queues as well. Whoever does, counts it in the lane's row ([`Signs`]), under its lock: whoever holds the
-//! lane looks there before it relies on what it knows. To know nothing is always right, and slower.
+//! Other nodes change these queues too. They count each change in the lane's row ([`Signs`]) under its lock, and the
+//! owner compares the counts before it uses the cache. An empty cache is always correct, and slower.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,30 +18,30 @@ use super::values::Count;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::held::{Held, InHand};
 
-/// A place in a queue: when a delivery is due, and its number.
+/// A position in a queue: the due time and number of a delivery.
 pub(super) type Place = (StoreTime, DeliveryId);
 
-/// What a lane's row says of changes to its queue.
+/// Changes to a queue, as counted in the lane's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signs {
-    /// How often something came to wait in it, or waits again without being handed out.
+    /// How often a delivery began to wait, or waits again without being handed out.
     pub(super) arrivals: u64,
-    /// Nothing that came to wait since whoever holds the lane last looked is due sooner.
+    /// A lower bound for the due times of arrivals since the owner last looked.
     pub(super) earliest: StoreTime,
-    /// How often a delivery was changed by anybody but the lane's owner, who settles it.
+    /// How often a process other than the owner changed a delivery.
     pub(super) disturbed: u64,
-    /// Nothing that waits is due sooner: whoever looks for the first in the queue need not begin before.
+    /// A lower bound for the due times of all waiting deliveries.
     pub(super) head: StoreTime,
 }
 
-/// Later than anything is due.
+/// Later than any due time.
 const NEVER: StoreTime = StoreTime(i64::MAX.cast_unsigned());
 
 impl Signs {
-    /// Of a lane that was just made.
+    /// The values of a new lane.
     pub(super) const NONE: Self = Self { arrivals: 0, earliest: NEVER, disturbed: 0, head: StoreTime(0) };
 
-    /// Reads four columns, from this one on.
+    /// Reads four columns from `first` on.
     pub(super) fn read(row: &Row, first: usize) -> Result<Self, Error> {
         let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
         let time = |column| row.try_get(column);
@@ -53,51 +53,49 @@ impl Signs {
         })
     }
 
-    /// Something came to wait.
+    /// Notes that a delivery began to wait.
     pub(super) fn arrive(&mut self, due: StoreTime) {
         self.arrivals += 1;
         self.earliest = self.earliest.min(due);
         self.head = self.head.min(due);
     }
 
-    /// Whoever holds the lane has looked, and may know that nothing waits that is due sooner than this.
+    /// Notes that the owner has looked. `head`: a lower bound that it knows.
     pub(super) fn are_seen(&mut self, head: Option<StoreTime>) {
         self.earliest = NEVER;
         self.head = self.head.max(head.unwrap_or_default());
     }
 }
 
-/// What is handed out, and what is known of the queues that it is from.
+/// The deliveries that are handed out, and the cached queues.
 ///
-/// Whoever claims beside the commits asks the database without having this locked, so that a connection that falls silent holds up
-/// no commit. What commits did meanwhile is noted here: see [`Self::begin_claim`].
+/// A claim beside the commits queries the database without this lock, so that a silent connection blocks no commit.
+/// [`Self::begin_claim`] records the changes that commits make meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Hands {
     pub(super) held: Held,
     pub(super) queues: Queues,
-    /// So much longer lives what is handed out: see [`super::ledger::Ledger::grace`].
+    /// Extends the expiry of claimed deliveries; see [`super::ledger::Ledger::grace`].
     pub(super) grace: Nanos,
-    /// Grows whenever a commit has looked at this, or changed it.
+    /// Increments when a commit reads or changes this.
     turns: u64,
-    /// What commits have moved that ended since the claim under way began; nothing, if none is.
+    /// Deliveries moved by commits that ended since the claim under way began. `None` without a claim.
     moved: Option<BTreeSet<DeliveryId>>,
 }
 
 impl Hands {
-    /// A commit looks, and may change what is handed out.
+    /// Gives a commit access.
     pub(super) fn turn(&mut self) -> &mut Self {
         self.turns += 1;
         self
     }
 
-    /// The commit under way is durable.
     pub(super) fn keep(&mut self) {
         self.note_moved();
         self.turn().held.keep();
         self.queues.step_back();
     }
 
-    /// The commit under way has failed.
     pub(super) fn undo(&mut self) {
         self.note_moved();
         self.turn().held.undo();
@@ -110,23 +108,22 @@ impl Hands {
         }
     }
 
-    /// From here on, until the next claim begins or [`Self::end_claim`], it is noted what commits move: what the database tells of
-    /// that may be from before or after.
+    /// From now on, until the next claim or [`Self::end_claim`], records the deliveries that commits move. The
+    /// database may report these as they were before or after.
     pub(super) fn begin_claim(&mut self) {
         self.moved = Some(BTreeSet::new());
     }
 
-    /// Nobody claims beside the commits.
     pub(super) fn end_claim(&mut self) {
         self.moved = None;
     }
 
-    /// As long as this stays the same, no commit has had a turn.
+    /// While this is unchanged, no commit has had access.
     pub(super) const fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Whether a delivery is handed out, as the claim beside the commits sees it.
+    /// Whether a delivery is handed out, for a claim beside the commits.
     pub(super) fn in_hand_beside(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
         if self.moved.as_ref().is_some_and(|moved| moved.contains(&delivery)) {
             return InHand::Moving;
@@ -135,40 +132,38 @@ impl Hands {
     }
 }
 
-/// What is handed out, for whoever has a turn. A panic elsewhere leaves nothing half done in there.
+/// A panic elsewhere cannot leave this half changed, so a poisoned lock is fine.
 pub(super) fn lock(hands: &Mutex<Hands>) -> MutexGuard<'_, Hands> {
     hands.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The queues of the lanes that are held here.
 #[derive(Debug, Default)]
 pub(super) struct Queues(BTreeMap<LaneId, Queue>);
 
-/// One lane's, under one ownership.
 #[derive(Debug)]
 struct Queue {
     term: Term,
-    /// All that waits up to here is handed out. Nothing: that is not known.
+    /// The cursor: everything up to here is handed out. `None`: unknown.
     front: Option<Place>,
-    /// After this place, claims beside the commit under way have passed over what it moves. Where that comes to lie is known
-    /// once the commit is through, and may be where they have looked by then, since the database tells of it earlier.
+    /// After this place, claims beside the commit under way skipped deliveries that it moves. Their new positions are
+    /// known only after the commit, and may lie before the cursor.
     moving_after: Option<Place>,
-    /// Nothing that waits is due sooner.
+    /// A lower bound for the due times of all waiting deliveries.
     head: StoreTime,
-    /// The arrivals that were taken account of.
+    /// `Signs::arrivals` when last seen.
     arrivals: u64,
-    /// How often the lane had been disturbed when it was looked at last.
+    /// `Signs::disturbed` when last seen.
     disturbed: u64,
-    /// What is handed out, and how often the lane had been disturbed before that was read.
+    /// The rows that are handed out, each with `disturbed` from before it was read.
     rows: BTreeMap<DeliveryId, (u64, Delivery)>,
 }
 
-/// Where a claim begins to look.
+/// The starting point of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    /// After this place.
+    /// Search after this place.
     pub(super) place: Place,
-    /// How many that are handed out may be found after it.
+    /// How many rows after it may be handed out.
     pub(super) handed_out: usize,
 }
 
@@ -190,7 +185,7 @@ impl Queues {
         queue
     }
 
-    /// Takes account of what the lane's row says. The lane must be held under this ownership.
+    /// Compares the cache with the lane's row. The lane must be held under this term.
     pub(super) fn look(&mut self, lane: LaneId, term: Term, signs: &Signs) {
         let queue = self.of(lane, term);
         (queue.head, queue.disturbed) = (signs.head, signs.disturbed);
@@ -200,7 +195,7 @@ impl Queues {
         }
     }
 
-    /// Nothing that waits is due sooner, as far as that is known: what is handed out of the lane waits as well.
+    /// A known lower bound for the due times of all waiting deliveries, including those handed out.
     pub(super) fn head(
         &self,
         lane: LaneId,
@@ -216,11 +211,11 @@ impl Queues {
         Some(head)
     }
 
-    /// Where to look for more, of a lane of which so much is handed out.
+    /// Where to look for more deliveries.
     pub(super) fn from(&mut self, lane: LaneId, term: Term, handed_out: usize) -> Search {
         let queue = self.of(lane, term);
         let place = queue.front.unwrap_or((queue.head, DeliveryId(0)));
-        // What somebody else has changed since may lie elsewhere by now.
+        // A row that another process changed since may have moved.
         let is_passed = |(delivery, (disturbed, row)): (&DeliveryId, &(u64, Delivery))| {
             *disturbed == queue.disturbed && (row.at, *delivery) <= place
         };
@@ -228,7 +223,7 @@ impl Queues {
         Search { place, handed_out: handed_out.saturating_sub(passed) }
     }
 
-    /// More was handed out: all that waits up to a place, and these rows, read after the lane's row said this.
+    /// Advances the cursor, and adds rows that were handed out. `signs` were read before the rows.
     pub(super) fn advance(
         &mut self,
         (lane, term): (LaneId, Term),
@@ -240,7 +235,7 @@ impl Queues {
         self.remember((lane, term), signs, rows);
     }
 
-    /// These rows were handed out, read after the lane's row said this.
+    /// Adds rows that were handed out. `signs` were read before the rows.
     pub(super) fn remember(
         &mut self,
         (lane, term): (LaneId, Term),
@@ -251,13 +246,13 @@ impl Queues {
         self.of(lane, term).rows.extend(rows);
     }
 
-    /// What lies after this place was passed over, since the commit under way moves it.
+    /// Notes that deliveries after this place were skipped because the commit under way moves them.
     pub(super) fn pass_over(&mut self, (lane, term): (LaneId, Term), place: Place) {
         let queue = self.of(lane, term);
         queue.moving_after = Some(queue.moving_after.map_or(place, |before| before.min(place)));
     }
 
-    /// A commit is through: what it moved, and was passed over meanwhile, is looked for again.
+    /// After a commit, moves the cursors back to the deliveries that claims skipped.
     pub(super) fn step_back(&mut self) {
         for queue in self.0.values_mut() {
             if let Some(place) = queue.moving_after.take() {
@@ -266,32 +261,30 @@ impl Queues {
         }
     }
 
-    /// A row that is handed out, and how often its lane had been disturbed before it was read.
+    /// A row that is handed out, with `disturbed` from before it was read.
     pub(super) fn row(&self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<&(u64, Delivery)> {
         self.0.get(&lane).filter(|queue| queue.term == term)?.rows.get(&delivery)
     }
 
-    /// A row is settled.
     pub(super) fn forget_row(&mut self, lane: LaneId, delivery: DeliveryId) {
         if let Some(queue) = self.0.get_mut(&lane) {
             queue.rows.remove(&delivery);
         }
     }
 
-    /// A commit failed: what it gave up, and was passed over meanwhile, waits as before; and rows that it read may have been as it
-    /// had written them.
+    /// After a failed commit, skipped deliveries wait as before, and cached rows may hold its rolled-back changes.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// Keeps the lanes that are held under these ownerships.
+    /// Drops the lanes that are no longer held.
     pub(super) fn retain(&mut self, holds: impl Fn(LaneId, Term) -> bool) {
         self.0.retain(|lane, queue| holds(*lane, queue.term));
     }
 }
 
 impl Queue {
-    /// Something may wait that is due then.
+    /// Moves the cursor back to `due` at most.
     fn lower(&mut self, due: StoreTime) {
         self.front = self.front.map(|front| front.min((due, DeliveryId(0))));
     }

@@ -1,5 +1,5 @@
-//! The reading side: a connection of its own, on which nothing is written. `arrivals` tells what others did, `figures`
-//! counts, `listing` pages.
+//! The reading side, on a connection that writes nothing. `arrivals` tracks the deliveries of other processes,
+//! `figures` counts, and `listing` returns pages.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -29,18 +29,17 @@ mod outside;
 
 use arrivals::Arrivals;
 
-/// How often a node without work glances: what is emitted elsewhere after a pause waits up to this long. Each glance costs the
-/// server some of its processor's time.
+/// How often an idle node polls. It limits the latency of an event that another process records after a pause. Each
+/// poll costs the server processor time.
 const CALM_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a reading gives, or why PostgreSQL did not.
 type Read<T> = Result<T, tokio_postgres::Error>;
 
 /// The reading side of a store in a PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresReader {
     address: Address,
-    /// Nothing after a failure.
+    /// `None` after a failure.
     link: RefCell<Option<Link>>,
     arrivals: RefCell<Arrivals>,
     late: Cell<u64>,
@@ -51,7 +50,7 @@ impl PostgresReader {
     ///
     /// # Errors
     ///
-    /// If there are none, or they are of another version, or cannot be reached.
+    /// If the tables are missing, have another version, or cannot be reached.
     pub fn open(address: &Address) -> Result<Self, StoreError> {
         let link = open::reader(address)?;
         Ok(Self {
@@ -62,12 +61,12 @@ impl PostgresReader {
         })
     }
 
-    /// Asks something, over a new connection if the last one is gone.
+    /// Runs a query, over a new connection if the last one is gone.
     fn ask<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
         let mut place = self.link.borrow_mut();
         let link = match place.take().filter(|link| !link.is_closed()) {
             Some(link) => link,
-            // That it is ours was seen when it was opened.
+            // The tables were checked when the reader was opened.
             None => open::connect(&self.address, Purpose::Reading)?,
         };
         match read(&link) {
@@ -76,14 +75,14 @@ impl PostgresReader {
                 Ok(found)
             }
             Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
-                // A transaction that may have been open goes with the connection.
+                // Dropping the connection ends an open transaction.
                 Err(StoreError::TooMuch { doing })
             }
             Err(error) => Err(failure(doing, &error)),
         }
     }
 
-    /// Asks several things of one moment of the store.
+    /// Runs several queries on one snapshot.
     fn moment<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
         self.ask(doing, |sql| {
             sql.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
@@ -93,7 +92,6 @@ impl PostgresReader {
         })
     }
 
-    /// A page, from a cursor on.
     fn page<T>(
         &self,
         doing: &'static str,

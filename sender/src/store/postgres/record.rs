@@ -1,5 +1,5 @@
-//! Rows of one table on their way into the database: an array of records, which the server takes apart in one pass. As many arrays
-//! as there are columns would each be put down there and read again.
+//! Rows of one table as an array of records, which the server unpacks in one pass. An array for each column would be
+//! materialised and read again.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -11,13 +11,12 @@ use super::link::Ask;
 
 type Fault = Box<dyn Error + Sync + Send>;
 
-/// What comes of putting a value into a row.
 pub(super) type Put = Result<(), Fault>;
 
-/// Puts the values of one row, in the order of its type's columns.
+/// Writes one row's values, in the order of its type's columns.
 type Write<T> = fn(&T, &mut Record<'_>) -> Put;
 
-/// Rows of one table, to be written by one statement that is given all of them.
+/// Rows for one statement.
 pub(super) struct Records<T> {
     text: &'static str,
     array: Array<T>,
@@ -30,20 +29,18 @@ impl<T> Records<T> {
 }
 
 impl<T: Debug + Sync> Records<T> {
-    /// The statement, unless there are no rows.
+    /// `None` without rows.
     pub(super) fn ask(&self) -> Option<Ask<'_>> {
         (!self.array.rows.is_empty()).then(|| Ask { text: self.text, values: vec![&self.array] })
     }
 }
 
-/// One row that is being written.
 pub(super) struct Record<'a> {
     columns: std::slice::Iter<'a, Field>,
     out: &'a mut BytesMut,
 }
 
 impl Record<'_> {
-    /// The value of the next column.
     pub(super) fn put(&mut self, value: &(impl ToSql + Sync)) -> Put {
         let column = self.columns.next().ok_or("a record has more values than its type has columns")?;
         self.out.extend_from_slice(&column.type_().oid().to_be_bytes());
@@ -64,7 +61,7 @@ impl<T: Debug> ToSql for Array<T> {
             return Err("no array of records is expected".into());
         };
         let rows = i32::try_from(self.rows.len())?;
-        // Of one dimension, without nulls, counted from 1.
+        // One dimension, no nulls, lower bound 1.
         for word in [1, 0, of.oid().cast_signed(), rows, 1] {
             out.extend_from_slice(&word.to_be_bytes());
         }
@@ -90,7 +87,7 @@ impl<T: Debug> ToSql for Array<T> {
     to_sql_checked!();
 }
 
-/// Writes a value after its length, which is -1 for none.
+/// Writes a value after its length. -1 stands for NULL.
 fn sized(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<IsNull, Fault>) -> Put {
     let place = out.len();
     out.extend_from_slice(&(-1_i32).to_be_bytes());

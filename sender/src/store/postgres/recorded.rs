@@ -1,4 +1,4 @@
-//! What a commit records, as it is written once its commands are carried out.
+//! Rows that a commit records after its commands.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Body, Outcome, Reason};
 use crate::store::read::Place;
 
-/// An event to be recorded.
 #[derive(Debug)]
 pub(super) struct NewEvent {
     pub(super) number: i64,
@@ -15,18 +14,17 @@ pub(super) struct NewEvent {
     pub(super) key: Option<Arc<str>>,
     pub(super) received: StoreTime,
     pub(super) in_part: bool,
-    /// The one that is kept with it, and the numbers of the others.
+    /// The body in the event's row, and the numbers of the other bodies.
     pub(super) body: Option<Body>,
     pub(super) bodies: Vec<i64>,
     pub(super) deliveries: Vec<DeliveryId>,
 }
 
-/// A delivery to be recorded.
 #[derive(Debug)]
 pub(super) struct NewDelivery {
     pub(super) lane: LaneId,
     pub(super) event: i64,
-    /// Nothing, if it is kept with the event.
+    /// `None` for the body in the event's row.
     pub(super) body: Option<i64>,
     pub(super) bytes: u64,
     pub(super) place: Place,
@@ -38,7 +36,6 @@ pub(super) struct NewDelivery {
     pub(super) signature: Option<Arc<str>>,
 }
 
-/// An attempt to be recorded.
 #[derive(Debug)]
 pub(super) struct NewAttempt {
     pub(super) at: StoreTime,
@@ -52,6 +49,6 @@ pub(super) struct NewAttempt {
     pub(super) body_hash: u64,
     pub(super) before: Option<StoreTime>,
     pub(super) capped: bool,
-    /// Its delivery has none yet, so that nobody can have recorded this one.
+    /// Whether the delivery has no attempt yet, so that this one cannot exist.
     pub(super) is_first: bool,
 }

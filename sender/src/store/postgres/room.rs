@@ -15,7 +15,7 @@ use crate::store::commit::room::{Room, RoomRows};
 use crate::store::lane::{Bounds, WhenFull};
 use crate::store::read::Place;
 
-/// What waits on lanes after a place of each, the longest due first.
+/// Waiting deliveries of several lanes, each after a place, the longest due first.
 const WAITING: &str = concat!(
     "SELECT ",
     delivery_columns!(),
@@ -41,21 +41,21 @@ impl RoomRows for Work<'_> {
     }
 
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
-        // What this commit has counted so far must be seen. Its deliveries are written once all lanes are locked, since a commit that
-        // begins anew gets other numbers.
+        // The query must see this commit's counts. Its deliveries are written only once all lanes are locked, because
+        // a repeated commit takes other numbers.
         columns::flush_ledger(self.sql, &mut self.ledger)?;
         let query =
             "SELECT lane FROM lanes WHERE when_full = 0 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT $1";
         let found = self.sql.query(query, &[&int(max)])?;
         let lanes = found.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<BTreeSet<_>>>()?;
-        // All at once: each that is not locked yet costs another try of this commit.
+        // All at once, because each unlocked lane costs another try.
         self.ledger.need(lanes.iter().copied())?;
         Ok(lanes)
     }
 }
 
 impl Work<'_> {
-    /// Takes what has been due longest of a lane and is not handed out, to be given up. So many are wanted.
+    /// The longest due delivery of a lane that is not handed out. `wanted`: how many will be needed.
     fn next_due(&mut self, lane: LaneId, wanted: u32) -> Result<Option<DeliveryId>> {
         let of = Of::Waiting(lane);
         loop {
@@ -74,7 +74,7 @@ impl Work<'_> {
         }
     }
 
-    /// Reads what waits on lanes, and is next to be given up, of which so many are likely to be wanted.
+    /// Reads the next waiting deliveries of these lanes. `likely`: how many each will probably need.
     pub(super) fn read_waiting(&mut self, likely: &BTreeMap<LaneId, u64>) -> Result<()> {
         let mut asked = Vec::with_capacity(likely.len());
         for (lane, likely) in likely {
@@ -100,13 +100,13 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where to look on a lane for what waits and is not handed out, and how many that are handed out may come after that.
+    /// Where to search a lane for deliveries that are not handed out, and how many handed out ones may follow.
     fn not_handed_out(&mut self, lane: LaneId) -> Result<Search> {
         let handed_out = self.held.count(lane);
         let found = self.ledger.lane(lane)?.map(|found| found.term).zip(self.ledger.signs(lane)?);
         match found.filter(|(term, _)| self.held.holds(lane, *term)) {
             Some((term, signs)) => {
-                // What this commit has done to the queue so far counts as well.
+                // Includes this commit's changes to the queue.
                 self.queues.look(lane, term, &signs);
                 Ok(self.queues.from(lane, term, handed_out))
             }
@@ -114,8 +114,8 @@ impl Work<'_> {
         }
     }
 
-    /// The lanes that are likely to make room for what this run of commands brings them, of those of which nothing was read: and how
-    /// many deliveries each gives up.
+    /// Lanes without rows in memory that this run will probably overfill, with the number of deliveries that each
+    /// gives up.
     fn full_lanes(&self) -> BTreeMap<LaneId, u64> {
         let unread = |(lane, _): &(LaneId, u64)| !self.rows.oldest.knows(Of::Waiting(*lane));
         let sheds = |(lane, coming): (LaneId, Coming)| {
@@ -127,12 +127,12 @@ impl Work<'_> {
     }
 }
 
-/// What commands that are carried out together bring a lane, at most.
+/// The most that a run of commands brings to a lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coming {
     rows: u64,
     bytes: u64,
-    /// Deliveries that died.
+    /// Deliveries that become dead letters.
     dying: u64,
 }
 
@@ -158,7 +158,7 @@ impl Coming {
         lanes
     }
 
-    /// How many deliveries of a lane are likely to make room for it. Bodies are taken to be of one length.
+    /// The expected number of deliveries to give up. Assumes bodies of one length.
     fn sheds(&self, lane: &Lane) -> u64 {
         let (Bounds { rows_max, bytes_max, when_full }, counts) = (lane.bounds, &lane.counts);
         let rows = counts.waiting.saturating_add(self.rows).saturating_sub(rows_max);
@@ -171,28 +171,28 @@ impl Coming {
         }
     }
 
-    /// How many deliveries of a lane are likely to become dead letters.
+    /// The expected number of new dead letters.
     pub(super) fn buries(&self, lane: &Lane) -> u64 {
         self.dying + self.sheds(lane)
     }
 }
 
 impl Rows {
-    /// A delivery was found, as the database has it: what this commit has made of it stands.
+    /// Adds a row from the database. This commit's own changes take precedence.
     fn add_found(&mut self, delivery: DeliveryId, found: Delivery) {
         if !self.forgotten.contains(&delivery) {
             self.deliveries.entry(delivery).or_default().get_or_insert(found);
         }
     }
 
-    /// A delivery that is not handed out any more may be the oldest that waits.
+    /// Notes a delivery that may now be the oldest waiting one.
     pub(super) fn note(&mut self, delivery: DeliveryId) {
         if let Some(Some(found)) = self.deliveries.get(&delivery) {
             self.oldest.note(found.lane, found.place, (found.at, delivery));
         }
     }
 
-    /// All that this commit has read or recorded may be among the oldest.
+    /// Notes everything that this commit has read or recorded.
     pub(super) fn note_all(&mut self) {
         let mut oldest = std::mem::take(&mut self.oldest);
         for (delivery, new) in self.unwritten(self.numbers.len()) {
@@ -206,7 +206,7 @@ impl Rows {
         self.oldest = oldest;
     }
 
-    /// When a delivery is due that waits; nothing, if it does not, or is not known.
+    /// The due time of a waiting delivery. `None` if it does not wait or is unknown.
     fn waits_until(&mut self, delivery: DeliveryId) -> Option<StoreTime> {
         let (place, at) = match self.recorded(delivery) {
             Some(new) => (new.place, new.at),

@@ -1,7 +1,7 @@
-//! The rows that a commit has read, and those that it has yet to write: each way takes one journey to the database,
-//! however many deliveries a commit moves.
+//! The rows that a commit has read or must write. Reading and writing take one round trip each, for any number of
+//! deliveries.
 //!
-//! A delivery that is recorded gets its number when its row is written. Until then it goes by a provisional one.
+//! A recorded delivery gets its number when it is written. Until then it has a provisional one.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +21,8 @@ use crate::store::commit::route::Replaced;
 use crate::store::read::Place;
 use crate::store::reply::{Emitted, Placed, Reply};
 
-/// Provisional numbers begin here.
 const PROVISIONAL: u64 = 1 << 62;
 
-/// A delivery as it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) lane: LaneId,
@@ -36,11 +34,11 @@ pub(super) struct Delivery {
     pub(super) status: Option<i32>,
     pub(super) error: Option<Box<str>>,
     pub(super) reason: Option<Reason>,
-    /// It lies with what was delivered, and not with what is owed.
+    /// Whether it is in the table `done`.
     pub(super) is_done: bool,
 }
 
-/// Who has an event of some id.
+/// A delivery of an event with some id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) lane: LaneId,
@@ -49,7 +47,7 @@ pub(super) struct Known {
     pub(super) in_part: bool,
 }
 
-/// What is read of a delivery, in the order of [`Delivery::read`], but for whether it is done.
+/// The columns of [`Delivery::read`], except `is_done`.
 macro_rules! delivery_columns {
     () => {
         "delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason"
@@ -69,7 +67,7 @@ pub(super) const ALIKE: &str = concat!(
         AND 0 + d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d"
 );
 
-/// The next numbers of a sequence, as one value: a row for each would have to be taken apart here.
+/// The next numbers of a sequence as one array, which is cheaper to read than rows.
 macro_rules! next_numbers {
     ($sequence:literal) => {
         concat!("SELECT array_agg(nextval('", $sequence, "')) FROM generate_series(1, $1::int8)")
@@ -77,39 +75,37 @@ macro_rules! next_numbers {
 }
 pub(super) use next_numbers;
 
-/// The numbers of such an answer.
 pub(super) fn numbers(rows: &[Row]) -> Result<Vec<i64>> {
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
 
-/// What was read, and what is to be written.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     pub(super) deliveries: BTreeMap<DeliveryId, Option<Delivery>>,
     pub(super) changed: BTreeSet<DeliveryId>,
     pub(super) named: BTreeMap<Arc<str>, Vec<Known>>,
-    /// The oldest of those alike, by lane and key.
+    /// The oldest delivery for each lane and coalescing key.
     pub(super) alike: BTreeMap<LaneId, BTreeMap<Arc<str>, Option<Replaced>>>,
     pub(super) attempts: Vec<NewAttempt>,
     pub(super) events: Vec<NewEvent>,
     pub(super) bodies: Vec<(i64, Body)>,
-    /// Numbers for events and for bodies that the commit may record.
+    /// Numbers reserved for events and for bodies.
     pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
     pub(super) fresh: Vec<NewDelivery>,
-    /// The numbers that those recorded by this commit got.
+    /// The final numbers of deliveries recorded by this commit.
     pub(super) numbers: Vec<DeliveryId>,
-    /// Subscribers of which an event's emitter may not have known.
+    /// Changed subscribers that an event's emitter may not have known.
     pub(super) newer: Newer,
     pub(super) oldest: Oldest,
-    /// Dead letters that are not kept any more.
+    /// Dead letters deleted by this commit.
     pub(super) forgotten: BTreeSet<DeliveryId>,
-    /// Those of them that the database still has.
+    /// Those of them that are in the database.
     pub(super) deleted: Vec<DeliveryId>,
 }
 
 impl Delivery {
-    /// Reads the first eleven columns of a row, after which others may come. Of figures that make no sense comes the least that
-    /// does: whoever gives a delivery up has to be able to.
+    /// Reads the first eleven columns of a row. Invalid numbers become the smallest valid ones, so that a damaged
+    /// delivery can still be given up.
     pub(super) fn read(row: &Row) -> Result<(DeliveryId, Self)> {
         let delivery = Self {
             lane: row.try_get(1)?,
@@ -157,7 +153,6 @@ impl Rows {
         Ok(())
     }
 
-    /// The delivery of a lane.
     pub(super) fn delivery(
         &mut self,
         sql: &Link,
@@ -173,26 +168,26 @@ impl Rows {
         Ok(found.filter(|found| found.lane == lane))
     }
 
-    /// Whether a delivery that was not there before may be one that this commit records.
+    /// Whether this commit may have recorded a delivery that was missing before.
     pub(super) fn may_record(&self, delivery: DeliveryId) -> bool {
         let records = !self.fresh.is_empty() || !self.numbers.is_empty();
         records && self.deliveries.get(&delivery).is_none_or(Option::is_none)
     }
 
-    /// What was not there before is looked for again.
+    /// Forgets that a delivery was missing.
     pub(super) fn look_again(&mut self, delivery: DeliveryId) {
         self.deliveries.remove(&delivery);
     }
 
-    /// The same, to be changed.
+    /// Changes a row.
     pub(super) fn change(&mut self, delivery: DeliveryId, change: impl FnOnce(&mut Delivery)) {
         if let Some(lane) = self.alter(delivery, change) {
-            // It may have been, or may now be, among those alike.
+            // It may have been, or may become, a delivery to coalesce with.
             self.alike.remove(&lane);
         }
     }
 
-    /// The same, where those alike are seen to; its lane.
+    /// Changes a row without touching the coalescing state. Returns its lane.
     pub(super) fn alter(
         &mut self,
         delivery: DeliveryId,
@@ -205,19 +200,18 @@ impl Rows {
         Some(found.lane)
     }
 
-    /// Whether who has an event of this id was looked up.
     pub(super) fn knows_named(&self, id: &Arc<str>) -> bool {
         self.named.contains_key(id)
     }
 
-    /// Who got an event of this id by now, unless that has to be looked up anyway.
+    /// Adds deliveries of this id, if the others are in memory.
     pub(super) fn add_known(&mut self, id: &Arc<str>, known: Vec<Known>) {
         if let Some(named) = self.named.get_mut(id) {
             named.extend(known);
         }
     }
 
-    /// Who has an event of this id. What is to be written must be written before it is looked up.
+    /// The deliveries with this event id. Pending rows must be written before a query.
     pub(super) fn named(&mut self, sql: &Link, id: &Arc<str>) -> Result<&mut Vec<Known>> {
         if !self.named.contains_key(id) {
             let found = sql.query(NAMED, &[&vec![&**id]])?;
@@ -225,7 +219,7 @@ impl Rows {
         }
         let Self { named, forgotten, numbers, .. } = self;
         let named = named.entry(id.clone()).or_default();
-        // What this commit has recorded goes by either of its numbers.
+        // A recorded delivery may be known by either of its numbers.
         let is_forgotten =
             |one| forgotten.contains(&one) || real(numbers, one).is_some_and(|one| forgotten.contains(&one));
         if !forgotten.is_empty() {
@@ -234,12 +228,11 @@ impl Rows {
         Ok(named)
     }
 
-    /// Whether those alike were looked up.
     pub(super) fn knows_alike(&self, lane: LaneId, key: &Arc<str>) -> bool {
         self.alike.get(&lane).is_some_and(|keys| keys.contains_key(key))
     }
 
-    /// The oldest of those alike, whose window is still open. What is to be written must be written before it is looked up.
+    /// The oldest delivery with this key whose window is open. Pending rows must be written before a query.
     pub(super) fn alike(
         &mut self,
         sql: &Link,
@@ -254,12 +247,11 @@ impl Rows {
         Ok(self.alike.entry(lane).or_default().entry(key.clone()).or_default())
     }
 
-    /// A number for an event.
     pub(super) fn event_number(&mut self) -> Result<i64> {
         self.spare.0.next().ok_or(Stop::Broken("there are more events than numbers for them"))
     }
 
-    /// Records a body; its number.
+    /// Returns the body's number.
     pub(super) fn record_body(&mut self, body: &Body) -> Result<i64> {
         let number =
             self.spare.1.next().ok_or(Stop::Broken("there are more bodies than numbers for them"))?;
@@ -267,7 +259,7 @@ impl Rows {
         Ok(number)
     }
 
-    /// A delivery is not among those alike any more.
+    /// Ends the delivery's coalescing window.
     pub(super) fn close_window(&mut self, lane: LaneId, delivery: DeliveryId) {
         for oldest in self.alike.entry(lane).or_default().values_mut() {
             if oldest.is_some_and(|oldest| oldest.delivery == delivery) {
@@ -276,14 +268,14 @@ impl Rows {
         }
     }
 
-    /// A delivery that may be the oldest of those alike does not wait any more. Others may.
+    /// Forgets cached windows of a delivery that no longer waits. Another one may be the oldest.
     pub(super) fn forget_window(&mut self, lane: LaneId, delivery: DeliveryId) {
         if let Some(keys) = self.alike.get_mut(&lane) {
             keys.retain(|_, oldest| oldest.is_none_or(|oldest| oldest.delivery != delivery));
         }
     }
 
-    /// Records a delivery; its provisional number.
+    /// Returns its provisional number.
     pub(super) fn record(&mut self, new: NewDelivery) -> DeliveryId {
         let delivery = DeliveryId(PROVISIONAL + size(self.numbers.len() + self.fresh.len()));
         self.oldest.note(new.lane, new.place, (new.at, delivery));
@@ -291,18 +283,18 @@ impl Rows {
         delivery
     }
 
-    /// A delivery that this commit records, unless it is written already.
+    /// A delivery that this commit records and has not written.
     pub(super) fn recorded(&mut self, delivery: DeliveryId) -> Option<&mut NewDelivery> {
         let place = usize::try_from(delivery.0.checked_sub(PROVISIONAL)?).ok()?;
         self.fresh.get_mut(place.checked_sub(self.numbers.len())?)
     }
 
-    /// The number that a delivery has got, if it had a provisional one.
+    /// The final number of a delivery.
     pub(super) fn real(&self, delivery: DeliveryId) -> DeliveryId {
         real(&self.numbers, delivery).unwrap_or(delivery)
     }
 
-    /// Puts the numbers that deliveries have got into a reply.
+    /// Replaces provisional numbers in a reply.
     pub(super) fn number(&self, reply: &mut Reply) {
         let Reply::Emitted(Emitted { targets, .. }) = reply else { return };
         for placed in targets {
@@ -317,7 +309,7 @@ impl Rows {
         }
     }
 
-    /// Whatever was read may have changed.
+    /// Forgets everything read, which may have changed.
     pub(super) fn forget(&mut self) {
         debug_assert!(self.is_written());
         self.deliveries.clear();
@@ -334,19 +326,18 @@ impl Rows {
 }
 
 impl Rows {
-    /// The deliveries that changed.
     pub(super) fn changed(&self) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
         let row = |delivery| self.deliveries.get(delivery)?.as_ref().map(|row| (*delivery, row));
         self.changed.iter().filter_map(row)
     }
 
-    /// What is to be recorded, by provisional numbers, where so many were recorded before.
+    /// Unwritten deliveries with provisional numbers, after `before` written ones.
     pub(super) fn unwritten(&self, before: usize) -> impl Iterator<Item = (DeliveryId, &NewDelivery)> {
         let first = PROVISIONAL + size(before);
         (first..).map(DeliveryId).zip(&self.fresh)
     }
 
-    /// All that was to be written is, under its numbers.
+    /// Notes that everything is written, under its final numbers.
     pub(super) fn are_written(&mut self) {
         let Self { alike, numbers, .. } = self;
         for replaced in alike.values_mut().flat_map(BTreeMap::values_mut).flatten() {
@@ -364,7 +355,7 @@ impl Rows {
         self.fresh.clear();
         self.attempts.clear();
         self.deleted.clear();
-        // It goes by provisional numbers.
+        // It holds provisional numbers.
         self.oldest = Oldest::default();
     }
 }

@@ -1,9 +1,9 @@
 -- Schema 1.
 --
--- Times are nanoseconds since 1970. Whoever changes a lane, or anything that belongs to one, has its row locked: lanes in
--- the order of their numbers, then owners in theirs, then `state`, then the writer's own row of `totals`.
+-- Times are nanoseconds since 1970. Changing a lane or its rows requires the lock of the lane's row. The order of
+-- locks: lanes by number, then owners by number, then `state`, then the writer's own row of `totals`.
 
--- What changes with subscribers and nodes only. `nodes` counts changes of the nodes and lanes that were handed back.
+-- Changes only with subscribers and nodes. `nodes` counts changes of nodes, and lanes handed back.
 CREATE TABLE state (
     id int2 PRIMARY KEY CHECK (id = 1),
     identity int8 NOT NULL,
@@ -13,8 +13,8 @@ CREATE TABLE state (
     nodes int8 NOT NULL
 );
 
--- What each writer has counted. No two share a row, so that nobody waits for another's. `token` names the writer's last
--- commit: who lost the connection while it committed finds out what came of that. Row 0 is of the writers that are gone.
+-- The counts of each writer. Each has a row of its own, so writers do not wait for each other. `token` names the
+-- writer's last commit, which resolves a commit in doubt. Row 0 sums the writers that are gone.
 CREATE TABLE totals (
     writer int8 PRIMARY KEY,
     token int8 NOT NULL DEFAULT 0,
@@ -31,10 +31,10 @@ CREATE TABLE totals (
     latency_us int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20);
 
--- A row that was changed leaves its former state behind, in the table and in its indexes, until no transaction is open that might
--- see it; and a search by a key that stays the same passes over all of those. So the keys of rows that each commit changes grow: the
--- newest comes last in its index, and a search that reads the index backwards finds it first. A writer has 2^32 numbers of its own,
--- one after the other: those that have their upper 31 bits in common.
+-- An update leaves a dead version of the row in the table and its indexes until no open transaction can see it, and a
+-- search by an unchanged key scans all of them. So the keys of frequently changed rows grow. The newest key is last
+-- in its index, and a backward search finds it first. A writer has 2^32 consecutive numbers with the same upper 31
+-- bits.
 CREATE VIEW newest_totals AS
     WITH RECURSIVE newest (found) AS (
         (SELECT t FROM totals t ORDER BY t.writer DESC LIMIT 1)
@@ -44,7 +44,7 @@ CREATE VIEW newest_totals AS
     )
     SELECT (found).* FROM newest WHERE found IS NOT NULL;
 
--- What the totals were before the first commit of a minute.
+-- The totals before the first commit of each minute.
 CREATE TABLE marks (
     minute int8 PRIMARY KEY,
     delivered int8 NOT NULL,
@@ -67,7 +67,7 @@ CREATE TABLE subscribers (
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);
 
--- Apart from their subscribers, so that no ordinary reading loads them.
+-- Apart from subscribers, so that ordinary reads do not load secrets.
 CREATE TABLE secrets (
     id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     lane int8 NOT NULL,
@@ -77,10 +77,9 @@ CREATE TABLE secrets (
 );
 CREATE INDEX secrets_lane ON secrets (lane);
 
--- The part of a subscriber that changes all the time: written once per commit. A lane without an owner was handed back in
--- order, or never had one. How its queue changes (queues.rs): how often something came to wait, the soonest due of what did since
--- the owner looked, how often anybody but the owner changed what may be handed out, a time before which nothing waits. Its key grows with every 64th change (see `newest_totals`), as most changes of a row
--- that touch no index cost less.
+-- The frequently changing part of a subscriber, written once per commit. A lane without an owner was handed back in
+-- order, or never had one. `arrivals`, `earliest`, `disturbed` and `head` describe changes to its queue (queues.rs).
+-- The key grows with every 64th change (see `newest_totals`); the other changes touch no index and cost less.
 CREATE TABLE lanes (
     lane int8 NOT NULL,
     state int2 NOT NULL,
@@ -113,7 +112,7 @@ CREATE TABLE lanes (
 CREATE INDEX lanes_owner ON lanes (owner) WHERE owner IS NOT NULL;
 CREATE INDEX lanes_removed ON lanes (lane) WHERE state = 3;
 
--- A lease is its owner's, for all its lanes. `taken` counts the lanes that others took from it.
+-- A lease covers all lanes of its owner. `taken` counts the lanes that others took from it.
 CREATE TABLE owners (
     owner int8 PRIMARY KEY,
     until int8 NOT NULL,
@@ -121,7 +120,7 @@ CREATE TABLE owners (
     taken int8 NOT NULL
 ) WITH (fillfactor = 50);
 
--- The processes that deliver, as they announce themselves (store/node.rs). Whoever changes one has the owners locked.
+-- The processes that deliver, as announced (store/node.rs). Changing one requires the lock of the owners.
 CREATE TABLE nodes (
     owner int8 PRIMARY KEY,
     name text NOT NULL,
@@ -132,12 +131,12 @@ CREATE TABLE nodes (
     since int8 NOT NULL
 );
 
--- The numbers of deliveries grow, but may have gaps, and become visible in any order.
+-- Delivery numbers grow, but may have gaps and become visible in any order.
 CREATE SEQUENCE event_numbers;
 CREATE SEQUENCE body_numbers;
 CREATE SEQUENCE delivery_numbers;
 
--- The first of an event's bodies is in its row. `bodies` names the others.
+-- An event's first body is in its row. `bodies` lists the others.
 CREATE TABLE events (
     event int8 PRIMARY KEY,
     id text COLLATE "C" NOT NULL,
@@ -156,9 +155,9 @@ CREATE TABLE bodies (
     bytes bytea NOT NULL
 );
 
--- body: nothing, if it is the one in the event's row.
--- state: 0 waiting, 1 delivered, 2 dead, 3 coalesced. at: when it is due while it waits, when it was settled after.
--- last_attempt: where the chain through `attempts` begins.
+-- `body` is null if the body is in the event's row.
+-- `state`: 0 waiting, 1 delivered, 2 dead, 3 coalesced. `at`: due time while it waits, settlement time afterwards.
+-- `last_attempt`: the start of the chain through `attempts`.
 CREATE TABLE deliveries (
     delivery int8 PRIMARY KEY,
     lane int8 NOT NULL,
@@ -178,18 +177,17 @@ CREATE TABLE deliveries (
     signature text
 ) WITH (fillfactor = 80);
 CREATE INDEX deliveries_due ON deliveries (lane, at, delivery) WHERE state = 0;
--- Each index of what waits serves the statements that are made for it, and no others. To PostgreSQL, which finds next to nothing
--- waiting when it analyses the table, any of them is as good as another. An index is used only where a statement says what its
--- WHERE says: so each says that a delivery waits in words of its own.
+-- Each index of waiting deliveries serves only its own statements. PostgreSQL sees an almost empty table when it
+-- analyses it, so it would consider any of these indexes equally good. It uses a partial index only if the statement
+-- repeats its WHERE, so each WHERE states `state = 0` in its own form.
 CREATE INDEX deliveries_expires ON deliveries (expires, delivery) WHERE state + 0 = 0;
 CREATE INDEX deliveries_alike ON deliveries (lane, coalesce, at) WHERE 0 + state = 0 AND coalesce IS NOT NULL;
 CREATE INDEX deliveries_dead ON deliveries (delivery) WHERE state = 2;
 CREATE INDEX deliveries_dead_of_lane ON deliveries (lane, delivery) WHERE state = 2;
 CREATE INDEX deliveries_unreadable ON deliveries (delivery) WHERE state = 2 AND reason = 4;
 
--- What was delivered. A row that is changed where it lies is written again into each of its indexes, and leaves all of its former
--- self behind. One that is deleted costs an eighth of that: so a delivery that is made is deleted above and written once more here,
--- where one index is enough.
+-- Delivered rows. An update in place would add a version to every index and leave the whole former row behind. A
+-- delete costs an eighth of that. So a delivered row moves here, where one index is enough.
 CREATE TABLE done (
     delivery int8 PRIMARY KEY,
     lane int8 NOT NULL,
@@ -214,7 +212,7 @@ CREATE VIEW all_deliveries AS
     SELECT delivery, lane, event, body, bytes, 1::int2, attempts, at, expires, ttl, last_attempt, NULL, status, error,
         coalesce, signature, true FROM done;
 
--- In the order of time. The attempts of one delivery form a chain by `before`, which saves an index.
+-- Ordered by time. `before` chains the attempts of one delivery, which saves an index.
 CREATE TABLE attempts (
     at int8 NOT NULL,
     delivery int8 NOT NULL,
@@ -229,11 +227,11 @@ CREATE TABLE attempts (
     capped bool NOT NULL,
     PRIMARY KEY (at, delivery)
 );
--- By when an attempt ended: by when it began, the next owner of a busy lane with window caps would read an hour more than it needs,
--- while all others wait for the lock of leases. Nothing ends after the last moment there is, however far ahead a clock is.
+-- By the attempt's end. By its start, the next owner of a busy lane would read an extra hour of attempts while all
+-- others wait for the lock of leases. `least` prevents an overflow when a clock is far ahead.
 CREATE INDEX attempts_capped ON attempts (lane, (at + least(latency, 9223372036854775807 - at))) WHERE capped;
 
--- One row for each of three measures (store/latency.rs); the hour 0 stands for all of them.
+-- One row for each of three measures (store/latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (
     lane int8 NOT NULL,
     measure int2 NOT NULL,
@@ -244,7 +242,7 @@ CREATE TABLE latencies (
 CREATE INDEX latencies_hour ON latencies (hour);
 
 -- Any program may emit in its own transaction: INSERT INTO outbox (type, key, data) VALUES ('a.b', 'k', '{}').
--- `event` may name the event, so that the same one put in twice is delivered once.
+-- `event` may name the event, so that a repeated insert is delivered once.
 CREATE TABLE outbox (
     id int8 GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     type text NOT NULL CHECK (length(type) BETWEEN 1 AND 256),
@@ -264,8 +262,8 @@ CREATE TABLE outbox_rejected (
     at int8 NOT NULL
 );
 
--- Rows on their way into tables. An array of them is taken apart in one pass, where as many arrays as there are columns are put
--- down and read again one by one.
+-- Rows for bulk inserts. The server unpacks an array of these in one pass, while an array for each column would be
+-- materialised and read again.
 CREATE TYPE new_event AS (
     event int8, id text, kind text, key text, received int8, in_part bool, deliveries int8[], bodies int8[], bytes bytea
 );

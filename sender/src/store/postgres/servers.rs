@@ -1,4 +1,4 @@
-//! The servers that an address names, and a connection to the first of them that will do.
+//! The servers that an address names, and connecting to the first usable one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use super::tls::Tls;
 use crate::store::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How long a server that was reached may take until it is ready for questions.
+/// Limit for a reached server to become ready for queries.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where a server listens if its address does not say.
 const PORT: u16 = 5432;
 
 const CONNECTING: &str = "connect to the database";
 
-/// One or more servers, of which connections are to the same one.
+/// One or more servers. All connections go to the same one.
 #[derive(Clone)]
 pub(super) struct Servers {
     each: Vec<Server>,
     tls: Option<Tls>,
-    /// Where the last connection was made: the next one is asked for there first, so that it is not in vain each time where one of
-    /// those before it says nothing.
+    /// The index of the last server that worked. It is tried first, so that a silent server before it does not delay
+    /// every connection.
     last: Arc<AtomicUsize>,
-    /// Else one connection may be to the server that takes writes, and another to a standby that lacks the last ones.
+    /// Whether only a server that takes writes will do. Otherwise one connection may reach a standby that lacks the
+    /// last commits.
     take_writes: bool,
     ready_within: Duration,
 }
@@ -45,7 +45,7 @@ struct Server {
 }
 
 impl Servers {
-    /// Those that settings name; an error in words that repeat nothing of a password.
+    /// Errors quote nothing of a password.
     pub(super) fn of(config: &Config, tls: Option<Tls>) -> Result<Self, String> {
         let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
         let count = hosts.len().max(addresses.len());
@@ -67,7 +67,7 @@ impl Servers {
         Ok(Self { each, tls, last: Arc::default(), take_writes, ready_within: READY_WITHIN })
     }
 
-    /// The same, with what a file of passwords has for those that need one.
+    /// Adds passwords from a file for the servers that need one.
     pub(super) fn with_passwords(mut self, file: &PassFile) -> Self {
         for server in &mut self.each {
             let config = &server.config;
@@ -85,7 +85,7 @@ impl Servers {
         self
     }
 
-    /// The same, where reaching each of them and having it ready may take so long, each.
+    /// The same servers with a limit for reaching each, and one for its readiness.
     pub(super) fn within(&self, length: Duration) -> Self {
         let mut hurried = Self { ready_within: length, ..self.clone() };
         for server in &mut hurried.each {
@@ -94,8 +94,8 @@ impl Servers {
         hurried
     }
 
-    /// Connects to one of them, and has the first statements carried out. The connection is carried on by a task of its own, and is lost
-    /// with it. A server that accepts connections and then says nothing is as lost as one that is away.
+    /// Connects to a server, and runs the first statements. A separate task drives the connection. A server that
+    /// accepts a connection and stays silent counts as lost.
     pub(super) async fn connect(&self, first: &str) -> Result<(Client, AbortHandle), StoreError> {
         let (count, last) = (self.each.len(), self.last.load(Ordering::Relaxed));
         let mut none = NoneWillDo::default();
@@ -123,7 +123,7 @@ impl Servers {
             None => carried(&server.config, NoTls).await,
         }
         .map_err(|error| match failure(CONNECTING, &error) {
-            // It is the client that has no way in: no password, none of the kind that is asked for, no such name for TLS.
+            // The client itself cannot log in: no password, an unknown method, or a bad name for TLS.
             StoreError::Broken { doing, detail } if error.as_db_error().is_none() => {
                 StoreError::NotAdmitted { doing, detail }
             }
@@ -143,16 +143,15 @@ impl Servers {
         Ok((client, carried))
     }
 
-    /// How long connecting may take with all that is said then.
+    /// Limit for connecting, including the first answers.
     fn connected_within(&self, server: &Server) -> Duration {
         server.reached_within().saturating_add(self.ready_within)
     }
 }
 
-/// Why none of the servers would do.
 #[derive(Default)]
 struct NoneWillDo {
-    /// What does not pass by itself.
+    /// The first permanent error.
     stays: Option<StoreError>,
     passes: Vec<String>,
     takes_no_writes: bool,
@@ -182,7 +181,7 @@ impl NoneWillDo {
 }
 
 impl Server {
-    /// The settings with that one of the hosts alone. Which one is asked first is decided here.
+    /// The settings for one host alone. The order of hosts is decided here.
     fn of(all: &Config, index: usize) -> Self {
         let mut config = Config::new();
         let host = all.get_hosts().get(index);

@@ -1,4 +1,4 @@
-//! The rows of attempts. The hottest path: all of it in memory, between one reading and one writing.
+//! The rows of attempts. The hottest path: it works in memory, between one read and one write.
 
 use super::recorded::NewAttempt;
 use super::values::storable;
@@ -101,7 +101,7 @@ impl AttemptRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Whether an attempt was recorded before. One that is later than the last of its delivery is new.
+    /// Whether the attempt was recorded before. One later than its delivery's last attempt is new.
     fn is_known(&self, settlement: &Settlement, attempt: &Attempt, before: Option<&Before>) -> Result<bool> {
         if before.is_some_and(|before| before.last_attempt.is_none_or(|last| last < attempt.at)) {
             return Ok(false);

@@ -15,7 +15,7 @@ impl SubscriberRows for Work<'_> {
         self.ledger.next_roster()
     }
 
-    /// The state is locked before: of two that want one id or name, the second finds the first.
+    /// `state` is locked, so of two commits with the same id or name the second finds the first.
     fn id_is_taken(&mut self, id: &str) -> Result<bool> {
         Ok(self.sql.exists("SELECT 1 FROM subscribers WHERE id = $1", &[&id])?)
     }
@@ -107,7 +107,7 @@ impl SubscriberRows for Work<'_> {
     }
 }
 
-/// Whether settings name window caps, or can't be read: the one thing of them that a store reads.
+/// Whether the settings contain window caps or are unreadable. The store reads nothing else in them.
 fn has_window_caps(settings: &str) -> bool {
     let read: std::result::Result<serde_json::Value, _> = serde_json::from_str(settings);
     read.map_or(true, |settings| {

@@ -1,4 +1,5 @@
-//! The rows of deliveries that expired or whose subscriber was removed, and of events and attempts that were kept long enough.
+//! The rows of deliveries that expired or belong to a removed subscriber, and of events and attempts past their
+//! retention.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +12,14 @@ use crate::store::commit::sweep::SweepRows;
 use crate::store::ended::MARGIN;
 use crate::store::reply::Purged;
 
-/// What has expired, the longest first.
 const EXPIRED: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     ", false FROM deliveries WHERE state + 0 = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2"
 );
 
-/// Adds what writers have counted, none of it since a time, to the row of those that are gone. One that is at a commit is not, and none is waited for: it might
-/// be about to do the same.
+/// Merges the counts of writers idle since a given time into row 0. Skips locked rows: their writers are active, and
+/// may be running the same statement.
 pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE writer = ANY($1) AND writer <> 0
         AND clock < $2 FOR UPDATE SKIP LOCKED),
     gone AS (DELETE FROM totals WHERE writer IN (SELECT writer FROM free) RETURNING *),
@@ -33,34 +33,34 @@ pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE w
         failed_attempts = t.failed_attempts + g.failed_attempts, latency_us = t.latency_us + g.latency_us
     FROM them g WHERE t.writer = 0 AND g.clock IS NOT NULL";
 
-/// A writer that has written nothing for so long is gone. One that is not gets a new row.
+/// An idle writer's row is deleted after this long. If the writer is active again, it gets a new row.
 pub(super) const GONE_AFTER: Nanos = Nanos::DAY.times(7);
 
-/// Where the next step goes on; from the beginning, if nothing.
+/// Where the next step continues. `None`: at the beginning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     event: Option<i64>,
     letter: Option<DeliveryId>,
-    /// When an attempt began, and its delivery.
+    /// The attempt's start and its delivery.
     attempt: Option<(i64, i64)>,
 }
 
-/// Events after a place, and whether each is kept: some delivery of it still waits, is a dead letter, or was settled too
-/// lately; or it waits in the outbox for who had no room, and who has it must be known.
-/// Of one that is too new nothing more is read.
+/// Events after a place, and whether each must be kept. An event is kept while it is recent, while a delivery waits,
+/// is a dead letter or was settled recently, or while its outbox row waits for targets without room. For a recent
+/// event nothing more is read.
 const EVENTS: &str = "SELECT e.event, e.received, CASE WHEN e.received < $2 THEN e.deliveries END, e.bodies,
     e.received >= $2 OR EXISTS (SELECT 1 FROM unnest(e.deliveries) n JOIN all_deliveries d ON d.delivery = n
         WHERE d.state IN (0, 2) OR d.at >= $2)
     OR (e.in_part AND EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id))
     FROM events e WHERE e.event > $1 ORDER BY e.event LIMIT $3";
 
-/// Some of these deliveries, wherever they lie.
+/// Both delete up to $2 of these deliveries, each from its table.
 const DONE: &str = "DELETE FROM done WHERE delivery IN
     (SELECT delivery FROM done WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
 const SETTLED: &str = "DELETE FROM deliveries WHERE delivery IN
     (SELECT delivery FROM deliveries WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
 
-/// Attempts after a place, and whether each is to be kept for a cap, though it is old.
+/// Attempts after a place, and whether a window cap still needs each.
 const ATTEMPTS: &str = "SELECT a.at, a.delivery, a.capped AND a.at >= $3 AND a.at >= coalesce(
         (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane ORDER BY l.era DESC LIMIT 1), 9223372036854775807) - $4
     FROM attempts a WHERE (a.at, a.delivery) > ($5, $6) AND a.at < $1 ORDER BY a.at, a.delivery LIMIT $2";
@@ -71,7 +71,7 @@ impl SweepRows for Work<'_> {
     }
 
     fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
-        // The holder of a delivery gives it up.
+        // A delivery that is handed out is left to its holder.
         let limit = i64::from(max) + int(size(self.held.len()));
         let mut expired = Vec::new();
         for row in self.sql.query(EXPIRED, &[&self.surely_before(self.now), &limit])? {
@@ -93,7 +93,7 @@ impl SweepRows for Work<'_> {
             let rows = self.ledger.lane(*lane)?.map_or(0, |lane| lane.counts.waiting).min(left);
             left -= rows;
             if rows > 0 {
-                // Where one more is not to be found there is nothing left, and no need to look again.
+                // One more, so that the block is complete and no second read is needed.
                 likely.insert(*lane, rows + 1);
             }
         }
@@ -121,8 +121,8 @@ impl SweepRows for Work<'_> {
         let (mut events, mut bodies): (Vec<i64>, Vec<i64>) = Default::default();
         for row in &found {
             let event: i64 = row.try_get(0)?;
-            // Nothing is settled before it is received, and events come about in the order of their receipt: all but those that
-            // were received later than now, by a clock that was ahead.
+            // Nothing is settled before it is received, and events are ordered by receipt. The exceptions were
+            // received "later than now" by a clock that was ahead.
             if (before..=self.now).contains(&row.try_get::<_, StoreTime>(1)?) {
                 self.delete_events(&events, &bodies)?;
                 purged.events += size(events.len());
@@ -144,7 +144,7 @@ impl SweepRows for Work<'_> {
                         &[&deliveries],
                     )?
                 {
-                    // The rest in the next step.
+                    // The next step continues.
                     self.delete_events(&events, &bodies)?;
                     purged.events += size(events.len());
                     return Ok(true);
@@ -210,7 +210,7 @@ impl SweepRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// The lanes that a question finds, locked.
+    /// Runs a query for lanes, and requires that they are locked.
     fn lanes_by(&mut self, query: &'static str, values: &[super::link::Value<'_>]) -> Result<Vec<LaneId>> {
         self.flush()?;
         let found = self.sql.query(query, values)?;

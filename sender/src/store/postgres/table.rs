@@ -1,13 +1,11 @@
-//! Rows of one table on their way into the database: by columns, in one statement.
+//! Rows of one table for one statement, as a value array for each column.
 
 use tokio_postgres::types::ToSql;
 
 use super::link::Ask;
 
-/// The values of one column.
 type Column<'a> = Box<dyn ToSql + Sync + 'a>;
 
-/// Rows of one table, to be written by one statement.
 pub(super) struct Table<'a> {
     text: &'static str,
     columns: Vec<Column<'a>>,
@@ -18,7 +16,7 @@ impl<'a> Table<'a> {
         Self { text, columns: Vec::new() }
     }
 
-    /// With one column more.
+    /// Adds a column.
     pub(super) fn with<T: ToSql + Sync + 'a>(mut self, values: impl Iterator<Item = T>) -> Self {
         self.columns.push(Box::new(values.collect::<Vec<T>>()));
         self

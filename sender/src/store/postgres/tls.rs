@@ -1,8 +1,7 @@
-//! TLS to the database's server: its certificate is verified, and the name on it, or there is no TLS at all.
+//! TLS to the database server, with a verified certificate and host name.
 //!
-//! `sslmode=require` and `verify-full` both mean that, since encryption to whoever answers proves nothing; `disable` is what
-//! an address without `sslmode` means. Trusted are the roots that browsers trust, and those of the file that `sslrootcert`
-//! names.
+//! `sslmode=require` and `verify-full` both mean that, because encryption without verification proves nothing.
+//! Without `sslmode` there is no TLS. Trusted roots are those of browsers and of the file in `sslrootcert`.
 
 use std::io;
 use std::pin::Pin;
@@ -18,24 +17,24 @@ use tokio_rustls::TlsConnector;
 
 use crate::transport::Roots;
 
-/// What PostgreSQL calls its protocol, where TLS comes first.
+/// PostgreSQL's protocol name in ALPN.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// What is not `tokio_postgres`'s own in the query of an address.
+/// Settings in the address that `tokio_postgres` does not support.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// The address without it.
+    /// The address without these settings.
     pub(super) rest: String,
-    /// How TLS is spoken, if it is.
+    /// `None`: no TLS.
     pub(super) tls: Option<Tls>,
-    /// The file with the password, if it names one.
+    /// The file of passwords, if any.
     pub(super) passfile: Option<String>,
 }
 
 impl Asked {
-    /// Takes it out of an address. What goes wrong is told in words of ours: any part of it may be one of a password.
+    /// Extracts these settings. Errors quote nothing, because any part may belong to a password.
     pub(super) fn of(address: &str) -> Result<Self, String> {
-        // As `tokio_postgres` reads it, the first one ends the password.
+        // As in `tokio_postgres`, the first @ ends the password.
         let credentials = address.find('@').map_or(0, |end| end + 1);
         let (credentials, place) = address.split_at(credentials);
         if place.contains('@') {
@@ -71,19 +70,18 @@ impl Asked {
     }
 }
 
-/// Without its percent signs.
+/// Decodes percent signs.
 fn decoded(text: &str) -> String {
-    // Not a form's: a plus is a plus.
+    // Unlike in a form, a plus is a plus.
     let pair = format!("={}", text.replace('+', "%2B"));
     url::form_urlencoded::parse(pair.as_bytes()).map(|(_, value)| value.into_owned()).collect()
 }
 
-/// TLS with whom it trusts.
 #[derive(Clone, Debug)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Trusts the public roots, and those of a file.
+    /// Trusts the public roots, and those of the file.
     fn trusting(file: Option<&str>) -> Result<Self, String> {
         let mut roots = Roots::default();
         if let Some(path) = file.filter(|path| *path != "system") {
@@ -107,7 +105,6 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// TLS to one server.
 pub(super) struct To {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -125,11 +122,10 @@ impl TlsConnect<Socket> for To {
     }
 }
 
-/// A connection over TLS.
 pub(super) struct Stream(Box<tokio_rustls::client::TlsStream<Socket>>);
 
 impl TlsStream for Stream {
-    /// None: who the server is, its certificate proves.
+    /// None: the certificate proves the server's identity.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

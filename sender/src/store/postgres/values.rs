@@ -1,21 +1,21 @@
-//! What PostgreSQL takes, beside how it writes the store's words.
+//! Values that PostgreSQL accepts.
 
 pub(super) use hookproof_words::numbers::{int, size};
 pub(super) use hookproof_words::postgres::{Bits, Count};
 
 use crate::store::lane::Counts;
 
-/// A text that PostgreSQL takes: its texts have no character zero.
+/// Replaces NUL, which PostgreSQL's texts cannot hold.
 pub(super) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// Whether PostgreSQL takes a text: what it does not take is known to nobody there, and not to be asked for.
+/// Whether PostgreSQL accepts the text. No stored text can equal one that it does not accept.
 pub(super) fn is_storable(text: &str) -> bool {
     !text.contains('\0')
 }
 
-/// Counts in the order of their columns.
+/// The counts in the order of their columns.
 pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
     [
         counts.accepted,

@@ -1,4 +1,4 @@
-//! What a commit wants locked, in the one order in which everybody locks.
+//! The rows that a commit locks, in the one order that all commits use.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::engine::{LaneId, StoreTime};
 use crate::store::Command;
 
-/// All writers' counts together.
+/// The sum of all writers' counts.
 macro_rules! summed {
     () => {
         "sum(accepted)::int8, sum(delivered)::int8, sum(dead)::int8, sum(coalesced)::int8, sum(waiting)::int8,
@@ -41,7 +41,7 @@ const TOTALS: &str = concat!(
 );
 
 impl Wanted {
-    /// The questions that lock all of it, in the one order in which everybody locks.
+    /// The queries that lock these rows, in the common order.
     pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Ask<'a>> {
         let mut asks = vec![Ask { text: LANES, values: vec![lanes] }];
         asks.extend(self.owners.then(|| Ask { text: OWNERS, values: Vec::new() }));
@@ -51,7 +51,6 @@ impl Wanted {
         asks
     }
 
-    /// Reads the answers to [`Self::asks`].
     pub(super) fn read(
         &self,
         answers: &mut impl Iterator<Item = Vec<Row>>,
@@ -77,7 +76,7 @@ impl Wanted {
         Ledger::read(self, (lanes, owners), (&state, &totals), (writer, now))
     }
 
-    /// What commands are about, as far as they tell.
+    /// Finds the rows that commands will need, as far as they name them.
     pub(super) fn by(commands: &[Command]) -> Self {
         let mut wanted = Self::default();
         for command in commands {
@@ -100,7 +99,7 @@ impl Wanted {
                 Command::Remove(lane) => wanted.roster_of(*lane),
                 Command::Redrive(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
-                // A renewal seldom has anything new to say of its node: the state is locked once it does.
+                // A renewal rarely changes its node. If it does, the commit locks the state then.
                 Command::Acquire(_)
                 | Command::Renew(_)
                 | Command::Sweep(_)
@@ -118,14 +117,14 @@ impl Wanted {
     }
 }
 
-/// Whether a command asks who lives, or changes it: it locks the leases of all owners.
+/// Whether a command reads or changes who is alive. It locks the leases of all owners.
 fn asks_who_lives(command: &Command) -> bool {
     use Command::{Acquire, Drain, Evict, Renew, Retire};
     matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_))
 }
 
-/// Whether a command is a commit of its own: one that locks leases, which others are about to renew; and a sweep, after which owners are
-/// forgotten, and which begins anew with the lanes locked of what it finds.
+/// Whether a command must be a commit of its own. One that locks leases blocks other renewals. A sweep forgets owners
+/// afterwards, and starts again with the lanes that it finds.
 pub(super) fn locks_leases(command: &Command) -> bool {
     asks_who_lives(command) || matches!(command, Command::Sweep(_))
 }

@@ -1,4 +1,4 @@
-//! One commit under way: which part carries out which command.
+//! A commit under way: runs each command.
 
 use super::named::{Named, is_named};
 use super::stop::Failed;
@@ -12,7 +12,7 @@ use crate::store::reply::Reply;
 use crate::store::{Command, Written};
 
 impl<'a> Work<'a> {
-    /// Carries out commands of which what they name is read together, unless that was done.
+    /// Runs commands that share one read, after reading their rows.
     pub(super) fn carry_out_run(
         &mut self,
         run: &'a [Command],
@@ -31,8 +31,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Carries out a command. Emits and settlements find in memory the rows that this commit changed; any other command asks the
-    /// database, so that the changes are written before it, and read anew after it.
+    /// Runs a command. Emits and settlements find this commit's changes in memory. Other commands query the database,
+    /// so pending changes are written before and cached rows dropped after them.
     fn apply(&mut self, command: &Command) -> Result<Reply> {
         let asks = !matches!(command, Command::Emit(_) | Command::Settle(_));
         if asks {
@@ -51,7 +51,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Writes what is to be written, so that it can be asked for.
+    /// Writes pending changes, so that queries see them.
     pub(super) fn flush(&mut self) -> Result<()> {
         columns::flush(self.sql, &mut self.ledger, &mut self.rows)
     }

@@ -1,41 +1,39 @@
-//! Up to where all deliveries can be seen. Numbers come from a sequence, and nodes commit in any order: a number that is
-//! missing below one that is there belongs to a commit under way, or to one that failed.
+//! Finds the number up to which all deliveries are visible. Numbers come from a sequence, and nodes commit in any
+//! order. A missing number below a visible one belongs to a commit under way, or to one that failed.
 
 use crate::engine::{Nanos, StoreTime};
 
-/// For how long a missing number is waited for, should a stranger's transaction keep us from knowing. Our own commits are cut off
+/// How long to wait for a missing number when an open transaction hides the answer. The store's own commits end
 /// sooner.
 const WAITED_FOR: Nanos = Nanos::MINUTE;
 
-/// What was seen of the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// All up to this one are there, or never will be; nothing before the first look.
+    /// Everything up to here is visible or never will be. `None` before the first poll.
     settled: Option<u64>,
-    /// Those above that were there at the last look, in their order.
+    /// Higher numbers seen at the last poll, in order.
     above: Vec<u64>,
-    /// The first that is missing.
+    /// The first missing number.
     missing: Option<Missing>,
 }
 
-/// A number that was missing.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     number: u64,
-    /// Whoever has it began before this transaction did; nothing, as long as that was not asked.
+    /// The transaction with this number started before that one. `None`: not yet asked.
     began_before: Option<u64>,
     since: StoreTime,
 }
 
 impl Arrivals {
-    /// Up to where all are there, unless this is the first look: then it is the last that there is. Whoever takes over a
-    /// lane waits for all who are at it, and finds what they have recorded.
+    /// The number up to which all are visible. The first poll takes the last one: a new lane owner waits for the
+    /// lanes' commits and finds their deliveries.
     pub(super) fn begin(&mut self, last: u64) -> u64 {
         *self.settled.get_or_insert(last)
     }
 
-    /// Looks at the numbers above those settled, in their order; before which transaction all had ended, and when that was. Says whether
-    /// one came that had been missing.
+    /// Processes the numbers above the settled one, in order. `ended_before`: all earlier transactions have ended.
+    /// Returns whether a missing number appeared.
     pub(super) fn look(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> bool {
         let came = self.has_late(numbers);
         let settled = self.settle(numbers, ended_before, now);
@@ -44,7 +42,7 @@ impl Arrivals {
         came
     }
 
-    /// Whether one is there now and was not at the last look, though a higher one was.
+    /// Whether a number appeared below one that was visible at the last poll.
     fn has_late(&self, numbers: &[u64]) -> bool {
         let mut above = self.above.iter().peekable();
         numbers.iter().any(|number| {
@@ -53,7 +51,7 @@ impl Arrivals {
         })
     }
 
-    /// Up to where all are there now. Notes the first that is missing.
+    /// Returns the number up to which all are visible, and notes the first missing one.
     fn settle(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> u64 {
         let mut settled = self.settled.unwrap_or_default();
         let was_missing = self.missing.take();
@@ -69,27 +67,27 @@ impl Arrivals {
                     self.missing = Some(missing);
                     return settled;
                 }
-                // Whoever had it has failed; and with it, whoever had the others of the same gap.
+                // Its transaction has ended, or was waited for long enough. The rest of the gap is skipped with it.
             }
             settled = *number;
         }
         settled
     }
 
-    /// Whether a number has been found missing since the last [`Self::hear_next`].
+    /// Whether [`Self::hear_next`] should be called for a new missing number.
     pub(super) fn wants_next(&self) -> bool {
         self.missing.is_some_and(|missing| missing.began_before.is_none())
     }
 
-    /// The next transaction, as it is after a look. All who took a number before then had begun: they take none before they have
-    /// locked a row. The highest that has ended, which every snapshot tells, would not do: who has the number may be above it.
+    /// Sets the next transaction's number, read after the poll. Every transaction that took a delivery number has
+    /// started before it, because it first locks a row. The highest ended transaction of a snapshot is no substitute:
+    /// the missing number's transaction may be above it.
     pub(super) fn hear_next(&mut self, next: u64) {
         if let Some(missing) = &mut self.missing {
             missing.began_before.get_or_insert(next);
         }
     }
 
-    /// Up to where all are there.
     pub(super) fn settled(&self) -> u64 {
         self.settled.unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Figures: for everything, for each lane, for dead letters and attempts over a span of time.
+//! Figures: of the store, of each lane, and of dead letters and attempts over time.
 
 use tokio_postgres::Row;
 
@@ -18,7 +18,7 @@ use crate::store::reply::Record;
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
     let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM newest_totals"), &[])?)?;
     let hour_ago = int(now.0.saturating_sub(Nanos::HOUR.0) / Nanos::MINUTE.0);
-    // The first mark of the last hour says how everything stood before it; if there is none, nothing happened since.
+    // The first mark of the last hour holds the totals before it. Without one, nothing happened since.
     let query = "SELECT delivered, failed_attempts, dead, latency_us FROM marks WHERE minute >= $1 ORDER BY minute LIMIT 1";
     let mut before = [counts.delivered, counts.failed_attempts, counts.dead, counts.latency_us];
     if let Some(row) = sql.first(query, &[&hour_ago])? {
@@ -48,7 +48,7 @@ fn count(sql: &Link, query: &'static str) -> Read<u64> {
     Ok(sql.one(query, &[])?.try_get::<_, Count>(0)?.0)
 }
 
-/// One look into the index for each lane that has something waiting.
+/// One index lookup for each lane with waiting deliveries.
 fn oldest_due(sql: &Link) -> Read<Option<StoreTime>> {
     let query = "SELECT min((SELECT at FROM deliveries d WHERE d.lane = l.lane AND state = 0 AND at >= l.head ORDER BY at, delivery LIMIT 1))
         FROM lanes l WHERE l.waiting > 0";
@@ -172,7 +172,7 @@ pub(super) fn limited(sql: &Link, from: StoreTime, until: StoreTime) -> Read<Vec
     sql.query(query, &[&from, &until])?.iter().map(of_lane).collect()
 }
 
-/// The attempts of all lanes are looked at, since that is their order.
+/// Scans the attempts of all lanes, because they are ordered by time.
 pub(super) fn attempt_times(
     sql: &Link,
     lane: Option<LaneId>,

@@ -15,7 +15,7 @@ use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Su
 /// A page of rows, and where the next one begins.
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
-/// No page looks at more deliveries, however few of them it shows.
+/// Limit of deliveries examined for one page.
 const LOOKED_AT_MAX: i64 = 10_000;
 
 /// Where the next page begins, if this one is full.
@@ -24,7 +24,6 @@ pub(super) fn last_if_full<T>(rows: &[T], max: u32, place: impl Fn(&T) -> [u64; 
     rows.last().filter(|_| full).map(place)
 }
 
-/// A status of HTTP.
 pub(super) fn status(row: &Row, column: usize) -> Read<Option<u16>> {
     Ok(row.try_get::<_, Option<i32>>(column)?.and_then(|status| u16::try_from(status).ok()))
 }
@@ -123,7 +122,7 @@ fn read_delivery(row: &Row) -> Read<Delivery> {
     })
 }
 
-/// What waits on a lane, in the order in which it is due.
+/// Waiting deliveries of a lane, by due time.
 pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
     let [at, delivery] = place.unwrap_or([0, 0]);
     let query = delivery!(
@@ -136,8 +135,8 @@ pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32)
 
 pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
     let before = place.map_or(u64::MAX, |at| at[0]);
-    // So many are looked at; those that are wanted are read whole. None is looked for below as many that are done: among the others
-    // those would be passed over that left for there.
+    // Examines a limited number, and reads only the matching ones in full. The lower bound comes from `done`: below
+    // it, the other table holds dead rows of deliveries that moved there.
     let lowest = "SELECT coalesce((SELECT delivery FROM done WHERE delivery < $1 ORDER BY delivery DESC OFFSET $2 LIMIT 1), 0)";
     let low: DeliveryId = sql.one(lowest, &[&int(before), &LOOKED_AT_MAX])?.try_get(0)?;
     let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery >= $6 AND delivery < $1
@@ -201,7 +200,7 @@ pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
     Ok(Some(Body { bytes: row.try_get::<_, &[u8]>(0)?.into() }))
 }
 
-/// Along the chain, which is cut where no delivery has that many attempts.
+/// Follows the chain of attempts, up to 1,000 of them.
 pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempted>> {
     let query = "WITH RECURSIVE chain AS (
             SELECT a.*, 1 AS place FROM all_deliveries d JOIN attempts a ON a.at = d.last_attempt AND a.delivery = d.delivery

@@ -1,4 +1,4 @@
-//! What others did: new work, changed subscribers, rows in the outbox, leases.
+//! Changes by other processes: new work, subscribers, outbox rows, leases.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,21 +15,21 @@ use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Bits, Count, size};
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
-/// The newest delivery is looked for among those that are done, and above it among the others: below it those would be passed over
-/// that left for there, for as long as a stranger's transaction keeps them.
+/// Looks for the newest delivery in `done` first, and then only above it in `deliveries`. Below it, an open
+/// transaction keeps dead rows of deliveries that moved to `done`.
 const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes,
     greatest(d.newest, (SELECT delivery FROM deliveries WHERE delivery > d.newest ORDER BY delivery DESC LIMIT 1)),
     (SELECT max(id) FROM outbox)
     FROM state s, (SELECT coalesce((SELECT delivery FROM done ORDER BY delivery DESC LIMIT 1), 0) AS newest) d";
 
-/// Deliveries above a place, and before which transaction all have ended: of one moment. And when that is.
+/// One snapshot of the deliveries after a place, the oldest running transaction, and the time.
 const ARRIVED: &str = concat!(
     "SELECT ARRAY(SELECT delivery FROM all_deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
     pg_snapshot_xmin(pg_current_snapshot())::text::int8, ",
     server_clock!()
 );
 
-/// The number of a transaction that begins now.
+/// The number of the next transaction.
 const NEXT: &str = "SELECT pg_current_xact_id()::text::int8";
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
@@ -90,12 +90,12 @@ pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime
     sql.query(query, &[&lanes])?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// A row of the outbox that is longer is not read: no event may be that long.
+/// Longer outbox rows are not read, because no event may be that long.
 const ROW_BYTES_MAX: i64 = 4 << 20;
-/// What is read of the outbox in one go ends after so many bytes.
+/// One read of the outbox ends after this many bytes.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// The columns of a row, empty where the row is too long: any program may put there what it likes.
+/// The columns of a row, left empty in an oversized row: any program may write one.
 macro_rules! columns {
     ($table:literal) => {
         concat!(
@@ -118,7 +118,7 @@ const REJECTED: &str = columns!(
 );
 
 pub(super) fn outbox(sql: &Link, after: Option<OutboxId>, max: u32) -> Read<Vec<OutboxRow>> {
-    // Any program may have put in any number there is.
+    // Programs may use any number as an id.
     let Some(from) = after.map_or(Some(i64::MIN), |after| after.0.checked_add(1)) else {
         return Ok(Vec::new());
     };
@@ -145,12 +145,12 @@ pub(super) fn rejected(
         |row: &Row| Ok(RejectedRow { row: outbox_row(row)?, why: row.try_get(6)?, at: row.try_get(7)? });
     let rows: Vec<RejectedRow> = rows.iter().map(rejected).collect::<Read<_>>()?;
     let next = last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
-    // Below the lowest number there is nothing more.
+    // Nothing lies below the lowest number.
     let next = next.filter(|_| rows.last().is_some_and(|row| row.row.id.0 > i64::MIN));
     Ok((rows, next))
 }
 
-/// A row's number as a cursor holds it, which knows no negative ones: in the same order.
+/// Maps an id to an unsigned number for a cursor, in the same order.
 const fn place_before(id: OutboxId) -> u64 {
     id.0.saturating_sub(1).cast_unsigned() ^ SIGN
 }
