@@ -13,7 +13,7 @@ use super::forms::Forms;
 use super::interrupt::interrupt_flag;
 use super::out::{line, one_line, quoted, say};
 use super::played::{conclude, summary};
-use crate::run::Clock;
+use crate::clock::Clock;
 use hookproof_judge::check::{Judgement, Strictness};
 use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;

@@ -88,7 +88,7 @@ impl Link {
     /// The database's address through this link.
     #[must_use]
     pub fn address(&self) -> String {
-        super::server::address_in(&self.folder)
+        super::address_in(&self.folder)
     }
 
     /// Whether a connection has ever used this link.

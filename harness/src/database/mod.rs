@@ -115,6 +115,12 @@ pub fn is_on_a_server(address: &str) -> bool {
     SCHEMES.iter().any(|scheme| address.starts_with(scheme))
 }
 
+/// The address of the only database of a server that listens in a folder.
+fn address_in(folder: &Path) -> String {
+    let host = folder.display().to_string().replace('/', "%2F");
+    format!("postgres://hookproof@{host}/postgres")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

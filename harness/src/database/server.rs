@@ -83,7 +83,7 @@ impl Server {
 
     /// The address of its only database.
     pub(super) fn address(&self) -> String {
-        address_in(&self.folder)
+        super::address_in(&self.folder)
     }
 
     /// A link to it for a process.
@@ -138,12 +138,6 @@ impl Server {
         let mut orders = self.orders.lock().await;
         orders.begin().await.inspect_err(|_| orders.state = State::Lost)
     }
-}
-
-/// The address of the only database of a server that listens in a folder.
-pub(super) fn address_in(folder: &Path) -> String {
-    let host = folder.display().to_string().replace('/', "%2F");
-    format!("postgres://hookproof@{host}/postgres")
 }
 
 impl Orders {

@@ -14,7 +14,7 @@ use super::request::{ReadError, Wire};
 use super::stream::Stream;
 use super::tls::shake_hands;
 use super::{Endpoint, ShutdownSignal, http2};
-use crate::run::Clock;
+use crate::clock::Clock;
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
 use hookproof_play::endpoint::answer::{Rendered, render};

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::stream::Stream;
-use crate::run::Clock;
+use crate::clock::Clock;
 
 /// The longest head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;

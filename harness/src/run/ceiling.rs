@@ -15,9 +15,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::heartbeat::EndpointThread;
-use super::{Clock, Recorder};
+use crate::clock::Clock;
 use crate::endpoint::{Reach, Spec, Stage};
 use hookproof_judge::scenario::{Duration, Range, SECOND};
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{End, Ended, Header};
 use hookproof_play::traffic::Tokens;
 

@@ -15,7 +15,8 @@ use super::emitter::Emitting;
 use super::keeping::Keeping;
 use super::operator::Done;
 use super::view::View;
-use super::{Clock, Interrupt, Recorder, RunError};
+use super::{Interrupt, RunError};
+use crate::clock::Clock;
 use crate::database::{Link, Server};
 use crate::driver::{Api, Cost, DriverFile, Processes, Sample, cost_of};
 use crate::endpoint::Keys;
@@ -23,6 +24,7 @@ use crate::fault::WallClock;
 use crate::traffic::Lag;
 use hookproof_judge::scenario::{Scenario, Standing};
 use hookproof_judge::signature::{Profile, Scheme};
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{Depth, Ended, Kept, Record};
 
 /// The period of the loop.

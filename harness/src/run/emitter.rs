@@ -17,10 +17,11 @@ use std::thread::JoinHandle;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::heartbeat::STALL_NS;
-use super::{Clock, Recorder};
+use crate::clock::Clock;
 use crate::driver::{Api, EmitResult, Event};
 use crate::traffic::{Lag, Pace, play};
 use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
 use hookproof_play::traffic::{Due, Schedule, Tokens};
 

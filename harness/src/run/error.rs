@@ -220,9 +220,10 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::driver::DriverFile;
     use crate::endpoint::{Endpoints, Reach, Stage};
-    use crate::run::{Clock, Recorder};
+    use hookproof_judge::trace::Recorder;
     use hookproof_play::traffic::Tokens;
 
     /// The error of listening at an address.

@@ -13,8 +13,9 @@ use std::thread::JoinHandle;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{Clock, Recorder};
+use crate::clock::Clock;
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{ClockSet, ENDPOINTS, Record, Stall};
 
 /// The period of the heartbeat.

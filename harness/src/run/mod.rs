@@ -22,16 +22,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use crate::clock::{Clock, nanos};
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;
-pub use hookproof_judge::trace::{QUEUE_MAX, Recorder, Records, Tally};
 pub use live::{Judging, Live, PageServer};
 pub use options::Options;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::clock::Clock;
 use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Identity, Spec, Stage};
@@ -49,7 +48,7 @@ use hookproof_judge::signature::Scheme;
 use hookproof_judge::signature::digest::sha256_hex;
 use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
-    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile,
+    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, Recorder, TraceFile,
 };
 use hookproof_play::traffic::{Chance, Schedule, Tokens};
 use live::Following;

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use super::{Clock, Recorder};
+use crate::clock::Clock;
 use crate::database::Server;
 use crate::driver::{Api, ApiError};
 use crate::endpoint::Keys;
 use crate::fault::hold_database;
 use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Scenario};
 use hookproof_judge::signature::Scheme;
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{Fault, Record};
 
 /// The pause before an unanswered action is repeated.

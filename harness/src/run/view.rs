@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Recorder;
 use super::live::Following;
 use hookproof_judge::check::verdict::show;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::Lately;
+use hookproof_judge::trace::Recorder;
 
 /// The refresh period.
 const PAUSE_NS: u64 = SECOND / 5;

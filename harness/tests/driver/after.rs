@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{hookproof, ours, python::python, shipped};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use hookproof_judge::trace::{ProcessEvent, Trace};
 
 use super::{hookproof, ours};

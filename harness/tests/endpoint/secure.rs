@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration as Length;
 
+use hookproof::clock::Clock;
 use hookproof::endpoint::{Endpoints, Identity, Reach, Spec, Stage, Tls};
-use hookproof::run::{Clock, Recorder, Records};
 use hookproof_judge::scenario::{Answer, Behaviour, Duration, Range, Reply, RetryAfter, Size};
 use hookproof_judge::signature::Profile;
 use hookproof_judge::trace::{CutKind, Record, Stray, StrayKind};
+use hookproof_judge::trace::{Recorder, Records};
 use hookproof_play::traffic::Tokens;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};

@@ -2,11 +2,12 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::Duration as Length;
 
+use hookproof::clock::Clock;
 use hookproof::endpoint::{Endpoints, Spec, Stage};
-use hookproof::run::{Clock, Recorder, Records};
 use hookproof_judge::scenario::{Answer, Behaviour, Duration, Millionths, Range};
 use hookproof_judge::signature::{Key, Profile, Secret};
 use hookproof_judge::trace::Record;
+use hookproof_judge::trace::{Recorder, Records};
 use hookproof_play::traffic::Tokens;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

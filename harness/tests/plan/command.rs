@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

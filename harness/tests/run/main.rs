@@ -15,7 +15,7 @@ mod postgres_server;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use hookproof_judge::trace::{Ended, Trace};
 use rustix::process::{Pid, Signal, kill_process};
 

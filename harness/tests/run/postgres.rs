@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use hookproof::clock::Clock;
 use hookproof::fault::hold_database;
-use hookproof::run::Clock;
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::{FaultKind, Scenario};
 use hookproof_judge::trace::{Ended, Trace};

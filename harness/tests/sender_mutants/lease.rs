@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use rusqlite::{Connection, OptionalExtension, params};
 
 const LEASE_NS: u64 = 2_000_000_000;

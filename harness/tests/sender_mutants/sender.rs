@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use hookproof_play::traffic::Chance;
 use serde_json::{Value, json};
 use tokio::sync::Notify;

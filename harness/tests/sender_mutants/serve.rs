@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use hookproof::clock::Clock;
 use hookproof::driver::{Call, CallError, Certificates, Client, Reply};
-use hookproof::run::Clock;
 use hookproof_play::endpoint::http_date;
 
 use crate::attempt::AHEAD_S;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hookproof::run::Clock;
+use hookproof::clock::Clock;
 use hookproof::traffic::{Lag, Pace, play};
 use hookproof_judge::scenario::Scenario;
 use hookproof_play::traffic::{Due, Schedule, Tokens};

@@ -15,9 +15,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::{Clock, Recorder};
+use crate::clock::Clock;
 use hookproof_judge::report::{self, Report};
 use hookproof_judge::scenario::{SECOND, Scenario};
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::Trace;
 use sketch::{Sketch, Sketched};
 

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{Judging, Live};
-use crate::run::Recorder;
 use hookproof_judge::check::Status;
 use hookproof_judge::report::{html_live, html_unjudged};
 use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{Growing, TraceError};
 
 pub(super) struct Sketch {
