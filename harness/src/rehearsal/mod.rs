@@ -104,7 +104,7 @@ pub async fn rehearse(
         path: subscriber.path(),
         behaviours: Vec::new(),
         answers: subscriber.answers,
-        scheme: scheme(file, subscriber.sign)?,
+        scheme: scheme(file, subscriber.sign),
     };
     let endpoints = Endpoints::open_at(vec![spec], &stage, options.reach, identity.as_ref());
     let endpoints = endpoints.await.map_err(RunError::Endpoints)?;
@@ -212,7 +212,7 @@ impl Stand<'_> {
     async fn subscribe(&mut self) -> bool {
         let subscriber = &self.scenario.subscribers[0];
         let url = self.endpoints.url(0).unwrap_or_default();
-        let Ok(scheme) = scheme(self.api.file(), subscriber.sign) else { return false };
+        let scheme = scheme(self.api.file(), subscriber.sign);
         let bytes: Vec<u8> = self.stage.tokens.run().bytes().cycle().take(32).collect();
         let types: Vec<String> = self.scenario.events.types.iter().map(|(kind, _)| kind.clone()).collect();
         let secret = scheme.secret_of(&bytes);

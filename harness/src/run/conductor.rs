@@ -250,17 +250,8 @@ fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Reco
 }
 
 /// The scheme that verifies a subscriber's deliveries.
-pub(crate) fn scheme(
-    file: &DriverFile,
-    wanted: hookproof_judge::scenario::Profile,
-) -> Result<Scheme, RunError> {
-    match &file.sign {
-        Some(sign) => Ok(sign.scheme.clone()),
-        None => {
-            let profile: Result<Profile, _> = wanted.name().parse();
-            profile.map(Scheme::from).map_err(|error| RunError::Profile(text(error)))
-        }
-    }
+pub(crate) fn scheme(file: &DriverFile, wanted: Profile) -> Scheme {
+    file.sign.as_ref().map_or_else(|| Scheme::from(wanted), |sign| sign.scheme.clone())
 }
 
 #[cfg(test)]

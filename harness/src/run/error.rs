@@ -71,9 +71,6 @@ pub enum RunError {
         /// The driver.
         driver: String,
     },
-    /// The harness does not know the scenario's signing profile.
-    #[error("the harness cannot verify: {0}")]
-    Profile(String),
     /// The sender's secret is unusable.
     #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
     Secret {

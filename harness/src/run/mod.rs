@@ -152,7 +152,7 @@ impl Staged<'_> {
         let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Thread)?;
         let identity = self.identity()?;
         let api = self.api(identity.as_ref())?;
-        let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
+        let opening = thread.open(self.specs(), &self.stage, &self.options.reach, identity);
         let endpoints = opening.await.map_err(RunError::Endpoints)?;
         let links = self.links()?;
         let mut clocks = WallClock::of(self.scenario, &self.options.out).map_err(RunError::Process)?;
@@ -176,7 +176,7 @@ impl Staged<'_> {
             server: self.database.server().cloned(),
             links: &links,
             clocks: &mut clocks,
-            schemes: self.schemes()?,
+            schemes: self.schemes(),
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
@@ -264,15 +264,13 @@ impl Staged<'_> {
         Ok(identity)
     }
 
-    fn specs(&self) -> Result<Vec<Spec>, RunError> {
-        let spec = |subscriber: &hookproof_judge::scenario::Subscriber| {
-            Ok(Spec {
-                name: subscriber.name.clone(),
-                path: subscriber.path(),
-                behaviours: subscriber.behaviours.clone(),
-                answers: subscriber.answers,
-                scheme: scheme(&self.file, subscriber.sign)?,
-            })
+    fn specs(&self) -> Vec<Spec> {
+        let spec = |subscriber: &hookproof_judge::scenario::Subscriber| Spec {
+            name: subscriber.name.clone(),
+            path: subscriber.path(),
+            behaviours: subscriber.behaviours.clone(),
+            answers: subscriber.answers,
+            scheme: scheme(&self.file, subscriber.sign),
         };
         self.scenario.subscribers.iter().map(spec).collect()
     }
@@ -303,7 +301,7 @@ impl Staged<'_> {
     async fn measure_ceiling(&self) -> Result<(), RunError> {
         let first = self.schedule.due().first();
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
-        let measuring = ceiling(self.specs()?, body.as_bytes(), self.header());
+        let measuring = ceiling(self.specs(), body.as_bytes(), self.header());
         let per_second = measuring.await.map_err(RunError::Ceiling)?;
         self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
@@ -349,7 +347,7 @@ impl Staged<'_> {
     }
 
     /// The scheme of each subscriber.
-    fn schemes(&self) -> Result<Vec<Scheme>, RunError> {
+    fn schemes(&self) -> Vec<Scheme> {
         self.scenario.subscribers.iter().map(|subscriber| scheme(&self.file, subscriber.sign)).collect()
     }
 
@@ -361,7 +359,7 @@ impl Staged<'_> {
         for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
             let url = endpoints.url(at).unwrap_or_default();
             let bytes: Vec<u8> = (0..4).flat_map(|_| chance.bits().to_le_bytes()).collect();
-            let scheme = scheme(&self.file, subscriber.sign)?;
+            let scheme = scheme(&self.file, subscriber.sign);
             let secret = scheme.secret_of(&bytes);
             let owed = self.schedule.types().filter(|kind| subscriber.is_owed(kind));
             let types: Vec<String> = owed.map(str::to_owned).collect();

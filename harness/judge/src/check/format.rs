@@ -16,7 +16,8 @@ use super::rotation::{Rotations, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Simulated, Stall, WallClock};
 use crate::entry::Severity;
-use crate::scenario::{Answer, FaultKind, Profile, SECOND, Subscriber};
+use crate::scenario::{Answer, FaultKind, SECOND, Subscriber};
+use crate::signature::Profile;
 use crate::trace::Lack;
 use crate::trace::{Arrival, CutKind, Signs, Verified};
 
@@ -53,7 +54,7 @@ fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
 fn is_fresh(evidence: &Evidence<'_>, lane: u32) -> bool {
     match &evidence.trace.declared.signs {
         Some(Signs::Own { timestamp, .. }) => *timestamp,
-        _ => profile(evidence, lane).is_fresh(),
+        _ => profile(evidence, lane).signs_timestamp(),
     }
 }
 

@@ -13,7 +13,8 @@ use super::rotation::{rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
 use crate::check::Check;
 use crate::entry::Severity;
-use crate::scenario::{FaultKind, Profile};
+use crate::scenario::FaultKind;
+use crate::signature::Profile;
 use crate::trace::Lack;
 use crate::trace::{Arrival, Signs, Verified};
 
@@ -129,7 +130,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         // A signature of the sender's own scheme uses one key, and is made once if it covers no timestamp.
         let (with_every_key, once) = match evidence.trace.declared.signs {
             Some(Signs::Own { signs_timestamp, .. }) => (false, !signs_timestamp),
-            _ => (profile.signs_with_every_key(), profile == Profile::VvvFrozen),
+            _ => (profile.has_several_signatures(), profile == Profile::VvvFrozen),
         };
         for n in &lane.arrivals {
             let arrival = &evidence.trace.arrivals[*n as usize];

@@ -43,7 +43,7 @@ pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};
 pub use sender::{Durability, Setup, Store};
-pub use subscriber::{Coalesce, Handling, Pattern, Profile, Subscriber};
+pub use subscriber::{Coalesce, Handling, Pattern, Subscriber};
 pub use target::FaultTarget;
 pub use traffic::{Events, Phase, Shape};
 

@@ -6,14 +6,7 @@ use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Range};
 use super::reader::Reader;
 use super::retry::{BREAKER, Breaker, RETRY, Retry};
-
-const PROFILES: [(&str, Profile); 5] = [
-    ("standard-webhooks", Profile::StandardWebhooks),
-    ("vvv-timestamped", Profile::VvvTimestamped),
-    ("vvv-frozen", Profile::VvvFrozen),
-    ("stripe", Profile::Stripe),
-    ("github", Profile::Github),
-];
+use crate::signature::Profile;
 
 pub(super) const SUBSCRIBER: Section = Section {
     about: "An endpoint and its contract, or several of the same kind.",
@@ -29,7 +22,7 @@ pub(super) const SUBSCRIBER: Section = Section {
         may("queue", Form::Table(&QUEUE), "how much may wait for it"),
         may(
             "sign",
-            Form::Word(&["standard-webhooks", "vvv-timestamped", "vvv-frozen", "stripe", "github"]),
+            Form::Word(&Profile::NAMES),
             "how its deliveries are signed; standard-webhooks without it",
         ),
         may("timeout", Form::Duration, "how long an attempt may take in all; 8s without it"),
@@ -104,45 +97,6 @@ pub struct Coalesce {
     pub kind: String,
     /// The window, from the first event.
     pub window: Duration,
-}
-
-/// A signing profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// Standard Webhooks 1.0.
-    StandardWebhooks,
-    /// Hex over `timestamp.body`.
-    VvvTimestamped,
-    /// Hex over the body, computed once.
-    VvvFrozen,
-    /// As Stripe.
-    Stripe,
-    /// As GitHub.
-    Github,
-}
-
-impl Profile {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        PROFILES.iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
-    }
-
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
-    }
-
-    /// Whether each attempt has its own timestamp.
-    #[must_use]
-    pub const fn is_fresh(self) -> bool {
-        matches!(self, Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe)
-    }
-
-    /// Whether several keys sign at once during a rotation.
-    #[must_use]
-    pub const fn signs_with_every_key(self) -> bool {
-        matches!(self, Self::StandardWebhooks | Self::Stripe)
-    }
 }
 
 /// A pattern of event types: `*`, `video.trending`, `video.*`.
@@ -228,7 +182,9 @@ impl Subscriber {
             events: patterns(reader),
             limit: reader.table("limit").map_or_else(Limit::default, |limit| Limit::read(&limit)),
             queue: reader.table("queue").map_or_else(Queue::default, |queue| Queue::read(&queue)),
-            sign: reader.word("sign", &PROFILES).unwrap_or(Profile::StandardWebhooks),
+            sign: reader
+                .word("sign", &Profile::ALL.map(|profile| (profile.name(), profile)))
+                .unwrap_or(Profile::StandardWebhooks),
             timeout,
             retry: reader.table("retry").map_or_else(Retry::default, |retry| Retry::read(&retry)),
             breaker: reader.table("breaker").map(|breaker| Breaker::read(&breaker)),

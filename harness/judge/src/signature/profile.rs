@@ -21,6 +21,16 @@ impl Profile {
     pub const ALL: [Self; 5] =
         [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
 
+    pub const NAMES: [&str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Self::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// Its name on a command line and in a scenario.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -131,7 +141,7 @@ impl FromStr for Profile {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
+#[error("{given:?} is no signing profile; expected one of {}", Profile::NAMES.join(", "))]
 pub struct UnknownProfile {
     given: String,
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::{Backoff, Duration, Profile, Retry, Scenario};
+use crate::scenario::{Backoff, Duration, Retry, Scenario};
 
 /// The stamps of a stalled thread's time may belong to any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ impl Declared {
         let mut scenario = scenario.clone();
         for subscriber in &mut scenario.subscribers {
             if let Some(Signs::Profile(name)) = &self.signs {
-                subscriber.sign = Profile::named(name).unwrap_or(subscriber.sign);
+                subscriber.sign = name.parse().unwrap_or(subscriber.sign);
             }
             if self.lacks(Lack::Breaker) {
                 subscriber.breaker = None;

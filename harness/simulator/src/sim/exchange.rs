@@ -6,9 +6,8 @@ use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId};
 use hookproof_sender::store::reply::ClaimedRow;
 use hookproof_sender::transport::Lease;
 
-use super::error::SimError;
-use hookproof_judge::scenario::{Behaviour, Profile, Reply};
-use hookproof_judge::signature;
+use hookproof_judge::scenario::{Behaviour, Reply};
+use hookproof_judge::signature::{Profile, Secret};
 use hookproof_judge::trace::CutKind;
 use hookproof_play::endpoint::choice::{Choices, Luck};
 
@@ -16,8 +15,8 @@ use hookproof_play::endpoint::choice::{Choices, Luck};
 pub(super) struct Endpoint {
     pub(super) choices: Choices,
     pub(super) behaviours: Vec<Behaviour>,
-    pub(super) profile: signature::Profile,
-    pub(super) secrets: Vec<signature::Secret>,
+    pub(super) profile: Profile,
+    pub(super) secrets: Vec<Secret>,
     pub(super) lane: LaneId,
 }
 
@@ -72,9 +71,4 @@ pub(super) enum Heard {
 pub(super) enum Final {
     Answer { reply: Reply, begun: u64, whole: bool },
     Cut(CutKind, &'static str),
-}
-
-/// The harness's profile for the scenario's.
-pub(super) fn profile(profile: Profile) -> Result<signature::Profile, SimError> {
-    profile.name().parse().map_err(|error: signature::UnknownProfile| SimError::Defect(error.to_string()))
 }

@@ -10,7 +10,6 @@ use hookproof_sender::store::read::Whom;
 use super::commit_queue::Then;
 use super::errand::{Asked, Errands, Secrets};
 use super::error::{SimError, store_failed};
-use super::exchange::profile;
 use super::process::Process;
 use super::subscribe::relimited;
 use super::world::World;
@@ -133,7 +132,7 @@ impl<'a> World<'a> {
         for (at, lane) in meant {
             let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
             let secret = format!("whsec_{}", base64(&bytes));
-            let profile = profile(self.given.scenario.subscribers[*at].sign)?;
+            let profile = self.given.scenario.subscribers[*at].sign;
             let parsed = hookproof_judge::signature::Secret::parse(profile, &secret);
             secrets.push((*at, parsed.map_err(|error| SimError::Defect(error.to_string()))?));
             commands.push(Command::Rotate(Rotate {

@@ -14,7 +14,7 @@ use super::book::{Book, header};
 use super::errand::Errands;
 use super::error::SimError;
 use super::event::SimEvent;
-use super::exchange::{Endpoint, Network, profile};
+use super::exchange::{Endpoint, Network};
 use super::figures::Figures;
 use super::heap::Heap;
 use super::offers::Play;
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
             let secret = format!("whsec_{}", base64(&bytes));
             let command = Command::Subscribe(subscribe(subscriber, number, &secret)?);
             let lane = first.subscribe(command)?;
-            let profile = profile(subscriber.sign)?;
+            let profile = subscriber.sign;
             let secret = hookproof_judge::signature::Secret::parse(profile, &secret)
                 .map_err(|error| SimError::Defect(error.to_string()))?;
             self.net.endpoints.push(Endpoint {

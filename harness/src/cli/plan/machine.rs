@@ -160,17 +160,12 @@ fn free_bytes(path: &Path) -> Option<u64> {
 /// endpoints without latency.
 async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     let subscriber = scenario.subscribers.first().ok_or_else(|| unmeasured("nobody is subscribed"))?;
-    let profile: hookproof_judge::signature::Profile = subscriber
-        .sign
-        .name()
-        .parse()
-        .map_err(|error: hookproof_judge::signature::UnknownProfile| unmeasured(&error.to_string()))?;
     let spec = Spec {
         name: subscriber.name.clone(),
         path: subscriber.path(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        scheme: profile.into(),
+        scheme: subscriber.sign.into(),
     };
     let size = usize::try_from(scenario.events.data_bytes.most.0).unwrap_or(usize::MAX);
     let header = Header {
