@@ -1,4 +1,4 @@
-//! The production engine and store in virtual time: a seed decides a whole run, and repeats it.
+//! The shipped dispatcher and store in virtual time: a seed decides a whole run, and repeats it.
 //!
 //! In reading order:
 #![allow(

@@ -1,5 +1,3 @@
-//! A request as the endpoint records it, and its end as the sender does.
-
 use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;
 use hookproof_sender::store::command;
@@ -12,7 +10,7 @@ use hookproof_judge::signature::verify;
 use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 
 impl World<'_> {
-    /// The record of a request, signed by the sender and verified by the harness.
+    /// The arrival record of a request that the sender signed and the harness verified.
     pub(super) fn arrival(&mut self, id: u64, n: u64, token: Option<u64>) -> Result<Arrival, SimError> {
         let exchange = &self.net.exchanges[&id];
         let endpoint = &self.net.endpoints[exchange.endpoint];
@@ -61,10 +59,10 @@ impl World<'_> {
     }
 }
 
-/// What the engine makes of the end of an attempt.
+/// The outcome for the engine and for the store's attempt record.
 type Read = (Outcome, command::Outcome, Option<u16>, Option<&'static str>);
 
-/// What the engine and the record make of it; nothing if the sender broke it off itself.
+/// Nothing if the sender itself cut the attempt off.
 pub(super) fn translate(heard: Heard, wall: hookproof_sender::engine::StoreTime) -> Option<Read> {
     Some(match heard {
         Heard::Answered { status, retry_after, date } => {

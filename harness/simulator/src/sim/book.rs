@@ -1,4 +1,4 @@
-//! What is written down of a run: a trace, or the hash of what one would have said.
+//! The record of a run: a trace, or the hash of its content.
 
 use ring::digest;
 
@@ -9,7 +9,6 @@ use hookproof_judge::signature::digest::{hex, sha256_hex};
 use hookproof_judge::trace::{ClockKind, FORMAT, Header, Record, Writer};
 use hookproof_play::traffic::Schedule;
 
-/// What is written down.
 pub(super) struct Book {
     writer: Option<Writer<Vec<u8>>>,
     digest: digest::Context,
@@ -34,7 +33,7 @@ impl Book {
         }
     }
 
-    /// Something happened that the trace would have said, had one been kept.
+    /// Adds to the hash that stands for a trace.
     pub(super) fn note(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.digest.update(&word.to_le_bytes()));
     }

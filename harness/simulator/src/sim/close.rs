@@ -1,4 +1,4 @@
-//! Looking into the queue, and the end of a run.
+//! Samples of the queue, and the end of a run.
 
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::Reason;
@@ -14,16 +14,16 @@ use super::world::{Given, World};
 use hookproof_judge::scenario::{SECOND, Standing};
 use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
 
-/// Subscribers whose queues are in the trace: as many as the sender's status lists on its first page.
+/// Subscribers whose queues are in the trace: as many as the first page of the sender's status lists.
 const LISTED: usize = 50;
 const PAGE: u32 = 1_000;
-/// No answer takes longer, once nothing holds it up.
+/// The longest time to an answer when nothing blocks it.
 const ANSWER_NS: u64 = 60 * SECOND;
-/// Queues that are looked at after every commit of events.
+/// With at most this many queues, figures are exact: they are read after each commit of events.
 const EXACT_MAX: usize = 200;
 
 impl World<'_> {
-    /// Looks into the queue; and ends the run by the rule that a real one goes by.
+    /// Samples the queue, and ends the run by the rule of a real one.
     pub(super) fn sample(&mut self) -> Result<(), SimError> {
         let done = self.play.next == self.play.schedule.due().len()
             && self.play.open == 0
@@ -54,14 +54,14 @@ impl World<'_> {
         self.given.scenario.is_over(&standing, self.now)
     }
 
-    /// When everybody who is to be served should have been.
+    /// The end of `drain`, which counts from the end of traffic and faults.
     fn last_moment(&self) -> u64 {
         let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
         self.figures.traffic_end.max(fault).saturating_add(self.given.scenario.drain.0)
     }
 
-    /// When whoever offered an event has its answer at the latest, with time to spare: an event that nobody answers would
-    /// keep the run from ending.
+    /// The latest time, with reserve, of the answer to an offer. Without this limit an offer without an answer
+    /// would keep the run from ending.
     fn last_answer(&self) -> u64 {
         self.last_moment()
             .max(self.slots.iter().map(|slot| slot.blocked_until).max().unwrap_or(0))
@@ -97,8 +97,8 @@ impl World<'_> {
         Ok(Some(whole.waiting))
     }
 
-    /// Looks at what waits right after events were recorded, where figures are all that is kept. Where commits are modelled
-    /// coarsely or there are very many queues, samples have to do.
+    /// Reads the queues right after a commit of events if the run keeps only figures. With coarse commits or
+    /// many queues, samples must do.
     pub(super) fn look_after_emit(&mut self, worker: usize) -> Result<(), SimError> {
         let Given { scenario, options, model, .. } = self.given;
         let exact = model.commit_ns.1 <= Model::CLOSE.commit_ns.1 && scenario.subscribers.len() <= EXACT_MAX;
@@ -116,7 +116,7 @@ impl World<'_> {
         self.cut_open();
         self.write_later()?;
         self.figures.end = self.now;
-        // Whoever is down or frozen is up again for this: the file is the same.
+        // If no process runs, one starts to read the file.
         if self.slots.iter().all(|slot| slot.process.is_none()) {
             self.start(0)?;
         }
@@ -170,7 +170,7 @@ impl World<'_> {
 }
 
 impl World<'_> {
-    /// Takes the store's own counts, which know of the dead letters that it has forgotten.
+    /// Takes the store's own counts, which include deleted dead letters.
     fn count(&mut self) -> Result<(), SimError> {
         let Some(process) = self.slots.iter().find_map(|slot| slot.process.as_ref()) else { return Ok(()) };
         let status =
@@ -190,7 +190,6 @@ impl World<'_> {
     }
 }
 
-/// Every lane, as the store has it.
 pub(super) fn all_lanes(reader: &dyn Reader) -> Result<Vec<LaneStatus>, SimError> {
     let (mut from, mut all) = (None, Vec::new());
     loop {

@@ -1,5 +1,5 @@
-//! What waits for a process's store, and what the store is at: the sender's store thread in virtual time. Everything that
-//! waits goes into one commit. Claims pass ahead of it where the sender's own rule ([`PendingByLane`]) lets them.
+//! A process's store thread in virtual time. One commit takes all waiting commands. Claims pass ahead of it if
+//! the sender's own rule ([`PendingByLane`]) allows it.
 
 use std::sync::Arc;
 
@@ -12,48 +12,46 @@ use hookproof_sender::store::{Claimer, QuickClaims, Store, StoreError};
 
 use super::ledger::Ledger;
 
-/// Claims that are answered in one go.
+/// The most claims in one call.
 const CLAIMS_MAX: usize = 64;
 
-/// What is to be done when the store has answered.
+/// The receiver of the store's answer.
 pub(super) enum Then {
-    /// Tell those who offered events, and the dispatcher of the work.
+    /// The emitters of these tokens, and the dispatcher for these lanes.
     Emit {
         tokens: Vec<u64>,
         lanes: Vec<Vec<LaneId>>,
     },
-    /// Tell the dispatcher.
+    /// The dispatcher.
     Order(Order),
-    /// Tell an operator.
+    /// An operator, by the number of the action.
     Operate(u64),
     Nothing,
 }
 
-/// What waits for the store.
 pub(super) struct Request {
     pub(super) commands: Vec<Command>,
     pub(super) then: Then,
 }
 
-/// The requests of one process.
 pub(super) struct CommitQueue {
     waiting: Vec<Request>,
     committing: Vec<Request>,
     pending: PendingByLane,
-    /// Claims that pass.
+    /// Claims that pass ahead of the commit.
     claims: Vec<(Order, Claim, Ahead)>,
     claimer: Option<Box<dyn Claimer>>,
     quick: Option<Arc<dyn QuickClaims>>,
-    /// Since when the store has been failing.
+    /// The time since when the store fails.
     pub(super) failing: Option<u64>,
-    /// What the store has done since somebody last looked.
+    /// The store's work since the last call.
     pub(super) ledger: Ledger,
-    /// A commit may have changed the nodes since somebody last looked, or handed a lane back.
+    /// A commit may have changed the nodes or handed a lane back since the last call.
     pub(super) nodes_stirred: bool,
 }
 
 impl CommitQueue {
-    /// For claims beside the commits of that store.
+    /// Claims are answered beside the commits of `store`.
     pub(super) fn new(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Self {
             waiting: Vec::new(),
@@ -68,13 +66,12 @@ impl CommitQueue {
         })
     }
 
-    /// Has commands carried out with the next commit.
     pub(super) fn submit(&mut self, commands: Vec<Command>, then: Then) {
         self.pending.begin(&commands);
         self.waiting.push(Request { commands, then });
     }
 
-    /// Has a command of the dispatcher carried out: with the next commit, or, if it is a claim that may pass, beside it.
+    /// Submits a command of the dispatcher. A claim that may pass is answered beside the next commit.
     pub(super) fn order(&mut self, order: Order, command: Command, now: StoreTime) {
         match command {
             Command::Claim(claim) if self.claimer.is_some() => {
@@ -92,12 +89,11 @@ impl CommitQueue {
         self.waiting.is_empty() && self.committing.is_empty()
     }
 
-    /// All requests that are not answered, in their order.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &Request> {
         self.committing.iter().chain(&self.waiting)
     }
 
-    /// Whether a commit is to begin.
+    /// Begins a commit if one is due. Returns true if it begins.
     pub(super) fn begin_commit(&mut self) -> bool {
         let begins = self.committing.is_empty() && !self.waiting.is_empty();
         if begins {
@@ -106,8 +102,8 @@ impl CommitQueue {
         begins
     }
 
-    /// Carries out the commit that began, without telling anybody: what a crash right after it leaves. Answers what of it
-    /// operators had asked for.
+    /// Carries out the begun commit without answering: the file as a crash right after it leaves it. Returns
+    /// the operator actions in it.
     pub(super) fn commit_silently(
         &mut self,
         store: &mut dyn Store,
@@ -123,7 +119,7 @@ impl CommitQueue {
         Ok(errands(self.committing.iter()))
     }
 
-    /// Carries out the commit that began. What is to be told to whom, with the store's replies.
+    /// Carries out the begun commit. Returns each receiver with the store's replies.
     pub(super) fn commit(
         &mut self,
         store: &mut dyn Store,
@@ -143,7 +139,7 @@ impl CommitQueue {
         Ok(told.map(|(then, count)| (then, replies.by_ref().take(count).collect())).collect())
     }
 
-    /// Answers the claims that pass. Those that want a commit after all go into the next one.
+    /// Answers the claims that pass. A claim that needs a commit after all goes into the next one.
     pub(super) fn claim(&mut self, now: StoreTime) -> Result<Vec<Answered>, StoreError> {
         let mut orders = std::mem::take(&mut self.claims);
         let mut told = Vec::with_capacity(orders.len());
@@ -167,7 +163,7 @@ impl CommitQueue {
                     let each = some.iter().zip(claimed);
                     told.extend(each.map(|((order, _, ahead), rows)| claimed_to(*order, *ahead, rows)));
                 }
-                // Behind what they would have gone ahead of.
+                // A claim after the commands that it would have passed.
                 None => some.iter().for_each(|(order, claim, _)| {
                     self.submit(vec![Command::Claim(claim.clone())], Then::Order(*order));
                 }),
@@ -177,7 +173,7 @@ impl CommitQueue {
     }
 }
 
-/// Whether a command may change what a glance tells of the nodes.
+/// True if the command may change the list of nodes.
 fn stirs_nodes(command: &Command) -> bool {
     match command {
         Command::Persist(persist) => persist.hand_back,
@@ -192,7 +188,7 @@ fn claimed_to(order: Order, ahead: Ahead, mut claimed: Claimed) -> Answered {
     Answered { order, reply: Ok(Reply::Claimed(claimed)), moment: None }
 }
 
-/// Which of these requests were made for operators, by number.
+/// The numbers of the operator actions among the requests.
 pub(super) fn errands<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
     let errand = |request: &Request| match request.then {
         Then::Operate(errand) => Some(errand),

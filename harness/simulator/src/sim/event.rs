@@ -1,10 +1,7 @@
-//! What happens in a simulated world.
-
 use hookproof_sender::dispatch::Event;
 
 use super::exchange::{Final, Heard};
 
-/// Something that happens.
 pub(super) enum SimEvent {
     Emit,
     Arrive {
@@ -13,7 +10,7 @@ pub(super) enum SimEvent {
     },
     Finish(u64, Final),
     Heard(u64, Heard),
-    /// The lease of a request's lane would be over.
+    /// The lease of the request's lane may have ended.
     LeaseOver(u64),
     Process {
         worker: usize,
@@ -27,24 +24,21 @@ pub(super) enum SimEvent {
     Upkeep,
 }
 
-/// Something that one process of the sender notices.
+/// An event at one process of the sender.
 pub(super) enum ProcessEvent {
-    /// Its timer fires.
     Wake,
-    /// The commit that began is over.
     Committed,
-    /// Events for its dispatcher.
     Dispatch(Vec<Event>),
-    /// It looks at what others did to the database.
+    /// It polls for commits of other processes.
     Look,
-    /// It looks whether other processes are dead.
+    /// It looks for dead processes.
     Evict,
-    /// A request of it is over.
+    /// A request ended.
     Heard(u64, Heard),
-    /// The lease of a request's lane would be over.
+    /// The lease of the request's lane may have ended.
     LeaseOver(u64),
-    /// Events are offered to it: their places in the schedule.
+    /// Events are offered to it, by their indexes in the schedule.
     Offered(Vec<usize>),
-    /// It was asked to stop, and has had its time.
+    /// Its time to stop is over.
     Late,
 }

@@ -1,5 +1,3 @@
-//! Requests under way, and the endpoints that they go to.
-
 use std::collections::BTreeMap;
 
 use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId};
@@ -11,7 +9,6 @@ use hookproof_judge::signature::{Profile, Secret};
 use hookproof_judge::trace::CutKind;
 use hookproof_play::endpoint::choice::{Choices, Luck};
 
-/// A subscriber's endpoint.
 pub(super) struct Endpoint {
     pub(super) choices: Choices,
     pub(super) behaviours: Vec<Behaviour>,
@@ -20,18 +17,16 @@ pub(super) struct Endpoint {
     pub(super) lane: LaneId,
 }
 
-/// The endpoints, and the requests under way to them.
 #[derive(Default)]
 pub(super) struct Network {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) exchanges: BTreeMap<u64, Exchange>,
     pub(super) next_exchange: u64,
     pub(super) next_arrival: u64,
-    /// When the latest request came.
+    /// The time of the latest request.
     pub(super) came: u64,
 }
 
-/// A request that was sent.
 pub(super) struct Exchange {
     pub(super) worker: usize,
     pub(super) generation: u64,
@@ -42,17 +37,17 @@ pub(super) struct Exchange {
     pub(super) number: u32,
     pub(super) began: u64,
     pub(super) luck: Luck,
-    /// How long its lane is its sender's.
+    /// The lease of its lane at the sender.
     pub(super) lease: Lease,
-    /// Its number among the arrivals, once it has arrived.
+    /// The number of its arrival, once it has arrived.
     pub(super) n: Option<u64>,
-    /// The sender has heard the end of it.
+    /// The sender knows its end.
     pub(super) over: bool,
     /// The endpoint is done with it.
     pub(super) closed: bool,
 }
 
-/// How an exchange ends, as the sender hears it.
+/// The end of an exchange, as the sender sees it.
 #[derive(Clone, Debug)]
 pub(super) enum Heard {
     Answered {
@@ -62,11 +57,11 @@ pub(super) enum Heard {
     },
     Unsent(&'static str),
     Silent(&'static str),
-    /// The lease of its lane is over.
+    /// The lease of its lane ended.
     CutOff,
 }
 
-/// What the endpoint does at last.
+/// The last action of the endpoint.
 #[derive(Clone, Debug)]
 pub(super) enum Final {
     Answer { reply: Reply, begun: u64, whole: bool },

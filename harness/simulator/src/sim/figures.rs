@@ -1,56 +1,53 @@
-//! What a run amounts to, counted as it goes: for runs that are too long for a trace, and for plans.
+//! Figures of a run, counted as it goes: for plans, and for runs that are too long for a trace.
 
 use hdrhistogram::Histogram;
 
 use super::ledger::Ledger;
 use hookproof_judge::scenario::SECOND;
 
-/// One subscriber's side of a run.
+/// The figures of one subscriber. Times are in nanoseconds of the run unless the name says otherwise.
 #[derive(Clone, Debug)]
 pub struct LaneFigures {
-    /// Its name.
     pub name: String,
-    /// Deliveries owed to it.
     pub owed: u64,
-    /// Deliveries that its endpoint took.
+    /// Deliveries that its endpoint accepted.
     pub delivered: u64,
     /// Requests that reached it.
     pub arrivals: u64,
-    /// Given up, by reason: exhausted, expired, overflow, gone.
+    /// Dead letters by reason: exhausted, expired, overflow, gone.
     pub dead: [u64; 4],
-    /// From an event's intended moment to its first arrival, in microseconds.
+    /// From an event's intended time to its first arrival.
     pub first_us: Histogram<u64>,
-    /// The same, to the answer that took it.
+    /// From an event's intended time to the answer that accepted it.
     pub taken_us: Histogram<u64>,
-    /// Events that were refused because its queue was full; others that are refused are nobody's here.
+    /// Events refused because its queue was full.
     pub refused: u64,
-    /// Deliveries that waited when the run ended.
+    /// Deliveries that waited at the end of the run.
     pub left: u64,
-    /// The longest that a delivery took, by when it was taken: the beginning of the stretch, nanoseconds.
+    /// For each stretch of the run: its beginning, and the longest time to acceptance in it.
     pub slowest: Vec<(u64, u64)>,
-    /// The most that was seen to wait, at a sample or right after events were recorded: rows, bytes, and when.
+    /// The highest backlog at a sample or right after a commit of events.
     pub peak: Peak,
-    /// When it was last seen to have something waiting, or its last delivery was taken.
+    /// The last time when its queue was not empty, or a delivery was accepted.
     pub busy_until: u64,
-    /// What waited, sample by sample: when, rows.
+    /// The backlog by time: time, rows. Unchanged samples are left out.
     pub waiting: Vec<(u64, u64)>,
-    /// The second in which the most requests began to reach it.
+    /// The calendar second with the most new requests.
     pub busiest: Busiest,
 }
 
-/// The second, from its beginning to the next, that saw the most of something.
+/// The calendar second with the highest count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Busiest {
-    /// How many.
     pub count: u64,
-    /// When it began, in nanoseconds.
+    /// The beginning of that second.
     pub at: u64,
-    /// The second that goes on: when it began, and how many so far.
+    /// The present second: its beginning, and its count so far.
     now: (u64, u64),
 }
 
 impl Busiest {
-    /// One more, not before the last one.
+    /// `now` must not be before the last one.
     fn note(&mut self, now: u64) {
         let begin = now - now % SECOND;
         if self.now.0 != begin {
@@ -63,45 +60,40 @@ impl Busiest {
     }
 }
 
-/// The most that waited.
+/// The highest backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Deliveries.
     pub rows: u64,
     /// Bytes of bodies.
     pub bytes: u64,
-    /// When the rows were the most.
+    /// The time of the most rows.
     pub at: u64,
 }
 
-/// The whole run.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Each subscriber, in the scenario's order.
     pub lanes: Vec<LaneFigures>,
     /// Events offered.
     pub offered: u64,
-    /// Events that were refused, for whatever reason: a queue was full, or the sender was not there.
+    /// Events refused for any reason.
     pub refused: u64,
-    /// Deliveries shed as their lane was full.
+    /// Deliveries shed because their lane was full.
     pub shed: u64,
-    /// Commits made.
     pub commits: u64,
-    /// When the traffic ended.
     pub traffic_end: u64,
-    /// When the run ended.
     pub end: u64,
-    /// Deliveries that still waited then.
+    /// Deliveries that waited at the end.
     pub waiting: u64,
-    /// The second in which the most requests began to arrive, at all endpoints together.
+    /// The second with the most new requests at all endpoints.
     pub busiest: Busiest,
-    /// The second in which the most events were offered.
+    /// The second with the most offered events.
     pub busiest_offered: Busiest,
-    /// The largest that the database became.
+    /// The largest size of the database.
     pub database_bytes: u64,
-    /// What the store says of itself.
+    /// The store's own counts.
     pub ledger: Ledger,
-    /// How long the stretches are for which the slowest delivery is kept.
+    /// The length of a stretch in `slowest`.
     pub stretch_ns: u64,
 }
 
@@ -125,37 +117,36 @@ impl LaneFigures {
         }
     }
 
-    /// A percentile of the time from an event's intended moment to its first arrival, in nanoseconds.
+    /// A percentile of the time from an event's intended time to its first arrival.
     #[must_use]
     pub fn first_ns(&self, thousandths: u32) -> u64 {
         self.first_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
     }
 
-    /// A percentile of the time from an event's intended moment until its delivery was taken, in nanoseconds.
+    /// A percentile of the time from an event's intended time to its acceptance.
     #[must_use]
     pub fn taken_ns(&self, thousandths: u32) -> u64 {
         self.taken_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
     }
 
-    /// Deliveries given up.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.dead.iter().sum()
     }
 
-    /// How long after the end of the traffic it was empty; nothing if it was before.
+    /// The time from the end of the traffic until its queue was empty; 0 if that was earlier.
     #[must_use]
     pub fn drain_ns(&self, traffic_end: u64) -> u64 {
         self.busy_until.saturating_sub(traffic_end)
     }
 }
 
-/// Two digits are what a table shows; a histogram for each of thousands of lanes must stay small.
+/// Tables show two digits, and the histograms of thousands of lanes must stay small.
 fn histogram() -> Histogram<u64> {
     Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are allowed"))
 }
 
-/// It grows with what it counts, as far as any length of time goes.
+/// The histogram grows with its values; values beyond its highest one count as that.
 fn record(histogram: &mut Histogram<u64>, nanos: u64) {
     if histogram.record(nanos / 1_000).is_err() {
         histogram.saturating_record(nanos / 1_000);
@@ -196,7 +187,7 @@ impl Figures {
         record(&mut self.lanes[lane].first_us, waited_ns);
     }
 
-    /// A delivery was taken, so long after its event's intended moment.
+    /// Counts an accepted delivery, `waited_ns` after its event's intended time.
     pub(super) fn taken(&mut self, lane: usize, now: u64, waited_ns: u64) {
         let begin = now - now % self.stretch_ns;
         let lane = &mut self.lanes[lane];
@@ -208,7 +199,7 @@ impl Figures {
         }
     }
 
-    /// So much waits right after events were recorded: between two samples a peak may come and go.
+    /// Counts the backlog right after a commit of events, because a peak may lie between two samples.
     pub(super) fn crowd(&mut self, lane: usize, now: u64, rows: u64, bytes: u64) {
         let lane = &mut self.lanes[lane];
         lane.peak.bytes = lane.peak.bytes.max(bytes);
@@ -237,13 +228,13 @@ impl Figures {
         }
     }
 
-    /// Deliveries made, all subscribers together.
+    /// Deliveries accepted, over all subscribers.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.delivered).sum()
     }
 
-    /// Deliveries given up, all subscribers together.
+    /// Dead letters, over all subscribers.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.lanes.iter().map(LaneFigures::given_up).sum()

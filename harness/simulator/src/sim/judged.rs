@@ -1,4 +1,4 @@
-//! The same checks as for a real run, less what virtual time can't show, which is named instead of passed.
+//! The checks of a real run. Checks that virtual time cannot show are skipped, with the reason.
 
 use hookproof_judge::check::{CHECKS, Judgement, Simulated, Status, Strictness, Verdict, conclude, judge};
 use hookproof_judge::scenario::Scenario;
@@ -8,8 +8,8 @@ fn simulated(verdict: &Verdict) -> Simulated {
     CHECKS.iter().find(|check| check.id == verdict.id).map_or(Simulated::Judged, |check| check.simulated)
 }
 
-/// Judges a simulated run of a scenario that a sweep has disturbed: strictly, for what our own sender should do it must,
-/// but for the figures of the undisturbed one, which are named instead.
+/// Judges a simulated run that a sweep disturbed, strictly. Checks of figures are skipped because a disturbance
+/// may break them.
 #[must_use]
 pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
     let mut judgement = judged(scenario, trace, Strictness::Strict);
@@ -24,19 +24,18 @@ pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
     judgement
 }
 
-/// The checks that a sweep does not judge.
+/// The checks that a sweep skips.
 #[must_use]
 pub fn not_judged_disturbed() -> Vec<&'static str> {
     CHECKS.iter().filter(|check| check.simulated == Simulated::Figure).map(|check| check.id).collect()
 }
 
-/// Judges a simulated run. What virtual time can't express is not applicable, with the reason for its sentence; what it
-/// can is judged as ever.
+/// Judges a simulated run. A check beyond virtual time is not applicable unless it fails.
 #[must_use]
 pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
     let mut judgement = judge(scenario, trace, strictness);
     for verdict in &mut judgement.verdicts {
-        // What such a check passes on is what the simulator wrote down by itself.
+        // Such a check would pass or be inconclusive on records that the simulator made up.
         let says_nothing = matches!(verdict.status, Status::Inconclusive | Status::Pass);
         if let Simulated::Beyond(why) = simulated(verdict)
             && says_nothing
@@ -49,7 +48,7 @@ pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Jud
     judgement
 }
 
-/// What was skipped, and why.
+/// The skipped checks, with the reasons.
 pub fn skipped(judgement: &Judgement) -> impl Iterator<Item = (&str, &str)> {
     let told = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::NotApplicable);
     told.filter_map(|verdict| Some((verdict.id.as_str(), verdict.sentence.strip_prefix("skipped: ")?)))

@@ -1,4 +1,4 @@
-//! What the store says of itself, and what the emitter was told: what a run is held to whose trace nobody keeps.
+//! The counts of store and emitter, which judge a run without a trace.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,33 @@ use hookproof_sender::store::command::{Command, Fate, Reason};
 use hookproof_sender::store::lane::Counts;
 use hookproof_sender::store::reply::{Placed, Reply, SettleResult};
 
-/// The store's own counts, and those of whoever asked it.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Deliveries of events that were acknowledged.
+    /// Deliveries of acknowledged events.
     pub acknowledged: u64,
-    /// All that the store counts, at the end.
+    /// The store's counts at the end.
     pub counts: Counts,
-    /// Given up by the settlements of attempts, by reason.
+    /// Dead letters by settlements, for each lane and reason.
     settled: BTreeMap<LaneId, [u64; 4]>,
-    /// Given up to make room.
+    /// Dead letters by overflow.
     shed: u64,
-    /// Given up as they had expired while nobody had them.
+    /// Dead letters that expired in the queue.
     swept: u64,
 }
 
-/// Where a reason is among the figures.
+/// The index of a reason in the figures.
 pub(super) const fn place(reason: Reason) -> usize {
     match reason {
         Reason::Exhausted => 0,
         Reason::Expired => 1,
         Reason::Overflow => 2,
-        // A simulated store loses no rows.
+        // A simulated store has no unreadable rows.
         Reason::Gone | Reason::Unreadable => 3,
     }
 }
 
 impl Ledger {
-    /// What is not where it should be, if anything.
+    /// The difference between acknowledged and recorded deliveries, or recorded and accounted ones.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let Counts { accepted, delivered, dead, coalesced, waiting, .. } = self.counts;
@@ -50,7 +49,7 @@ impl Ledger {
         })
     }
 
-    /// The store has done what it was told.
+    /// Counts executed commands.
     pub(super) fn note(&mut self, commands: &[Command], replies: &[Reply]) {
         for (command, reply) in commands.iter().zip(replies) {
             match (command, reply) {
@@ -73,7 +72,6 @@ impl Ledger {
         }
     }
 
-    /// Takes in what another one noted.
     pub(super) fn add(&mut self, other: Self) {
         for (lane, counts) in other.settled {
             let mine = self.settled.entry(lane).or_default();
@@ -83,9 +81,9 @@ impl Ledger {
         self.swept += other.swept;
     }
 
-    /// The reasons of the dead letters that the store no longer keeps, beside those that it does. What settlements gave up
-    /// is known by lane. The others were shed or swept: which, is known where the run did only one of these, and goes by
-    /// what is kept of the lane where it did both.
+    /// The reasons of a lane's `count` deleted dead letters. Those by settlements are known for each lane. The
+    /// rest was shed or swept: exact if the run did only one of the two, otherwise in proportion to the kept
+    /// ones.
     pub(super) fn forgotten(&self, lane: LaneId, count: u64, kept: [u64; 4]) -> [u64; 4] {
         let settled = self.settled.get(&lane).copied().unwrap_or_default();
         let mut by = [0; 4];

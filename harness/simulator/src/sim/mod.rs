@@ -1,21 +1,22 @@
-//! Ring 1: the production engine, dispatcher and store in virtual time, with modelled endpoints and faults. A heap of
-//! events, no real clock, no threads: a seed decides everything, and the same seed does it again.
+//! The shipped engine, dispatcher and store in virtual time, with modelled endpoints and faults. It uses a heap
+//! of events, no real clock and no threads: the seed decides everything.
 //!
-//! In reading order; nobody imports what comes later:
+//! In reading order; each module imports only earlier ones:
 //!
-//! - `options`, `error`, `figures`, `ledger`: how a run is asked for, and what it amounts to.
-//! - `mutant`: senders that the checks must find wanting, made by changing the dispatcher's events and effects.
-//! - `commit_queue`: what waits for the store. `process`: one process of the sender, dispatcher and store.
-//! - `heap`, `event`, `exchange`, `offers`, `errand`, `book`: what is to happen, what is under way, what is written down.
-//! - `world`: all of that together, and the little that everybody does to it.
-//! - `network`, `arrival`: requests and endpoints. `offer`: the emitter. `operators`: what they do. `trouble`: faults.
-//!   `turns`: processes in their turn. `close`: looking into the queue, and the end.
-//! - `simulation`: a run from its beginning to its end. `setup`, `subscribe`: the scenario in the sender's words.
-//! - `judged`: the same checks as for a real run, less what virtual time can't show. `swarm`: one scenario, many seeds.
+//! - `options`, `error`, `figures`, `ledger`: the request for a run, and its results.
+//! - `mutant`: defective senders that the checks must find, made by changing the dispatcher's events and
+//!   effects.
+//! - `commit_queue`: the store thread. `process`: one process of the sender.
+//! - `heap`, `event`, `exchange`, `offers`, `errand`, `book`: the state of a run.
+//! - `world`: all state together.
+//! - `network`, `arrival`: requests and endpoints. `offer`: the emitter. `operators`: operator actions.
+//!   `trouble`: faults. `turns`: the steps of processes. `close`: samples, and the end.
+//! - `simulation`: a whole run. `setup`, `subscribe`: the scenario as the sender's settings.
+//! - `judged`: the checks. `swarm`: one scenario, many seeds.
 //!
-//! Everything that the sender decides is decided by its own dispatcher. What is modelled: the time that a commit takes and
-//! the time that bytes are under way, both drawn by the seed; the behaviours of the scenario's endpoints; crashes, stops,
-//! clock steps, a store that can't write. What isn't: see ARCHITECTURE.md.
+//! The sender's own dispatcher makes all of the sender's decisions. The simulator models the time of commits
+//! and of the network (drawn by the seed), the endpoints' behaviour, crashes, stops, clock steps and a store
+//! that cannot write. See `docs/internals/simulation.md` for its limits.
 
 mod arrival;
 mod book;

@@ -1,4 +1,4 @@
-//! Senders with one realistic bug each, made of the right one: what the sweep must find, or it finds nothing.
+//! Senders with one realistic defect each; a sweep must find each one.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,29 @@ use hookproof_sender::store::reply::{Claimed, Refusal, Renewed, Reply, SettleRes
 use super::commit_queue::{CommitQueue, Then};
 use super::error::SimError;
 
-/// For how long the mutant that loses settlements keeps them to itself.
+/// How long `SettleLost` keeps settlements back, in nanoseconds.
 const LOST_FOR: u64 = 3_000_000_000;
 
-/// How much later than it is the mutant without leases takes a lease to be over.
+/// How much longer `LeaseNotFenced` counts a lease.
 const UNFENCED: Nanos = Nanos::HOUR;
 
-/// One bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// The limiter is charged when a request is sent, not when it has ended.
+    /// Charges the limiter when a request is sent, not when it ends.
     ChargedOnSend,
-    /// A lease that ran out, or that somebody else took, binds nobody.
+    /// Ignores the end and the loss of a lease.
     LeaseNotFenced,
-    /// Settlements are acknowledged before they are durable, so that a crash loses them.
+    /// Confirms settlements before they are durable, so a crash loses them.
     SettleLost,
-    /// What an endpoint asked for with `Retry-After` does not outlive the process.
+    /// Forgets the pause of a `Retry-After` when the process ends.
     PauseForgotten,
 }
 
 impl Mutant {
-    /// All of them.
     pub const ALL: [Self; 4] =
         [Self::ChargedOnSend, Self::LeaseNotFenced, Self::SettleLost, Self::PauseForgotten];
 
-    /// Its name on a command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,15 +54,14 @@ impl std::str::FromStr for Mutant {
     }
 }
 
-/// The bug that a process has, and what it keeps for it. It changes what the dispatcher hears, and what is done of what it
-/// says; nothing inside of it.
+/// The defect of a process, with its state. It changes the dispatcher's events and effects only.
 pub(super) struct Bug {
     kind: Option<Mutant>,
-    /// Deliveries whose end the dispatcher was told before it came, and what it then wanted written down of them.
+    /// Deliveries whose end the dispatcher heard too early, with its settlement of them.
     charged: BTreeMap<DeliveryId, Option<Settlement>>,
-    /// Settlements that wait to be written, and until when.
+    /// Settlements kept back, each with the time of its write.
     unwritten: Vec<(u64, Settlement)>,
-    /// What keeps a lease that the dispatcher takes to be safe for long, and when it is to be said again.
+    /// The renewal that keeps a lease alive beyond the dispatcher's knowledge, with its next time.
     renewal: Option<(u64, Renew)>,
 }
 
@@ -73,7 +70,7 @@ impl Bug {
         Self { kind, charged: BTreeMap::new(), unwritten: Vec::new(), renewal: None }
     }
 
-    /// What the dispatcher hears in the place of an event, if anything.
+    /// The event that the dispatcher handles instead, if any.
     pub(super) fn change_event(
         &mut self,
         event: Event,
@@ -94,7 +91,8 @@ impl Bug {
         }
     }
 
-    /// What is done in the place of an effect, if anything; and what the dispatcher hears of it at once, if anything.
+    /// The effect that is carried out instead, if any, and the event that the dispatcher handles at once, if
+    /// any.
     pub(super) fn change_effect(
         &mut self,
         effect: Effect,
@@ -134,7 +132,7 @@ impl Bug {
         }
     }
 
-    /// A lane's record as it is kept.
+    /// The record of a lane that the store keeps instead.
     pub(super) fn change_record(&self, record: Box<[u8]>) -> Result<Box<[u8]>, SimError> {
         if self.kind != Some(Mutant::PauseForgotten) {
             return Ok(record);
@@ -145,13 +143,13 @@ impl Bug {
         Ok(value.to_string().into_bytes().into())
     }
 
-    /// When something is to be written that was kept back.
+    /// The next time to write something that was kept back.
     pub(super) fn next_write(&self) -> Option<u64> {
         let renewal = self.renewal.as_ref().map(|(at, _)| *at);
         self.unwritten.first().map(|(at, _)| *at).into_iter().chain(renewal).min()
     }
 
-    /// Writes what the mutant that loses settlements has kept for long enough, and renews what its dispatcher does not.
+    /// Writes settlements that were kept back long enough, and renews for `LeaseNotFenced`.
     pub(super) fn write_late(&mut self, now: u64, queue: &mut CommitQueue) {
         if let Some((at, renew)) = self.renewal.as_mut().filter(|(at, _)| *at <= now) {
             *at = now + renew.lease.0 / 3;
@@ -165,21 +163,19 @@ impl Bug {
     }
 }
 
-/// The end of an attempt, told as a success when it begins.
+/// Reports an attempt as successful when it begins.
 fn taken(attempt: &NewAttempt, at: StoreTime) -> Event {
     let outcome = Outcome::Answered(Answer { status: 204, retry_after: None, date: None, at });
     let (attempt, delivery) = (attempt.attempt, attempt.row.delivery);
     Event::Ended { attempt, delivery, result: AttemptEnd { outcome, record: None } }
 }
 
-/// Settlements are said to be durable.
 fn settled(order: Order, count: usize) -> Event {
     let reply = Ok(Reply::Settled(vec![SettleResult::Applied; count]));
     Event::Answered(Answered { order, reply, moment: None })
 }
 
-/// The true end of an attempt that the dispatcher took for a success when it began: it is written down, and the lane has
-/// something to do once it is due again.
+/// Settles the true end of an attempt that the dispatcher took for a success, and wakes the lane for the retry.
 fn settle_late(settled: Settlement, result: AttemptEnd, now: StoreTime, queue: &mut CommitQueue) -> Event {
     let due = StoreTime(now.0 + Nanos::SECOND.0);
     let fate = match &result.outcome {
@@ -192,13 +188,13 @@ fn settle_late(settled: Settlement, result: AttemptEnd, now: StoreTime, queue: &
     Event::Work(vec![(lane, due)])
 }
 
-/// An answer that says nothing of leases: none ends, and no lane was lost.
+/// Hides the end and the loss of leases from the dispatcher.
 fn unfenced(answered: Answered) -> Answered {
     let later = |asked: StoreTime| StoreTime(asked.0.saturating_add(UNFENCED.0));
     let Answered { order, reply, moment } = answered;
     let (order, reply) = match (order, reply) {
         (Order::Acquire { asked }, reply) => (Order::Acquire { asked: later(asked) }, reply),
-        // It does not heed what it has lost.
+        // It ignores the lost lanes.
         (Order::Renew { asked }, Ok(Reply::Renewed(renewed))) => {
             let renewed = Renewed { lost: Vec::new(), ..renewed };
             (Order::Renew { asked: later(asked) }, Ok(Reply::Renewed(renewed)))

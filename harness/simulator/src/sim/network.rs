@@ -1,4 +1,4 @@
-//! Requests on their way, and the endpoints that they reach: every behaviour of the scenario, in virtual time.
+//! Requests under way and the behaviour of endpoints, in virtual time.
 
 use hookproof_sender::dispatch::{AttemptEnd, Event, NewAttempt};
 use hookproof_sender::engine::Nanos;
@@ -17,18 +17,18 @@ use hookproof_play::endpoint::answer::render;
 use hookproof_play::endpoint::choice::{Before, Enforced};
 use hookproof_play::endpoint::http_date;
 
-/// What a large answer travels at.
+/// The speed of a large answer.
 const BYTES_PER_SECOND: u64 = 1 << 30;
-/// The bytes of an answer that drips, about.
+/// The approximate number of bytes in a dripping answer.
 const DRIPS: u64 = 100;
-/// How much of an answer's body the sender reads before it has heard enough.
+/// The most bytes of an answer's body that the sender reads.
 const BODY_READ: u64 = 64 << 10;
 
-/// How long the sender waits to be connected, unless told otherwise.
+/// The sender's connect timeout, in nanoseconds.
 const CONNECTS_NS: u64 = 4 * SECOND;
 
 impl World<'_> {
-    /// The sender begins an attempt, which it gives up after `timeout`, or with its lane's lease.
+    /// Begins an attempt. The sender gives it up after `timeout`, or with its lane's lease.
     pub(super) fn send(
         &mut self,
         worker: usize,
@@ -80,7 +80,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Looks again when the lease of a request's lane would be over, if that is within so long.
+    /// Schedules a check at the end of the lane's lease, if that is within `within`.
     fn watch_lease(&mut self, id: u64, within: u64) {
         let exchange = &self.net.exchanges[&id];
         let process = self.slots[exchange.worker].process.as_ref();
@@ -90,7 +90,7 @@ impl World<'_> {
         }
     }
 
-    /// The lease of a request's lane would be over: it is given up, unless that was renewed.
+    /// Cuts the request off, unless the lease was renewed.
     pub(super) fn lease_over(&mut self, id: u64) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.over) else {
             return Ok(());
@@ -111,7 +111,7 @@ impl World<'_> {
         }
     }
 
-    /// For how much longer nobody accepts at an endpoint; none if somebody does.
+    /// How much longer the endpoint accepts no connections, if at all.
     fn ignored(&self, endpoint: usize) -> Option<u64> {
         let ignores = |behaviour: &&Behaviour| {
             matches!(behaviour.answer, Script::NoAccept) && behaviour.covers(self.now)
@@ -120,7 +120,6 @@ impl World<'_> {
         Some(behaviour.until().unwrap_or(u64::MAX).saturating_sub(self.now))
     }
 
-    /// A request reaches its endpoint.
     pub(super) fn arrive(&mut self, id: u64, stalled: bool) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id) else { return Ok(()) };
         let (at, luck) = (exchange.endpoint, exchange.luck);
@@ -153,7 +152,7 @@ impl World<'_> {
         if let Some(exchange) = self.net.exchanges.get_mut(&id) {
             exchange.n = Some(n);
             if exchange.over {
-                // Its sender gave up while it waited in the socket.
+                // The sender gave up while the request waited in the socket.
                 self.finish(id, CutOr::Cut(CutKind::PeerGone));
                 return Ok(());
             }
@@ -162,7 +161,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What the endpoint does with a request that was read.
+    /// Carries out the endpoint's behaviour for a request that was read.
     fn perform(&mut self, id: u64, token: Option<u64>) {
         let exchange = &self.net.exchanges[&id];
         let (at, luck) = (exchange.endpoint, exchange.luck);
@@ -178,7 +177,7 @@ impl World<'_> {
         self.later(latency.saturating_add(last), SimEvent::Finish(id, what));
     }
 
-    /// What an answer takes beyond its latency, and what it is.
+    /// The time of an answer beyond its latency, and the answer.
     fn script(&mut self, at: usize, chosen: Option<(usize, Behaviour)>, begun: u64) -> (u64, Final) {
         let whole = |reply: Reply| Final::Answer { reply, begun, whole: true };
         let Some((place, behaviour)) = chosen else { return (0, whole(no_content())) };
@@ -213,7 +212,7 @@ impl World<'_> {
         }
     }
 
-    /// The endpoint does at last what it set out to.
+    /// Carries out the endpoint's last action.
     pub(super) fn finish_exchange(&mut self, id: u64, what: Final) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.closed) else {
             return Ok(());
@@ -249,7 +248,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The sender hears the end of an attempt, if nothing ended it before.
+    /// Reports the end of an attempt to the sender, unless it has ended before.
     pub(super) fn heard(&mut self, id: u64, heard: Heard) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.over) else {
             return Ok(());
@@ -297,7 +296,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// How the endpoint sees its peer go.
+    /// How the endpoint sees the end of the connection.
     fn walked_out(&self, id: u64) -> CutKind {
         let exchange = &self.net.exchanges[&id];
         let at = &self.net.endpoints[exchange.endpoint];
@@ -307,7 +306,7 @@ impl World<'_> {
         if black { CutKind::Blackhole } else { CutKind::PeerGone }
     }
 
-    /// A process is gone, and all its connections with it.
+    /// Closes all connections of a process that has ended.
     pub(super) fn hang_up(&mut self, worker: usize, generation: u64) {
         let mine = |exchange: &&mut Exchange| exchange.worker == worker && exchange.generation == generation;
         let mut open = Vec::new();
@@ -321,7 +320,7 @@ impl World<'_> {
             if arrived && !closed {
                 self.finish(id, CutOr::Cut(CutKind::PeerGone));
             }
-            // What had not arrived may still, or may not: half of it was in no socket yet.
+            // A request on its way may arrive, or may not: half of it was in no socket yet.
             let lost = !arrived && self.chance.below(2) == 0;
             if lost || arrived {
                 self.net.exchanges.remove(&id);
@@ -329,7 +328,6 @@ impl World<'_> {
         }
     }
 
-    /// The endpoint is done with an exchange.
     fn finish(&mut self, id: u64, how: CutOr) {
         let now = self.now;
         let Some(exchange) = self.net.exchanges.get_mut(&id).filter(|exchange| !exchange.closed) else {
@@ -348,7 +346,7 @@ impl World<'_> {
         }
     }
 
-    /// Every exchange that is still open when the run ends.
+    /// Ends all exchanges that are open at the end of the run.
     pub(super) fn cut_open(&mut self) {
         let open = self.net.exchanges.iter().filter(|(_, exchange)| !exchange.closed && exchange.n.is_some());
         let open: Vec<u64> = open.map(|(id, _)| *id).collect();
@@ -366,7 +364,7 @@ impl World<'_> {
     }
 }
 
-/// What the endpoint's side of the trace says at the end of an exchange.
+/// The endpoint's record of the end of an exchange.
 enum CutOr {
     Cut(CutKind),
     Nothing,

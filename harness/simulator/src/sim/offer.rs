@@ -1,4 +1,4 @@
-//! The emitter: what is offered to the sender, when, and what the sender says to it.
+//! The emitter: offers events to the sender, and takes its answers.
 
 use hookproof_sender::event::{Limits, Offer, PublicId};
 use hookproof_sender::fanout::fan_out;
@@ -15,11 +15,11 @@ use super::world::{WorkerSlot, World};
 use hookproof_judge::trace::{Accepted, Record, Refused};
 use hookproof_play::traffic::Due;
 
-/// Commits that take longer than this gather events as well.
+/// If commits take longer than this, offers are batched as well, in nanoseconds.
 const GATHER_NS: u64 = 100_000_000;
 
 impl World<'_> {
-    /// Offers what is due, and comes again for what follows.
+    /// Offers the due events, and schedules the next offer.
     pub(super) fn offer(&mut self) -> Result<(), SimError> {
         let from = self.play.next;
         let due = self.play.schedule.due();
@@ -74,7 +74,6 @@ impl World<'_> {
         }))
     }
 
-    /// The sender gets events.
     pub(super) fn hand_over(&mut self, worker: usize, places: &[usize]) -> Result<(), SimError> {
         let now = self.now;
         let slot = &mut self.slots[worker];
@@ -119,7 +118,7 @@ impl World<'_> {
                 }
                 Outcome::Stale => {
                     if let Some(place) = self.play.place_of(token) {
-                        // The subscribers have changed: it reads them, and matches the event again.
+                        // The subscribers have changed: the process reads them and matches the event again.
                         self.look_soon(worker);
                         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1)) + 1;
                         self.tell(worker, after, ProcessEvent::Offered(vec![place]));
@@ -130,7 +129,7 @@ impl World<'_> {
         self.look_after_emit(worker)
     }
 
-    /// The process died that had an event and owed the answer.
+    /// The process died with the event before its answer.
     pub(super) fn break_off(&mut self, token: u64) -> Result<(), SimError> {
         self.play.open = self.play.open.saturating_sub(1);
         self.refuse(token, None, true, "the connection broke")
@@ -150,7 +149,7 @@ impl World<'_> {
     }
 }
 
-/// What the sender makes of an event.
+/// The sender's commands for an event.
 fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::Emit, SimError> {
     let data = play.schedule.data(due, play.tokens);
     let text = play.tokens.text(due.token);
@@ -158,7 +157,7 @@ fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::E
     let refused = |why: String| SimError::Event { token: due.token, why };
     let offer = Offer::from_parts(Some(&text), kind, Some(key), data.as_bytes(), &Limits::default())
         .map_err(|refusal| refused(refusal.to_string()))?;
-    // As the harness emits to real senders: a trace tells of an event that it was taken, or that it was not.
+    // As the harness emits to real senders: an event is accepted for all subscribers or refused.
     let offer = Offer { atomic: true, ..offer };
     let id: PublicId = text.parse().map_err(|error| refused(format!("{error}")))?;
     let steady = process.steady(now);

@@ -1,34 +1,32 @@
-//! What is offered to the sender, and what becomes of it.
-
 use hookproof_sender::engine::LaneId;
 
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Shared, Text};
 use hookproof_play::traffic::{Due, Schedule, Tokens};
 
-/// What is offered, to whom, and how far that is.
+/// The offers and their progress.
 pub(super) struct Play {
     pub(super) schedule: Schedule,
     pub(super) next: usize,
-    /// Where the first event of each token is among those due.
+    /// The index of each token's first event in the schedule.
     first: Vec<u32>,
     pub(super) owed: Vec<Shared<[Text]>>,
     pub(super) owed_lanes: Vec<Vec<usize>>,
     pub(super) tokens: Tokens,
-    /// Events whose answer is owed.
+    /// Events without an answer so far.
     pub(super) open: usize,
-    /// Since when nothing is left to be offered, answered or done to the sender.
+    /// The time since when nothing is left to offer, to answer or to do to the sender.
     pub(super) idle_since: Option<u64>,
 }
 
-/// What became of an event that was offered.
+/// The sender's answer to an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is recorded.
+    /// Recorded.
     Accepted { matched: u32, shed: u64 },
-    /// These lanes are full.
+    /// Refused because these lanes are full.
     Full(Vec<LaneId>),
-    /// It has to be matched again.
+    /// The subscribers changed; the event must be matched again.
     Stale,
 }
 

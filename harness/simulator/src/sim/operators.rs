@@ -1,5 +1,5 @@
-//! What operators do: limits changed, secrets rotated, dead letters sent again. A sender that can't be asked is asked
-//! again, and what was done is written down once it was.
+//! Operator actions: change limits, rotate secrets, redrive dead letters. An action is repeated until a process
+//! can do it, and recorded when it is done.
 
 use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::Reader;
@@ -17,16 +17,15 @@ use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
 use hookproof_judge::signature::digest::base64;
 use hookproof_judge::trace::{Fault, Record};
 
-/// Dead letters that are redriven at once.
+/// The most dead letters in one redrive.
 const REDRIVE_MAX: u32 = 100_000;
 
 impl<'a> World<'a> {
-    /// An operator wants something done.
     pub(super) fn want(&mut self, plan: &'a FaultPlan) {
         self.troubles.errands.waiting.push(plan);
     }
 
-    /// Asks a process for what waits to be done, if one can be asked.
+    /// Asks a process for the waiting actions, if one can be asked.
     pub(super) fn run_errands(&mut self) -> Result<(), SimError> {
         if self.troubles.errands.waiting.is_empty() {
             return Ok(());
@@ -57,7 +56,7 @@ impl<'a> World<'a> {
         made.map(drop)
     }
 
-    /// It is done, and what follows may have it as its cause.
+    /// Records a completed action, so that its effects have a cause.
     pub(super) fn done(&mut self, errand: u64) -> Result<(), SimError> {
         let Some(Asked { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
             return Ok(());
@@ -71,7 +70,7 @@ impl<'a> World<'a> {
         self.keep(Record::Fault(Fault { t: self.now, kind, until, detail, delay: None, plan }))
     }
 
-    /// The process is no more that was asked: somebody else will be.
+    /// Repeats the actions of a process that ended.
     pub(super) fn want_again(&mut self, errands: &[u64]) {
         let Errands { waiting, asked, .. } = &mut self.troubles.errands;
         let again = errands.iter().filter_map(|errand| asked.remove(errand)).map(|asked| asked.plan);
@@ -96,7 +95,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The lanes that an operator means, and where their endpoints are.
+    /// The lanes of the action's subscriber or group, with the indexes of their endpoints.
     fn meant(&self, whom: Option<&str>) -> Vec<(usize, LaneId)> {
         let all = self.given.scenario.subscribers.iter().enumerate();
         let meant = all.filter(|(_, one)| whom.is_none_or(|whom| whom == one.group || whom == one.name));

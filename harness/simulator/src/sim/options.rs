@@ -1,5 +1,3 @@
-//! How a scenario is simulated, and what that leaves behind.
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,26 +9,26 @@ use super::figures::Figures;
 use super::mutant::Mutant;
 use hookproof_judge::scenario::SECOND;
 
-/// When every simulated run begins, by the endpoints' clocks: 15 January 2027.
+/// The beginning of every run, by the endpoints' clocks: 15 January 2027.
 pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
 
-/// The times that the world takes, and how closely it looks.
+/// The modelled times, in nanoseconds, and the interval of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// A commit takes from so long to so long.
+    /// The range of a commit's duration.
     pub commit_ns: (u64, u64),
-    /// A request or an answer is under way from so long to so long.
+    /// The range of a request's or an answer's time on the network.
     pub wire_ns: (u64, u64),
-    /// The queue is looked into this often.
+    /// The interval of samples of the queue.
     pub sample_ns: u64,
-    /// What expired is given up, and what was kept long enough deleted, this often.
+    /// The interval of expiry and deletion.
     pub upkeep_ns: u64,
-    /// For how long what is delivered is kept.
+    /// How long delivered events are kept.
     pub keep_ns: u64,
 }
 
 impl Model {
-    /// Close to what a machine with a fast disk does.
+    /// Similar to a machine with a fast disk.
     pub const CLOSE: Self = Self {
         commit_ns: (300_000, 2_000_000),
         wire_ns: (20_000, 150_000),
@@ -39,7 +37,7 @@ impl Model {
         keep_ns: 86_400 * SECOND,
     };
 
-    /// For runs of so long with so many events: large commits and few samples where a run is long.
+    /// A coarser model for longer runs with more events: larger commits and fewer samples.
     #[must_use]
     pub fn fitting(lasts_ns: u64, events: usize) -> Self {
         if events < 200_000 && lasts_ns < 7_200 * SECOND {
@@ -60,34 +58,31 @@ impl Model {
     }
 }
 
-/// How a scenario is simulated.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// In the place of the scenario's.
+    /// Replaces the scenario's seed.
     pub seed: Option<u64>,
-    /// Where the scenario's recordings are.
+    /// The folder of the scenario's recordings.
     pub folder: PathBuf,
-    /// The times that the world takes; those that fit the scenario without it.
+    /// The modelled times. Default: [`Model::fitting`].
     pub model: Option<Model>,
-    /// What is kept of the run.
     pub keep: Keep,
-    /// A bug that the sender is given.
+    /// A defect for the sender.
     pub mutant: Option<Mutant>,
-    /// Only what the traffic offers before this moment, in nanoseconds.
+    /// Stops the traffic at this time, in nanoseconds.
     pub until: Option<u64>,
-    /// For how long a sweep lets endpoints stop reading at most; nothing for not at all.
+    /// The longest time that a sweep lets endpoints stop reading; 0 for none.
     pub stalls: hookproof_judge::scenario::Duration,
-    /// Once it is true, what is being simulated ends as interrupted.
+    /// Setting it to true interrupts the simulation.
     pub interrupt: Arc<AtomicBool>,
 }
 
-/// What is kept of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// The whole trace, every request signed and verified.
+    /// The whole trace, with every request signed and verified.
     #[default]
     Trace,
-    /// The figures alone.
+    /// Figures only.
     Figures,
 }
 
@@ -106,18 +101,15 @@ impl Default for Options {
     }
 }
 
-/// What a simulated run left behind.
 #[derive(Debug)]
 pub struct Simulated {
-    /// The trace as it would be in a file, if it was kept.
+    /// The trace in its file format, if it was kept.
     pub trace: Vec<u8>,
-    /// SHA-256 of the trace, or of all that happened where none was kept.
+    /// SHA-256 of the trace, or of the run's content if no trace was kept.
     pub sha256: String,
-    /// What it amounts to.
     pub figures: Figures,
 }
 
-/// A length of time, in nanoseconds.
 pub(super) fn ns(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }

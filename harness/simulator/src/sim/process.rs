@@ -1,6 +1,6 @@
-//! One process of the sender in virtual time: the production dispatcher on the production store. It decides nothing: it
-//! hands events to the dispatcher and carries its effects out. What takes time in reality (a commit, a claim, a request)
-//! comes out as [`Act`]s, and takes virtual time in the world.
+//! One process of the sender: the shipped dispatcher on the shipped store. It hands events to the dispatcher
+//! and carries its effects out. Effects that take time in reality (commits, claims, requests) become [`Act`]s
+//! for the world.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,19 +31,18 @@ use super::offers::Outcome;
 use super::options::EPOCH;
 use hookproof_play::traffic::mix;
 
-/// What a process has the world do.
+/// An action for the world.
 pub(super) enum Act {
-    /// Make an attempt, and give it up after so many nanoseconds, or with its lane's lease.
+    /// Make an attempt, and give it up after `timeout` nanoseconds or with its lane's lease.
     Send { attempt: Box<NewAttempt>, timeout: u64, lease: Lease },
-    /// Tell the process in a moment what it had asked its store for beside its commits.
+    /// Answer these claims to the process after a moment.
     Claimed(Vec<Event>),
-    /// The sender's answer to offered events, in their order.
+    /// The sender's answers to offered events, in order.
     Emitted(Vec<(u64, Outcome)>),
-    /// What was asked of the store for an operator is done: by its number.
+    /// The operator action of this number is done.
     Operated(u64),
 }
 
-/// A process of the sender.
 pub(super) struct Process {
     pub(super) reader: SqliteReader,
     pub(super) queue: CommitQueue,
@@ -51,20 +50,19 @@ pub(super) struct Process {
     store: SqliteStore,
     dispatcher: Dispatcher,
     lookout: Lookout,
-    /// Those of lanes that have sent something, which renewals move.
+    /// The leases of lanes that have sent something; renewals extend them.
     leases: BTreeMap<LaneId, Lease>,
     began: Began,
     bug: Bug,
 }
 
-/// How the process's steady clock relates to the world's.
+/// The process's steady clock, relative to the world's.
 #[derive(Clone, Copy)]
 struct Began {
     at: u64,
     base: StoreTime,
 }
 
-/// What a process is started with.
 pub(super) struct Birth<'a> {
     pub(super) path: &'a Path,
     pub(super) at: u64,
@@ -79,7 +77,7 @@ pub(super) struct Birth<'a> {
 }
 
 impl Process {
-    /// Starts a process: opens the file, frees the lanes of the dead, reads the subscribers.
+    /// Opens the file, frees the lanes of dead processes, and reads the subscribers.
     pub(super) fn start(birth: &Birth<'_>) -> Result<Self, SimError> {
         let failed = store_failed("open");
         let options = sqlite::Options {
@@ -136,7 +134,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Adds a subscriber, before anything begins.
+    /// Adds a subscriber before the run begins.
     pub(super) fn subscribe(&mut self, command: Command) -> Result<LaneId, SimError> {
         let replies = self.store.commit(self.began.base, &[command]).map_err(store_failed("subscribe"))?;
         match replies.first() {
@@ -145,7 +143,7 @@ impl Process {
         }
     }
 
-    /// Frees the lanes of owners that are surely dead.
+    /// Frees the lanes of dead owners.
     pub(super) fn evict(&mut self, dead: &[OwnerId]) -> Result<(), SimError> {
         let owners = self.reader.owners().map_err(store_failed("read the owners"))?;
         for owner in dead_owners(owners, self.owner, |owner| dead.contains(&owner)) {
@@ -154,17 +152,17 @@ impl Process {
         Ok(())
     }
 
-    /// The steady time at a moment of the world.
+    /// The steady time at world time `now`.
     pub(super) fn steady(&self, now: u64) -> StoreTime {
         StoreTime(self.began.base.0 + (now - self.began.at))
     }
 
-    /// For how much longer a lease holds, in nanoseconds.
+    /// How much longer a lease holds, in nanoseconds.
     pub(super) fn remaining(&self, lease: &Lease, now: u64) -> u64 {
         lease.end().since(BootTime(self.steady(now).0)).0
     }
 
-    /// When the world has to call, if nothing happens before.
+    /// The world's time of the next call, unless an event comes first.
     pub(super) fn next_wake(&self) -> u64 {
         let steady = self.dispatcher.next_wake();
         let own = self.bug.next_write().unwrap_or(u64::MAX);
@@ -179,13 +177,12 @@ impl Process {
         self.dispatcher.is_stopping()
     }
 
-    /// Whether the process was asked to stop and all has come to an end.
+    /// True if the process was asked to stop and everything has ended.
     pub(super) fn is_over(&self, now: u64) -> bool {
         let fails = || self.queue.failing.is_some_and(|since| since <= now);
         self.dispatcher.is_over(fails) && self.queue.is_empty()
     }
 
-    /// The dispatcher is told of something.
     pub(super) fn hear(&mut self, now: u64, event: Event) {
         let steady = self.steady(now);
         if let Some(event) = self.bug.change_event(event, steady, &mut self.queue) {
@@ -193,7 +190,7 @@ impl Process {
         }
     }
 
-    /// Lets the dispatcher decide, and carries it out.
+    /// Lets the dispatcher decide, and carries its effects out.
     pub(super) fn step(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
         self.hear(now, Event::Tick);
         self.bug.write_late(now, &mut self.queue);
@@ -210,7 +207,7 @@ impl Process {
         Ok(())
     }
 
-    /// Has the claims answered that pass ahead of commits.
+    /// Answers the claims that pass ahead of commits.
     pub(super) fn claim(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
         let told = self.queue.claim(self.steady(now)).map_err(store_failed("claim"))?;
         if !told.is_empty() {
@@ -240,20 +237,20 @@ impl Process {
                 let persist = Persist { lane, term, record, hand_back };
                 self.queue.order(order, Command::Persist(persist), self.steady(now));
             }
-            // A simulated request is written in the moment of its decision: there is nothing to withdraw.
+            // A simulated request is written at the moment of its decision, so none can be withdrawn.
             Effect::Withdraw { .. } | Effect::Tell(_) => {}
         }
         Ok(())
     }
 
-    /// Carries out the commit that began, without telling anybody: what a crash right after it leaves. Answers what of it
-    /// operators had asked for.
+    /// Carries out the begun commit without answering: the file as a crash right after it leaves it. Returns
+    /// the operator actions in it.
     pub(super) fn commit_silently(&mut self, now: u64) -> Result<Vec<u64>, SimError> {
         let steady = self.steady(now);
         self.queue.commit_silently(&mut self.store, steady).map_err(store_failed("commit"))
     }
 
-    /// Carries out the commit that began, and hears the answers. True if deliveries were recorded.
+    /// Carries out the begun commit and handles the answers. Returns true if events were recorded.
     pub(super) fn commit(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<bool, SimError> {
         let steady = self.steady(now);
         let told = self.queue.commit(&mut self.store, steady).map_err(store_failed("commit"))?;
@@ -311,7 +308,7 @@ impl Process {
         self.hear(now, Event::Work(work.into_iter().collect()));
     }
 
-    /// Looks at what others did to the database.
+    /// Polls for commits of other processes.
     pub(super) fn look(&mut self, now: u64) -> Result<(), SimError> {
         let steady = self.steady(now);
         let mut events = Vec::new();
@@ -320,7 +317,7 @@ impl Process {
         looked.map(drop).map_err(store_failed("look"))
     }
 
-    /// The events whose answer is still owed to whoever offered them.
+    /// The events without an answer.
     pub(super) fn unanswered(&self) -> Vec<u64> {
         let tokens = self.queue.unanswered().filter_map(|request| match &request.then {
             Then::Emit { tokens, .. } => Some(tokens),
@@ -329,13 +326,13 @@ impl Process {
         tokens.flatten().copied().collect()
     }
 
-    /// What operators asked for and have no answer to, by number.
+    /// The operator actions without an answer, by number.
     pub(super) fn errands(&self) -> Vec<u64> {
         errands(self.queue.unanswered())
     }
 }
 
-/// The machine's moment: it is never started anew.
+/// The machine's moment; the machine never restarts.
 fn moment(now: u64) -> Moment {
     Moment::at("virtual", Nanos(EPOCH.0 / 1_000_000 + now))
 }

@@ -1,4 +1,4 @@
-//! How the scenario has the sender started: what of it is simulated, and what isn't.
+//! The scenario's setup of the sender: the simulated part, and the rest.
 
 use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
 use hookproof_sender::engine::Nanos;
@@ -9,10 +9,9 @@ use hookproof_judge::scenario::{
 };
 use hookproof_judge::trace::{Declared, Lack};
 
-/// The argument that says how long a lease is.
 const LEASE_ARGUMENT: &str = "--lease";
 
-/// What of the sender's setup a simulated one does not heed.
+/// The parts of the sender's setup that a simulation ignores.
 #[must_use]
 pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     let (_, rest) = lease_words(&scenario.sender.arguments);
@@ -40,7 +39,7 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     all
 }
 
-/// How long the leases of a scenario's sender are.
+/// The length of a lease.
 pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
     let (words, _) = lease_words(&scenario.sender.arguments);
     let Some(word) = words.last() else { return Ok(LEASE_DEFAULT) };
@@ -60,7 +59,7 @@ pub fn declared() -> Declared {
     Declared { lacks: vec![Lack::Order], ..Declared::default() }
 }
 
-/// The leases that the arguments name, and all arguments but these.
+/// The values of `--lease`, and all other arguments.
 fn lease_words(arguments: &[String]) -> (Vec<&str>, Vec<&str>) {
     let (mut leases, mut rest) = (Vec::new(), Vec::new());
     let mut arguments = arguments.iter().map(String::as_str);

@@ -1,4 +1,4 @@
-//! A run from its beginning to its end. A process hears all that an instant brings it before it decides what to do.
+//! A whole run. At each instant a process handles all its events before it decides.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -30,35 +30,35 @@ use hookproof_play::endpoint::choice::Choices;
 use hookproof_play::fault::timeline;
 use hookproof_play::traffic::{Chance, Schedule, mix};
 
-/// What the seed's streams are for.
+/// The purposes of the seed's random streams.
 const PURPOSE_WORLD: u64 = 0x51;
 const PURPOSE_SECRETS: u64 = 3;
 
-/// A folder in memory, where there is one: the database of a simulated run outlives nothing.
+/// A folder in memory, because the database of a simulated run is never kept.
 const MEMORY: &str = "/dev/shm";
 
-/// What the names of this process's folders in memory begin with: its number, and the namespace of that number, since
-/// containers may share a memory.
+/// The prefix of this process's folders in memory. It includes the namespace of the process id, because
+/// containers may share the memory.
 static OURS: LazyLock<String> = LazyLock::new(|| {
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     format!("hookproof-sim-{}-{namespace}-", std::process::id())
 });
 
-/// So many stretches of a run show how latency went.
+/// A run has this many stretches for the figures of latency.
 const STRETCHES: u64 = 360;
 
-/// Simulates a scenario.
 ///
 /// # Errors
-/// When it can't be scheduled or the store fails: what the sender does wrong is in the trace, no error.
+/// Fails if the scenario cannot be scheduled or the store fails. Defects of the sender are in the trace
+/// instead.
 pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
     let memory = Path::new(MEMORY);
     if memory.is_dir()
         && let Ok(folder) = folder_in(memory)
     {
         match play(scenario, options, folder) {
-            // A container has little of it. The seed does the same again where there is more room.
+            // A container may have little memory. The same seed repeats the run on a disk.
             Err(SimError::Full { .. }) => {}
             result => return result,
         }
@@ -66,7 +66,7 @@ pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, Sim
     play(scenario, options, tempfile::tempdir().map_err(SimError::Folder)?)
 }
 
-/// Removes the folders in memory of all simulations of this process, for a program that ends at once and drops nothing.
+/// Removes all folders in memory of this process, for a program that exits without dropping values.
 pub fn remove_folders() {
     remove_folders_in(Path::new(MEMORY));
 }
@@ -79,12 +79,11 @@ fn remove_folders_in(memory: &Path) {
     let Ok(entries) = std::fs::read_dir(memory) else { return };
     let ours = |name: &OsStr| name.as_encoded_bytes().starts_with(OURS.as_bytes());
     for entry in entries.filter_map(Result::ok).filter(|entry| ours(&entry.file_name())) {
-        // Its simulation goes on meanwhile, and may write one more file into it, or remove it by itself.
+        // The simulation still runs: it may write another file, or remove the folder itself.
         let _is_gone = (0..3).any(|_| std::fs::remove_dir_all(entry.path()).is_ok());
     }
 }
 
-/// Simulates a scenario with its database in a folder.
 fn play(scenario: &Scenario, options: &Options, folder: TempDir) -> Result<Simulated, SimError> {
     let place = folder.path().parent().map(Path::to_owned).unwrap_or_default();
     pass(scenario, options, folder).map_err(|error| match error {
@@ -163,7 +162,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Subscribes everybody, starts the processes, and has the first things happen.
+    /// Subscribes all endpoints, starts the processes, and schedules the first events.
     fn begin(&mut self) -> Result<(), SimError> {
         self.book.keep(&Record::Declared(declared()))?;
         let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);
@@ -216,10 +215,9 @@ impl<'a> World<'a> {
         Birth { path: Path::new(""), at, wall, seed, dead: &[], lease: self.given.lease, mutant, alone }
     }
 
-    /// Starts a process.
     pub(super) fn start(&mut self, worker: usize) -> Result<(), SimError> {
         if let Some(left) = self.parted_for(worker) {
-            // It comes up once it reaches its store.
+            // The process starts once it reaches its store.
             self.troubles.starting += 1;
             self.later(left, SimEvent::Start(worker));
             return Ok(());

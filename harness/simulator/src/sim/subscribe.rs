@@ -1,4 +1,4 @@
-//! From the scenario's subscriber to the sender's: the same words that the driver file would say over HTTP.
+//! From the scenario's subscriber to the sender's, with the settings that the driver file sends over HTTP.
 
 use hookproof_sender::event::{EventPatterns, Kind, PublicId};
 use hookproof_sender::store::command::Subscribe;
@@ -11,10 +11,9 @@ use super::options::EPOCH;
 use hookproof_judge::scenario::{Duration, Limit, Subscriber};
 use hookproof_play::settings::{of_limit, of_subscriber};
 
-/// What the scenario's words for a subscriber are called in the sender's settings.
+/// The settings that are JSON objects in the scenario's words.
 const SETTINGS: [&str; 4] = ["limit", "queue", "retry", "breaker"];
 
-/// The command that adds a subscriber.
 pub(super) fn subscribe(subscriber: &Subscriber, number: u64, secret: &str) -> Result<Subscribe, SimError> {
     let wrong = |why: String| SimError::Subscriber { name: subscriber.name.clone(), why };
     let url = format!("http://{}.sim.invalid/", number);
@@ -51,7 +50,6 @@ pub(super) fn subscribe(subscriber: &Subscriber, number: u64, secret: &str) -> R
     })
 }
 
-/// A subscriber's settings with another limit and timeout.
 pub(super) fn relimited(settings: &str, limit: &Limit, timeout: Duration) -> Result<String, String> {
     let mut value: Value = serde_json::from_str(settings).map_err(|error| error.to_string())?;
     let words = of_limit(limit);

@@ -1,9 +1,9 @@
-//! One scenario, many seeds. Every seed plays the scenario with troubles of its own: some of its faults are left out, those
-//! that stay come sooner or later, others are added, endpoints take longer or less long, and stop reading for a while where
-//! that is asked for. What fails is played again, shorter and shorter, until nothing can be cut off its end.
+//! One scenario, many seeds. Each seed disturbs the scenario: it omits, moves and adds faults, changes
+//! latencies, and may let endpoints stop reading for a while. A failure is repeated with ever less traffic,
+//! until no more can be cut off.
 //!
-//! A seed is judged by every rule, and given as much longer to drain as its troubles last. Figures of the undisturbed
-//! scenario are not held against it ([`super::judged_disturbed`]).
+//! Each seed is judged strictly, and has as much more `drain` as its faults last. Figures of the undisturbed
+//! scenario do not count ([`super::judged_disturbed`]).
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -20,57 +20,54 @@ use hookproof_play::traffic::Chance;
 
 const PURPOSE_SWARM: u64 = 0x5a;
 const PURPOSE_STALLS: u64 = 0x5b;
-/// How far a fault is moved at most.
+/// The furthest that a fault is moved, in nanoseconds.
 const MOVED_NS: u64 = 2 * SECOND;
-/// How late a process hears that has a bad way to its store: up to more than half of a short lease.
+/// The range of a delayed store message: up to more than half of a short lease.
 const DELAYS_NS: (u64, u64) = (SECOND / 20, 2 * SECOND);
-/// How often the end is cut off in search of the smallest failing prefix.
+/// The most cuts in the search for the shortest failing prefix.
 const CUTS_MAX: u32 = 8;
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Debug)]
 pub struct Swept {
-    /// Seeds played.
     pub played: u64,
-    /// Those of them that came to a verdict.
+    /// Seeds that came to a verdict.
     pub judged: u64,
-    /// The first failure by seed.
+    /// The failure of the lowest seed.
     pub failure: Option<Failure>,
 }
 
 impl Swept {
-    /// The least share of the seeds that must come to a verdict, in hundredths. A seed leaves faults out, and shows too little
-    /// of what follows them: of the reduced spike, a little more than half of the seeds come to one.
+    /// The least percentage of seeds that must come to a verdict. Seeds that omit faults often show too little
+    /// for one.
     pub const JUDGED_MIN: u64 = 40;
 
-    /// Whether too few seeds came to a verdict for the sweep to say anything.
+    /// True if too few seeds came to a verdict.
     #[must_use]
     pub const fn is_thin(&self) -> bool {
         self.played == 0 || self.judged.saturating_mul(100) < self.played.saturating_mul(Self::JUDGED_MIN)
     }
 }
 
-/// A seed that fails.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which.
     pub seed: u64,
-    /// Why.
     pub sentence: String,
-    /// The first check that fails.
+    /// The first check that failed.
     pub check: String,
-    /// What shows it.
+    /// The first witness of that check.
     pub witness: String,
-    /// The shortest beginning found that still fails, in nanoseconds; none if nothing can be cut off.
+    /// The end of the shortest failing prefix of the traffic, in nanoseconds. Nothing if only the whole traffic
+    /// fails.
     pub until: Option<u64>,
-    /// How long the traffic was.
+    /// The length of the traffic, in nanoseconds.
     lasts: u64,
 }
 
-/// Plays `count` seeds, from the scenario's (or the options') on, on all cores, until one fails.
+/// Plays `count` seeds on all cores, from the options' seed (or the scenario's) on, until one fails.
 ///
 /// # Errors
-/// When one can't be simulated.
+/// Fails if a seed cannot be simulated.
 pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept, SimError> {
     let first = options.seed.unwrap_or(scenario.seed);
     let next = AtomicU64::new(0);
@@ -111,10 +108,10 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
     Ok(Swept { played: played.into_inner(), judged: held_in.into_inner(), failure })
 }
 
-/// Plays one seed with its troubles, cut off at `until`; a failure, if a check fails.
+/// Plays one disturbed seed up to `until`. Returns a failure if a check fails.
 ///
 /// # Errors
-/// When it can't be simulated.
+/// Fails if the seed cannot be simulated.
 pub fn attempt(
     scenario: &Scenario,
     options: &Options,
@@ -124,10 +121,10 @@ pub fn attempt(
     play(scenario, options, seed, until).map(|played| played.failure)
 }
 
-/// The trace of a failure, of the shortest beginning found.
+/// The trace of a failure's shortest failing prefix.
 ///
 /// # Errors
-/// When it can't be simulated.
+/// Fails if the seed cannot be simulated.
 pub fn evidence(scenario: &Scenario, options: &Options, failure: &Failure) -> Result<Vec<u8>, SimError> {
     let troubled = disturbed(scenario, options, failure.seed, failure.until);
     Ok(simulate(&troubled, &playing(options, failure.seed, failure.until))?.trace)
@@ -137,10 +134,10 @@ fn playing(options: &Options, seed: u64, until: Option<u64>) -> Options {
     Options { seed: Some(seed), keep: Keep::Trace, until, ..options.clone() }
 }
 
-/// What a seed came to.
+/// The result of one seed.
 struct Played {
     failure: Option<Failure>,
-    /// The seed came to a verdict: there was enough to judge.
+    /// The seed came to a verdict.
     held: bool,
 }
 
@@ -178,20 +175,20 @@ pub fn witness_text(witness: &Witness) -> String {
     )
 }
 
-/// Looks for the shortest beginning of the traffic that still fails.
+/// Searches for the shortest failing prefix of the traffic.
 fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<Failure, SimError> {
     let (mut holds, mut shortest) = (0, failure);
     for _ in 0..CUTS_MAX {
         let fails = shortest.until.unwrap_or(shortest.lasts);
         let middle = holds + fails.saturating_sub(holds) / 2;
-        // A beginning of no length says nothing.
+        // A shorter prefix shows nothing.
         if fails < holds + SECOND / 4 {
             break;
         }
         match attempt(scenario, options, shortest.seed, Some(middle)) {
             Ok(Some(failure)) => shortest = failure,
             Ok(None) => holds = middle,
-            // What was found until then is found.
+            // An interruption keeps the best result so far.
             Err(SimError::Interrupted(_)) => break,
             Err(error) => return Err(error),
         }
@@ -199,13 +196,13 @@ fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<F
     Ok(shortest)
 }
 
-/// Whether a scenario makes no sense without a fault: a limit that is lowered for good leaves a backlog that was never meant
-/// to drain.
+/// True for a fault that is never omitted. Without the change that raises a limit again, the backlog could not
+/// drain.
 const fn is_owed(fault: &FaultPlan) -> bool {
     matches!(fault.action, FaultAction::Limit { .. })
 }
 
-/// The scenario as a seed has it: with its [`trouble`], and with stalls of at most [`Options::stalls`].
+/// The scenario as this seed disturbs it: with [`trouble`], and stalls of at most [`Options::stalls`].
 #[must_use]
 pub fn disturbed(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -> Scenario {
     let mut disturbed = trouble(scenario, seed, until);
@@ -213,8 +210,8 @@ pub fn disturbed(scenario: &Scenario, options: &Options, seed: u64, until: Optio
     disturbed
 }
 
-/// Every second endpoint stops reading, once, for at most so long, and then reads everything at once. The draws have a
-/// stream of their own: a seed has the same faults with stalls and without.
+/// About every second endpoint stops reading once, for at most `longest`, and then reads everything. The draws
+/// use their own stream, so a seed has the same faults with and without stalls.
 fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
     if longest.0 == 0 {
         return;
@@ -233,7 +230,7 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
             let (at, lasts) = (Duration(at), Some(Duration(lasts)));
             let (share, attempts, latency, serves) = (Millionths::ONE, None, None, None);
             let stall = Behaviour { at, lasts, answer: Answer::Stall, share, attempts, latency, serves };
-            // Nothing comes before a port that is shut.
+            // A shut port comes before every other behaviour.
             let is_first = |one: &Behaviour| one.shuts_the_port() && one.overlaps(&stall);
             let (mut all, rest): (Vec<_>, Vec<_>) = subscriber.behaviours.drain(..).partition(is_first);
             all.push(stall);
@@ -241,14 +238,13 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
             subscriber.behaviours = all;
         }
     }
-    // What was sent into a silence may be in doubt for a minute after it was given up.
+    // A request into a silent endpoint may be in doubt for a minute after it was given up.
     troubled.drain.0 =
         troubled.drain.0.saturating_add(longest.0.saturating_mul(2)).saturating_add(60 * SECOND);
 }
 
-/// The scenario as a seed has it: some faults left out, others moved or added, latencies stretched; and of its faults only
-/// what comes before `until`. The traffic is cut off by [`Options::until`], once it is scheduled: a phase that were made
-/// shorter would be squeezed.
+/// The scenario with the faults and latencies of this seed, and without faults from `until` on.
+/// [`Options::until`] cuts the traffic after it is scheduled, because a shorter phase would be compressed.
 #[must_use]
 pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let mut chance = Chance::new(seed, PURPOSE_SWARM);
@@ -269,7 +265,7 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
         let length = Duration(chance.between(SECOND / 10, 3 * SECOND));
         let worker = (scenario.sender.workers > 1)
             .then(|| u32::try_from(chance.below(scenario.sender.workers.into())).unwrap_or_default());
-        // Of several processes one may lose sight of the store that the others go on with.
+        // One of several processes may lose its store while the others go on.
         let kinds = if worker.is_some() { 6 } else { 4 };
         let action = match chance.below(kinds) {
             0 | 1 => FaultAction::Kill,
@@ -288,12 +284,12 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
         troubled.faults.push(FaultPlan { at, lasts: length, worker, action });
     }
     let longer = troubled.faults.iter().map(|fault| fault.lasts.0).fold(0, u64::saturating_add);
-    // A lane whose whole burst may be under way at owners that are gone waits until that can't arrive any more.
+    // A lane whose whole burst may be in doubt waits until it can no longer arrive.
     let in_doubt = |one: &Subscriber| one.timeout.0.saturating_add(one.limit.doubt.0);
     let in_doubt = scenario.subscribers.iter().map(in_doubt).max().unwrap_or_default();
     let longer = longer.saturating_add(scenario.sender.takeover_within.0).saturating_add(in_doubt);
     troubled.drain.0 = troubled.drain.0.saturating_add(longer);
-    // How much waits at most is a figure of the undisturbed scenario, too; the bounds of its queues hold all the same.
+    // The backlog bounds of [`QueueRows`] are figures of the undisturbed scenario.
     troubled.expect.queue_rows = QueueRows::default();
     for subscriber in &mut troubled.subscribers {
         // From half to one and a half times as long.

@@ -1,4 +1,5 @@
-//! Faults in virtual time: processes that are killed, stopped or asked to end, clocks that step, stores that can't write.
+//! Faults in virtual time: processes that are killed, stopped or asked to end, clock steps, stores that cannot
+//! write.
 
 use hookproof_sender::dispatch::Event;
 use hookproof_sender::runtime::OWNERS_EVERY;
@@ -14,11 +15,10 @@ use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
 use hookproof_judge::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
 use hookproof_play::fault::Step;
 
-/// How long a process takes from its start until it is ready.
+/// The range of the time from a process's start until it is ready, in nanoseconds.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
 
 impl<'a> World<'a> {
-    /// A fault begins, or ends.
     pub(super) fn trouble(&mut self, place: usize) -> Result<(), SimError> {
         self.troubles.done += 1;
         match self.troubles.steps[place].1 {
@@ -30,7 +30,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A fault is over, and ends no other that lasts.
+    /// Ends a fault, and no other one.
     fn end(&mut self, fault: u32) -> Result<(), SimError> {
         for slot in &mut self.slots {
             slot.skews.retain(|(one, _)| *one != fault);
@@ -45,7 +45,7 @@ impl<'a> World<'a> {
             concerned.retain(|worker| self.slots[*worker].process.is_some());
         }
         if concerned.is_empty() {
-            // Nobody owns it, or is there: nothing is done, and a fault is what was done.
+            // No process is concerned, so nothing happens. The trace records only injected faults.
             return Ok(());
         }
         let one = concerned.first().copied();
@@ -67,14 +67,14 @@ impl<'a> World<'a> {
                     self.later(lasts, SimEvent::StepClock(-by));
                 }
             }
-            // A writer waits for another one to let go.
+            // A writer waits for the holder of the lock.
             FaultAction::LockDatabase => {
                 self.block(&concerned, lasts, ns(sqlite::Options::default().patience));
             }
             FaultAction::DiskFull => self.block(&concerned, lasts, 0),
             FaultAction::Partition(Partition::Delay(by)) => self.delay_by(&concerned, lasts, by.0),
             FaultAction::DatabaseRestart | FaultAction::Partition(_) => self.part(&concerned, lasts),
-            // What is wanted isn't done yet, and a fault is what was done.
+            // The action is recorded when it is done.
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
                 self.want(fault);
                 return Ok(());
@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         self.keep(Record::Fault(Fault { t: self.now, kind, until, detail, delay, plan }))
     }
 
-    /// Processes can't write for so long. A try to write has failed after `patience`.
+    /// Blocks writes for `lasts`. A try to write fails after `patience`.
     fn block(&mut self, concerned: &[usize], lasts: u64, patience: u64) {
         let until = self.now.saturating_add(lasts);
         for worker in concerned {
@@ -98,21 +98,21 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Processes can't reach their store for so long: they neither write nor read, and hear nothing of others.
+    /// Cuts processes off from their store: no writes, no reads, no news of other processes.
     fn part(&mut self, concerned: &[usize], lasts: u64) {
-        // Of a server that is not there they are told at once.
+        // A server that is not there fails at once.
         self.block(concerned, lasts, 0);
         let until = self.now.saturating_add(lasts);
         for worker in concerned {
             let slot = &mut self.slots[*worker];
             slot.parted_until = slot.parted_until.max(until);
-            // What they had no news of meanwhile, they see then.
+            // They poll the missed news at the end.
             self.tell(*worker, lasts, ProcessEvent::Look);
             self.tell(*worker, lasts, ProcessEvent::Evict);
         }
     }
 
-    /// What processes say to their store and hear from it comes later, each by as much.
+    /// Delays all messages between processes and their store by `by` in each direction.
     fn delay_by(&mut self, concerned: &[usize], lasts: u64, by: u64) {
         let until = self.now.saturating_add(lasts);
         for worker in concerned {
@@ -130,7 +130,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The living process that holds a subscriber's lane.
+    /// The running process that owns a subscriber's lane.
     fn owner_of(&self, name: &str) -> Result<Option<usize>, SimError> {
         let Some(reader) = self.slots.iter().find_map(|slot| slot.process.as_ref()).map(|one| &one.reader)
         else {
@@ -161,7 +161,7 @@ impl<'a> World<'a> {
 
     fn kill(&mut self, worker: usize, lasts: u64) -> Result<(), SimError> {
         let now = self.now;
-        // A commit that is under way may have reached the file, with nobody left to say so; or not.
+        // A commit under way may or may not have reached the file.
         let durable = self.chance.below(2) == 0 && now >= self.slots[worker].blocked_until;
         let Some(mut process) = self.slots[worker].process.take() else { return Ok(()) };
         let operated = if durable { process.commit_silently(now)? } else { Vec::new() };
@@ -170,7 +170,7 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Killed, None)?;
         self.process_record(worker, ProcessRecord::Exited, Some("signal 9"))?;
         for errand in operated {
-            // An operator who looks finds it done, and so do the other processes.
+            // An operator who looks finds the action done, and so do the other processes.
             self.done(errand)?;
             self.others_look_soon(None);
         }
@@ -180,7 +180,7 @@ impl<'a> World<'a> {
         self.gone(worker, process, lasts)
     }
 
-    /// A process is no more; another takes its place after `lasts`.
+    /// Ends a process; another one starts after `lasts`.
     fn gone(&mut self, worker: usize, process: Process, lasts: u64) -> Result<(), SimError> {
         self.want_again(&process.errands());
         let mut unanswered = process.unanswered();
@@ -202,7 +202,7 @@ impl<'a> World<'a> {
         self.troubles.starting += 1;
         self.later(lasts.saturating_add(ready), SimEvent::Start(worker));
         (0..self.slots.len()).filter(|other| *other != worker).for_each(|other| {
-            // It notices with one of its next looks.
+            // Each notices with one of its next polls.
             self.tell(other, ns(OWNERS_EVERY), ProcessEvent::Evict);
         });
         Ok(())
@@ -217,14 +217,14 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Stopped, None)
     }
 
-    /// Lets a process go on that only this fault stops.
+    /// Continues a process unless another fault stops it too.
     fn thaw(&mut self, worker: usize, fault: u32) -> Result<(), SimError> {
         let slot = &mut self.slots[worker];
         if !slot.stopped_by.remove(&fault) || slot.is_frozen() {
             return Ok(());
         }
         self.process_record(worker, ProcessRecord::Continued, None)?;
-        // It hears what had come while it slept in the order in which that came.
+        // It handles the events that came meanwhile, in their order.
         for (place, event) in (1_u64..).zip(std::mem::take(&mut self.slots[worker].stash)) {
             self.tell(worker, place, event);
         }
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Asked, None)
     }
 
-    /// A process that was asked to stop has come to its end.
+    /// A process that was asked to stop has ended.
     pub(super) fn exit(&mut self, worker: usize) -> Result<(), SimError> {
         let Some(process) = self.slots[worker].process.take() else { return Ok(()) };
         self.process_record(worker, ProcessRecord::Exited, Some("exit 0"))?;
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
         self.gone(worker, process, after)
     }
 
-    /// A process that was asked to stop has not, for as long as it may take.
+    /// Kills a process that did not stop in time.
     pub(super) fn give_up_stopping(&mut self, worker: usize) -> Result<(), SimError> {
         if self.slots[worker].process.as_ref().is_some_and(|process| process.is_stopping()) {
             let after = self.slots[worker].again_after;

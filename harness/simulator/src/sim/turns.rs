@@ -1,4 +1,4 @@
-//! The processes in their turn: what each hears, what it does about it, and when it wants to be woken.
+//! The steps of processes: their events, their decisions and their timers.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::options::Model;
 use super::process::Act;
 use super::world::World;
 
-/// The pause after a commit that failed.
+/// The pause after a failed commit, in nanoseconds.
 const BLOCKED_NS: u64 = 100_000_000;
-/// How often a process and its store answer each other for one commit: what it locks, what it reads, what it writes.
+/// Round trips between a process and its store for one commit: locks, reads, writes.
 const EXCHANGES_OF_A_COMMIT: u64 = 3;
-/// Rows that upkeep looks at in one step where little is kept.
+/// The rows of one maintenance step if little is kept.
 const STEP_ROWS: u32 = 20_000;
 
 impl World<'_> {
@@ -39,7 +39,7 @@ impl World<'_> {
         slot.dirty = true;
         match event {
             ProcessEvent::Wake => {}
-            // It looks again once it reaches its store.
+            // The process polls again once it reaches its store.
             ProcessEvent::Look | ProcessEvent::Evict if parted => {}
             ProcessEvent::Committed => return self.committed(worker),
             ProcessEvent::Dispatch(events) => events.into_iter().for_each(|event| process.hear(now, event)),
@@ -56,7 +56,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What was under way to a process that is no more. Whoever offered it events hears that the connection broke.
+    /// An event for a process that has ended. The connections of its emitters break.
     fn lost(&mut self, event: ProcessEvent) -> Result<(), SimError> {
         let ProcessEvent::Offered(places) = event else { return Ok(()) };
         places.into_iter().try_for_each(|place| {
@@ -65,7 +65,7 @@ impl World<'_> {
         })
     }
 
-    /// A commit is over, unless the store can't write now.
+    /// Ends a commit, unless the store cannot write now.
     fn committed(&mut self, worker: usize) -> Result<(), SimError> {
         let slot = &mut self.slots[worker];
         if self.now < slot.blocked_until {
@@ -89,7 +89,7 @@ impl World<'_> {
         self.act(worker, acts)
     }
 
-    /// Every process to which something happened decides what to do.
+    /// Each process with new events decides.
     pub(super) fn step_all(&mut self) -> Result<(), SimError> {
         for worker in 0..self.slots.len() {
             if std::mem::take(&mut self.slots[worker].dirty) && !self.slots[worker].is_frozen() {
@@ -118,7 +118,7 @@ impl World<'_> {
         }
         let known = self.slots[worker].wake_at;
         if wake != u64::MAX && (known <= now || wake < known) {
-            // What is due already waits for something that is on its way; it is asked for again a little later.
+            // A due timer already waits for an event on its way; ask again a little later.
             let after = wake.saturating_sub(now).max(1);
             self.slots[worker].wake_at = now + after;
             self.tell(worker, after, ProcessEvent::Wake);
@@ -144,7 +144,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Gives up what has expired, deletes what was kept long enough: as every process does now and then.
+    /// Maintenance of every process: expiry, and deletion of old rows.
     pub(super) fn keep_up(&mut self) -> Result<(), SimError> {
         self.later(self.given.model.upkeep_ns, SimEvent::Upkeep);
         let now = self.now;

@@ -1,5 +1,4 @@
-//! The world: what there is at one moment, and the little that everybody does to it. Of events at one instant the seed
-//! decides which comes first.
+//! The state of a run, with its shared operations. The seed decides the order of events at one instant.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,36 +26,33 @@ use hookproof_judge::trace::Record;
 use hookproof_play::fault::Step;
 use hookproof_play::traffic::Chance;
 
-/// A place for a process.
 #[derive(Default)]
 pub(super) struct WorkerSlot {
     pub(super) process: Option<Process>,
     pub(super) generation: u64,
-    /// The faults that stop it, by their places in the scenario.
+    /// The faults that stop it, by their indexes in the scenario.
     pub(super) stopped_by: BTreeSet<u32>,
-    /// What came while it was frozen.
+    /// Events that came while it was frozen.
     pub(super) stash: Vec<ProcessEvent>,
     pub(super) dirty: bool,
     pub(super) wake_at: u64,
-    /// The faults by which its wall clock is wrong, by their places, the latest last: how far it is ahead of the machine's, in
-    /// nanoseconds.
+    /// Faults of its wall clock, by index, latest last: how far it is ahead of the machine's, in nanoseconds.
     pub(super) skews: Vec<(u32, i64)>,
-    /// The subscribers as its last process knew them.
+    /// The subscribers known to its last process.
     pub(super) roster: Arc<Roster>,
-    /// How long after its end it is started again.
+    /// The pause between its end and its next start.
     pub(super) again_after: u64,
-    /// Until when it can't write to the store.
+    /// The end of the time in which it cannot write to the store.
     pub(super) blocked_until: u64,
-    /// How long a try to write waits then before it has failed.
+    /// How long a try to write takes until it fails in that time.
     pub(super) patience: u64,
-    /// Until when it can't read it either.
+    /// The end of the time in which it cannot reach the store at all.
     pub(super) parted_until: u64,
-    /// Until when the store answers it later, and by how much: of each fault that does that, as they end.
+    /// Delays of the store's answers: the end and the length of each, in order of their ends.
     pub(super) delays: Vec<(u64, u64)>,
 }
 
 impl WorkerSlot {
-    /// Whether some fault stops it.
     pub(super) fn is_frozen(&self) -> bool {
         !self.stopped_by.is_empty()
     }
@@ -66,18 +62,16 @@ impl WorkerSlot {
     }
 }
 
-/// The faults, and what lasts of them.
 pub(super) struct Troubles<'a> {
     pub(super) steps: Vec<(u64, Step<'a>)>,
     pub(super) done: usize,
     pub(super) clock_offset: i64,
     pub(super) dead: Vec<OwnerId>,
-    /// Processes that are to be started.
+    /// Processes that will start.
     pub(super) starting: usize,
     pub(super) errands: Errands<'a>,
 }
 
-/// What the run was given.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     pub(super) scenario: &'a Scenario,
@@ -104,7 +98,7 @@ pub(super) struct World<'a> {
 }
 
 impl World<'_> {
-    /// Something is to happen, so long from now.
+    /// Schedules an event `after` nanoseconds from now.
     pub(super) fn later(&mut self, after: u64, what: SimEvent) {
         let tie = self.chance.bits();
         self.heap.push(self.now.saturating_add(after), tie, what);
@@ -114,12 +108,12 @@ impl World<'_> {
         self.chance.between(self.given.model.wire_ns.0, self.given.model.wire_ns.1)
     }
 
-    /// The wall clock as the sender reads it.
+    /// The machine's wall clock.
     pub(super) fn wall(&self) -> StoreTime {
         self.wall_at(self.now)
     }
 
-    /// The same as one process reads it, then.
+    /// The wall clock of one process at time `t`.
     pub(super) fn wall_of(&self, worker: usize, t: u64) -> StoreTime {
         StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skew()))
     }
@@ -141,13 +135,13 @@ impl World<'_> {
         place.map_err(|_| SimError::Defect(format!("lane {} has no endpoint", lane.0)))
     }
 
-    /// For how much longer a process can't reach the store; none if it can.
+    /// How much longer a process cannot reach the store, if at all.
     pub(super) fn parted_for(&self, worker: usize) -> Option<u64> {
         self.slots[worker].parted_until.checked_sub(self.now).filter(|left| *left > 0)
     }
 
-    /// How much later than usual a process has an answer that it asks for now, if it and its store exchange words so often for that.
-    /// What is under way when that is over comes at once.
+    /// The extra time of an operation that needs `exchanges` round trips to the store. Messages under way at
+    /// the end of a delay arrive at once.
     pub(super) fn delay(&self, worker: usize, exchanges: u64) -> u64 {
         let lasting = self.slots[worker].delays.iter().filter(|(until, _)| *until > self.now);
         let lasting = lasting.map(|(until, by)| (until - self.now, by.saturating_mul(exchanges)));
@@ -159,7 +153,7 @@ impl World<'_> {
         self.slots[worker].is_frozen() && self.slots[worker].generation == generation
     }
 
-    /// Something comes for a frozen process.
+    /// Keeps an event for a frozen process.
     pub(super) fn keep_for_later(
         &mut self,
         worker: usize,
@@ -172,30 +166,28 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A process hears something, so long from now.
+    /// Schedules an event of a process `after` nanoseconds from now.
     pub(super) fn tell(&mut self, worker: usize, after: u64, event: ProcessEvent) {
         let generation = self.slots[worker].generation;
         self.later(after, SimEvent::Process { worker, generation, event });
     }
 
-    /// A process looks, soon, at what others did to the database.
+    /// The process polls for commits of others soon.
     pub(super) fn look_soon(&mut self, worker: usize) {
         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1));
         self.tell(worker, after, ProcessEvent::Look);
     }
 
-    /// All processes do, but one.
     pub(super) fn others_look_soon(&mut self, but: Option<usize>) {
         let others = (0..self.slots.len()).filter(|other| Some(*other) != but);
         others.for_each(|other| self.look_soon(other));
     }
 
-    /// Writes a record down.
     pub(super) fn keep(&mut self, record: Record) -> Result<(), SimError> {
         self.book.keep(&record)
     }
 
-    /// The same, for those who can't fail.
+    /// For callers that cannot fail.
     pub(super) fn keep_later(&mut self, record: Record) {
         self.book.later.push(record);
     }
