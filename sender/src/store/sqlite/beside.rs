@@ -1,7 +1,7 @@
-//! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk.
+//! Claims beside the commits, on a separate connection, so that they do not wait for the disk.
 //!
-//! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`]. Whatever
-//! is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
+//! A claim hands out only deliveries that are the same before and after the commit under way (see
+//! [`crate::store::held`]). Other cases, such as a lane that changed hands, are left to the next commit.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
@@ -22,10 +22,10 @@ use crate::store::reply::Claimed;
 use crate::store::{Claimer, QuickClaims, StoreError};
 
 const DOING: &str = "claim deliveries";
-/// Deliveries that the disk does not give, of which one claim finds out: the disk takes its time for each.
+/// How many unreadable deliveries one claim discovers. The disk is slow with each.
 const PASSED_OVER_MAX: u32 = 8;
 
-/// What is handed out, and up to where: of commits and claims beside them alike.
+/// The deliveries that are handed out, and how far each queue was read. Shared by commits and the claims beside them.
 #[derive(Debug, Default)]
 pub(super) struct Out {
     pub(super) held: Held,
@@ -33,7 +33,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// A commit begins, at which the store gave out these numbers; nobody else has written since the last, or somebody may have.
+    /// Begins a commit that found these numbers. `undisturbed`: no other process has written since the last one.
     pub(super) fn begin(&mut self, now: StoreTime, found: Known, undisturbed: bool) {
         self.fronts.begin(found);
         self.fronts.fresh.begin(now, undisturbed);
@@ -42,20 +42,18 @@ impl Out {
         }
     }
 
-    /// The commit is durable, and left these numbers.
     pub(super) fn keep(&mut self, left: Known) {
         self.fronts.keep(left, &self.held);
         self.held.keep();
     }
 
-    /// The commit failed, or nobody knows.
+    /// Also for a commit with an unknown outcome.
     pub(super) fn undo(&mut self) {
         self.held.undo();
         self.fronts.undo();
     }
 }
 
-/// Claims for a [`super::SqliteStore`], beside it.
 #[derive(Debug)]
 pub(super) struct SqliteClaimer {
     pub(super) sql: Connection,
@@ -68,13 +66,13 @@ pub(super) struct SqliteClaimer {
 impl Claimer for SqliteClaimer {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         self.watched.check(DOING)?;
-        // Locked before anything is read: whatever is given back after this was still held when it was read.
+        // Locked before anything is read: a delivery released later was still held when it was read.
         let out = Arc::clone(&self.out);
         let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed_over = 0;
         loop {
             match self.answer(&mut out, now, claims) {
-                // The transaction went with the failure: the others are read in a new one.
+                // The failure ended the transaction, so the other deliveries are read in a new one.
                 Err(Failed { not_given: Some(delivery), .. }) if passed_over < PASSED_OVER_MAX => {
                     out.held.unread.note(delivery, now);
                     passed_over += 1;
@@ -85,10 +83,9 @@ impl Claimer for SqliteClaimer {
     }
 }
 
-/// Why claims were not answered.
 struct Failed {
     error: rusqlite::Error,
-    /// The delivery that the disk did not give, if it is that.
+    /// The delivery that the disk could not read, if that is the reason.
     not_given: Option<DeliveryId>,
 }
 
@@ -130,7 +127,7 @@ impl SqliteClaimer {
             let answer = answer.map_err(|error| Failed { error, not_given })?;
             let Answer { claimed, known, reached, unreadable } = answer;
             if !unreadable.is_empty() {
-                // What cannot be read has to be set aside, which writes.
+                // Making dead letters of unreadable deliveries needs a commit.
                 return Ok(None);
             }
             answers.push((claimed, known, reached));
@@ -157,7 +154,7 @@ impl QuickClaims for Mutex<Out> {
         let mut out = match self.try_lock() {
             Ok(out) => out,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Whoever has it reads the file, or is at a commit.
+            // The holder is reading the file, or is in a commit.
             Err(TryLockError::WouldBlock) => return None,
         };
         let Out { held, fronts } = &mut *out;
@@ -171,7 +168,6 @@ impl QuickClaims for Mutex<Out> {
     }
 }
 
-/// Whether a lane is owned under this term, and not removed.
 fn plain(sql: &Connection, lane: LaneId, term: Term) -> rusqlite::Result<bool> {
     let found: Option<(LaneState, Option<OwnerId>, Term)> = sql
         .prepare_cached("SELECT state, owner, term FROM lanes WHERE lane = ?1")?

@@ -1,4 +1,4 @@
-//! Claims: a scan of one lane's due deliveries from the front of an index, which passes over what is handed out.
+//! Claims: an index scan of a lane's due deliveries, which skips those that are handed out.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
 
@@ -14,59 +14,56 @@ use crate::store::held::{Standing, Waiting};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
-/// No claim hands out more.
+/// Limit for one claim.
 const ROWS_MAX: u32 = 10_000;
 
-/// What waits on a lane, the longest due first.
+/// Waiting deliveries of a lane, the longest due first.
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
-/// The same from a place on.
+/// The same from a due time on.
 pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
 
 pub(super) const ROW: &str = "SELECT attempts, expires, signature, event, body, bytes, last_attempt FROM deliveries WHERE delivery = ?1";
 
-/// Reads what a claim hands out, from wherever: inside a commit or beside one.
+/// Reads deliveries to hand out, inside a commit or beside one.
 pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
     pub(super) now: StoreTime,
     pub(super) contents: &'a mut Contents,
-    /// How much later than it says each delivery expires.
+    /// Extends the expiry of claimed deliveries.
     pub(super) expiry_grace: Nanos,
-    /// The delivery that the disk did not give, when an answer fails for that.
+    /// The delivery that the disk could not read, after an answer failed for that reason.
     pub(super) not_given: Option<DeliveryId>,
 }
 
-/// What a claim is answered, and the deliveries that are due and cannot be handed out.
+/// A claim's answer, and due deliveries that are unreadable.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
-    /// How each of these was, as far as that makes sense.
+    /// The state of each claimed row, if it is valid.
     pub(super) known: Vec<Option<Waiting>>,
-    /// All that is due before is handed out then, if that is so.
+    /// Everything due before this is handed out once the answer is.
     pub(super) reached: Option<StoreTime>,
     pub(super) unreadable: Vec<Unreadable>,
 }
 
-/// A delivery of which some part is missing or makes no sense.
 pub(super) struct Unreadable {
     delivery: DeliveryId,
     why: String,
 }
 
-/// The front of a lane's queue.
 struct Front {
-    /// What is due and not handed out, and since when.
+    /// Due deliveries that are not handed out, with their due times.
     due: Vec<(DeliveryId, StoreTime)>,
-    /// When the next one is due that is not handed out.
+    /// When the next delivery that is not handed out is due.
     next: Option<StoreTime>,
-    /// All that is due before is handed out, or among these.
+    /// Everything due before this is handed out or in `due`.
     reached: Option<StoreTime>,
 }
 
 impl RowReader<'_> {
-    /// What a claim is answered, given what may be handed out, and before which moment there is nothing of that. Nothing is
-    /// handed out by that alone.
+    /// Reads a claim's answer, from a due time before which nothing is free. Does not mark anything as handed out.
     pub(super) fn answer(
         &mut self,
         claim: &Claim,
@@ -76,7 +73,7 @@ impl RowReader<'_> {
         let max = claim.max.min(ROWS_MAX);
         let mut front = self.front(claim.lane, max, from, &standing)?;
         if from.is_some() && size(front.due.len()) < u64::from(max) {
-            // Where the queue ends, nothing goes by what was known of it: somebody may have written to the file by hand.
+            // At the end of the queue, reads again from the beginning: another program may have changed the file.
             front = self.front(claim.lane, max, None, &standing)?;
         }
         let Front { due, mut next, mut reached } = front;
@@ -114,7 +111,7 @@ impl RowReader<'_> {
         })
     }
 
-    /// The first deliveries that are due and free, and when the next free one after them is due.
+    /// Returns due deliveries that are free, and when the next one is due.
     fn front(
         &self,
         lane: LaneId,
@@ -136,7 +133,7 @@ impl RowReader<'_> {
                     continue;
                 }
             }
-            // A time that makes no sense is past.
+            // An invalid time counts as past.
             let at: StoreTime = or_least(row.get(1))?;
             if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
                 let next = Some(again.map_or(at, |again| again.min(at)));
@@ -170,7 +167,7 @@ impl RowReader<'_> {
                 body,
                 signature: row.get(2)?,
             };
-            // What makes no sense there is told once it is settled.
+            // Invalid values here are reported at the settlement.
             Ok((claimed, waiting.ok()))
         })
     }
@@ -197,7 +194,7 @@ impl Work<'_> {
         let answer =
             reader.answer(claim, None, |delivery| self.held.standing(claim.lane, delivery, self.now));
         if let Some(delivery) = reader.not_given {
-            // The next claim gets past it.
+            // The next claim skips it.
             self.held.unread.note(delivery, self.now);
         }
         let Answer { claimed, unreadable, .. } = answer?;
@@ -208,18 +205,17 @@ impl Work<'_> {
         Ok(Reply::Claimed(claimed))
     }
 
-    /// Makes dead letters of deliveries that cannot be read, so that their lane goes on without them.
+    /// Turns unreadable deliveries into dead letters, so that their lane can go on.
     fn set_aside(&mut self, lane: LaneId, unreadable: &[Unreadable]) -> Result<()> {
         let Some(first) = unreadable.first() else { return Ok(()) };
         for row in unreadable {
             let buried = self.bury_unreadable(lane, row);
             if buried.is_err() {
-                // Its own row can't be written either: the next claim gets past it.
+                // Its row cannot be written either, so the next claim skips it.
                 self.held.unread.note(row.delivery, self.now);
             }
             buried?;
         }
-        // Of one that can't be set aside either, something else is said.
         tracing::error!(
             lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
             "deliveries cannot be read, and are set aside as dead letters (unreadable)"
@@ -234,7 +230,7 @@ impl Work<'_> {
         self.bury(lane, row.delivery, Reason::Unreadable)
     }
 
-    /// Whose lane it is, if this ownership is the present one.
+    /// The lane's owner, if the term is current.
     pub(super) fn fence(
         &mut self,
         lane: LaneId,
@@ -255,7 +251,7 @@ impl Work<'_> {
         }
     }
 
-    /// When a lane's first waiting delivery is due, handed out or not.
+    /// When the first waiting delivery is due, whether or not it is handed out.
     pub(super) fn head(&self, lane: LaneId) -> Result<Option<StoreTime>> {
         self.sql.prepare_cached(QUEUE)?.query_row([lane], |row| row.get(1)).optional()
     }

@@ -1,8 +1,8 @@
-//! The file's time: where it is kept, how it is brought back, and what becomes of the times that were written meanwhile.
+//! The file's time, and the correction of times written by a clock that was ahead.
 //!
-//! A delivery that was recorded, redriven or tried by a clock that was ahead is due, and expires, too late. How much too late
-//! is told by its own row: it cannot have been recorded, redriven or tried in the future. Such rows are brought back in small
-//! steps, one lane after the other, along the index of what is due later than now.
+//! A delivery recorded, redriven or attempted under such a clock is due and expires too late. Its own row shows by
+//! how much, because none of these can have happened in the future. Sweeps correct such rows in small steps, lane by
+//! lane, along the index of later due times.
 
 use hookproof_failed_sync::ends_the_process;
 use rusqlite::{Connection, OptionalExtension, Result, TransactionBehavior, params};
@@ -16,7 +16,6 @@ use crate::store::clock::{Anchor, Beginning, Fault, FileClock, MachineMoment, St
 
 const DOING: &str = "read the time of the store";
 
-/// What the file says of the time.
 pub(super) fn file_clock(sql: &Connection) -> Result<FileClock> {
     sql.prepare_cached(
         "SELECT t.clock, c.at, c.boot, c.uptime, c.correcting_lane IS NOT NULL FROM totals t JOIN clock c",
@@ -30,9 +29,8 @@ pub(super) fn file_clock(sql: &Connection) -> Result<FileClock> {
 }
 
 impl SqliteStore {
-    /// Begins to count on the file: from which time, as [`FileClock::start`] tells. What is wrong with the file's
-    /// time is corrected, and the moment is kept for the processes that begin later. Whoever commits without having called
-    /// this hands in times of its own, and corrects nothing.
+    /// Starts to count the file's time, as decided by [`FileClock::start`]. Corrects the file's time and stores the
+    /// anchor for later processes. Without this call, `commit` uses the times that it is given and corrects nothing.
     ///
     /// # Errors
     ///
@@ -41,7 +39,7 @@ impl SqliteStore {
         let machine = beginning.machine;
         let file = file_clock(&self.sql).doing(DOING)?;
         let mut start = file.start(beginning);
-        // In the ordinary case nothing is written: a database that is locked can be counted on all the same.
+        // Usually nothing needs writing, so that a locked database can be opened too.
         if is_corrected(&start) || (machine.is_some() && !file.is_anchored(machine)) {
             start = self.write_clock(beginning)?;
         }
@@ -53,7 +51,7 @@ impl SqliteStore {
         Ok(start)
     }
 
-    /// The same, written down, unless another process has done so since.
+    /// Decides again inside a writing transaction, because another process may have corrected the time since.
     fn write_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
         let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate).doing(DOING)?;
         let start = file_clock(&tx).doing(DOING)?.start(beginning);
@@ -75,10 +73,9 @@ const fn is_corrected(start: &Start) -> bool {
     matches!(start.fault, Some(Fault::Corrected(_)))
 }
 
-/// No lease is longer than this (`--lease`).
+/// The upper limit of `--lease`.
 const LEASE_MAX: Nanos = Nanos::HOUR;
 
-/// Brings the file's time back to `now`.
 fn set_back(sql: &Connection, now: StoreTime) -> Result<()> {
     let minute = i64::try_from(now.0 / Nanos::MINUTE.0).unwrap_or(i64::MAX);
     sql.prepare_cached("UPDATE totals SET clock = ?1, marked_minute = min(marked_minute, ?2)")?
@@ -86,14 +83,14 @@ fn set_back(sql: &Connection, now: StoreTime) -> Result<()> {
     set_back_beside_totals(sql, now)
 }
 
-/// Nobody knows by which time a lease was counted, and a living owner may not be robbed: a lease is cut to the longest that
-/// there may be. Whoever renews makes it right again, and whoever is dead is known by its lock.
+/// Times that depend on the wrong clock. A living owner must keep its lanes, so leases are only cut to the longest
+/// possible one. The next renewal corrects them, and a dead owner is known by its lock.
 fn set_back_beside_totals(sql: &Connection, now: StoreTime) -> Result<()> {
     let minute = i64::try_from(now.0 / Nanos::MINUTE.0).unwrap_or(i64::MAX);
     sql.prepare_cached("DELETE FROM marks WHERE minute > ?1")?.execute([minute])?;
     let longest = StoreTime(now.0.saturating_add(LEASE_MAX.0));
     sql.prepare_cached("UPDATE owners SET until = ?1 WHERE until > ?1")?.execute([longest])?;
-    // Who is said to have come later than now would pass for a newcomer until then.
+    // A node with a future start time would count as a newcomer until then.
     let nodes = sql.prepare_cached("UPDATE nodes SET since = ?1 WHERE since > ?1")?.execute([now])?;
     if nodes > 0 {
         sql.prepare_cached("UPDATE membership SET changes = changes + 1")?.execute([])?;
@@ -103,7 +100,7 @@ fn set_back_beside_totals(sql: &Connection, now: StoreTime) -> Result<()> {
     Ok(())
 }
 
-/// The place of the row that was looked at last.
+/// The position of the row examined last.
 #[derive(Clone, Copy)]
 struct Place {
     lane: LaneId,
@@ -111,18 +108,17 @@ struct Place {
     delivery: DeliveryId,
 }
 
-/// A waiting delivery that is due later than now.
 struct Later {
     place: Place,
     expires: StoreTime,
     /// When it was recorded or redriven.
     begun: StoreTime,
-    /// When it was tried last.
+    /// When it was last attempted.
     tried: StoreTime,
 }
 
 impl Work<'_> {
-    /// One small step of following the right time again: how many rows were corrected, and whether there may be more.
+    /// Corrects at most `max` rows. Returns the number corrected, and whether more may remain.
     pub(super) fn correct_times(&mut self, max: u32) -> Result<(u64, bool)> {
         let latest = self.ledger.totals.clock;
         if self.rules.follows_the_machine && latest.since(self.now) > TOLERANCE {
@@ -164,7 +160,6 @@ impl Work<'_> {
             .optional()
     }
 
-    /// The first rows that are due later than now, after a place.
     fn later_rows(&self, from: Place, max: u32) -> Result<Vec<Later>> {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let mut lanes = self
@@ -190,7 +185,7 @@ impl Work<'_> {
                 let (at, delivery) = (row.get(0)?, row.get(1)?);
                 if (at, delivery) > after {
                     let place = Place { lane, at, delivery };
-                    // What makes no sense is in no future.
+                    // An invalid value counts as past.
                     let (expires, begun, tried) = (row.get(2), row.get(3), row.get(4));
                     let (expires, begun) = (or_least(expires)?, or_least(begun)?);
                     found.push(Later { place, expires, begun, tried: or_least(tried)? });
@@ -200,8 +195,8 @@ impl Work<'_> {
         Ok(found)
     }
 
-    /// Brings a row back by as much as it was recorded or tried in the future. That it was tried in the future stays on
-    /// record, so the expiry, which may never be brought back twice, goes by the recording alone.
+    /// Moves a row's times back by as much as it was recorded or attempted in the future. The future attempt stays
+    /// recorded, so only the recording corrects the expiry: it must not move twice.
     fn correct(&mut self, row: &Later) -> Result<bool> {
         let (begun, tried) = (row.begun.since(self.now), row.tried.since(self.now));
         if begun.max(tried) == Nanos::ZERO {

@@ -1,9 +1,7 @@
-//! What is sent of events, as far as it was read lately: an event that goes to a thousand subscribers is read once for most of
-//! them, and is in memory once for all of them.
+//! A cache of events and bodies: an event for a thousand subscribers is read once and stored once.
 //!
-//! An event and its bodies never change once they are committed, and their numbers are never used again. So what was read
-//! inside of one transaction holds in those after it. What a commit has written itself may come to nothing: it reads
-//! for itself.
+//! Events and bodies never change after their commit, and their numbers are never reused, so entries stay valid in
+//! later transactions. A commit reads its own uncommitted events without this cache.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +18,11 @@ pub(super) const EVENT: &str = "SELECT id, kind, received, body FROM events WHER
 
 pub(super) const FURTHER_BODY: &str = "SELECT bytes FROM further_bodies WHERE body = ?1";
 
-/// So many are kept, and so many bytes of bodies; a single one may be larger while it is being read.
+/// Limits of the cache. A single body may exceed the second while it is read.
 const COUNT_MAX: usize = 1_024;
 const BYTES_MAX: usize = 4 << 20;
 
-/// What is the same for all deliveries of an event that have the same body.
+/// The parts that all deliveries of an event with the same body share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     /// The event's public id.
@@ -34,16 +32,15 @@ pub(super) struct Content {
     pub(super) body: Body,
 }
 
-/// By the numbers of events and bodies. The newest events are kept: lanes that keep up ask for those.
+/// Keyed by the numbers of event and body. Keeps the newest events, because lanes that keep up ask for those.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     known: BTreeMap<(u64, u64), Content>,
     bytes: usize,
-    /// The number of the next delivery, as it was when something was read last.
+    /// The next delivery number at the last read.
     next: u64,
 }
 
-/// Reads events and bodies.
 pub(super) struct Reader<'a> {
     event: CachedStatement<'a>,
     further_body: CachedStatement<'a>,
@@ -68,8 +65,8 @@ impl<'a> Reader<'a> {
 }
 
 impl Contents {
-    /// To be called in each transaction with the number of the next delivery there. A file that has gone back, as one that was
-    /// restored from an older one, gives numbers again: nothing that is known of it holds.
+    /// Must be called in each transaction with the next delivery number. A file restored from an older copy reuses
+    /// numbers, so a lower number clears the cache.
     pub(super) fn begin(&mut self, next: u64) {
         if next < self.next {
             *self = Self::default();
@@ -77,7 +74,6 @@ impl Contents {
         self.next = next;
     }
 
-    /// What a delivery of that event with that body sends.
     pub(super) fn read(&mut self, reader: &mut Reader<'_>, event: u64, body: u64) -> Result<Content> {
         if let Some(content) = self.known.get(&(event, body)) {
             return Ok(content.clone());

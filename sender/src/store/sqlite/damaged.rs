@@ -1,8 +1,8 @@
-//! Rows that are damaged, or that the disk does not give: what is still read of them.
+//! Rows that are damaged or that the disk cannot read.
 
 use rusqlite::{Error, ErrorCode, Result};
 
-/// Whether this one row is to blame, not the store: the others can be read.
+/// Whether only this row is affected.
 pub(super) fn is_about_the_row(error: &Error) -> bool {
     match error {
         Error::QueryReturnedNoRows
@@ -14,12 +14,12 @@ pub(super) fn is_about_the_row(error: &Error) -> bool {
     }
 }
 
-/// Whether the disk did not give what was asked for. It may give the rest, and this too at another time.
+/// Whether the disk failed to read. Other rows, or a later try, may succeed.
 pub(super) fn is_about_the_disk(error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
 }
 
-/// A value, or the least there is where the one in the row makes no sense.
+/// Returns the default for an invalid value.
 pub(super) fn or_least<T: Default>(read: Result<T>) -> Result<T> {
     match read {
         Err(error) if is_about_the_row(&error) => Ok(T::default()),

@@ -18,13 +18,13 @@ const OLDEST_OF_LANE: &str = "SELECT delivery FROM deliveries INDEXED BY deliver
     WHERE state = 2 AND delivery > ?1 AND lane = ?3 ORDER BY delivery LIMIT ?2";
 
 impl DeadRows for Work<'_> {
-    /// Deliveries that this commit recorded may be in memory, to be handed out: it makes no difference.
+    /// Always false: even a delivery of this commit may be in the cache.
     fn records(&mut self, _: DeliveryId) -> bool {
         false
     }
 
     fn set_dead(&mut self, _: LaneId, delivery: DeliveryId, reason: Reason) -> Result<(u64, bool)> {
-        // Figures that make no sense would keep every list of dead letters from being read.
+        // Invalid figures would make every list of dead letters unreadable.
         self.sql
             .prepare_cached(
                 "UPDATE deliveries SET state = 2, at = ?2, reason = ?3, bytes = max(bytes, 0), ttl = max(ttl, 0),

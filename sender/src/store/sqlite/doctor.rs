@@ -1,4 +1,4 @@
-//! What only an operator asks: whether the file's clock is right, whether the file is whole, and what in it can't be read.
+//! Checks of a file for operators: its clock, its structure, and unreadable deliveries.
 
 use std::path::{Path, PathBuf};
 
@@ -16,18 +16,18 @@ use crate::store::vacuum::Space;
 use crate::store::{Finding, LogSize, State, StoreError};
 use crate::units::rough;
 
-/// Deliveries looked at in one moment of the store: no look holds up the log for long.
+/// Deliveries examined in one transaction, so that no read blocks the log for long.
 const ROWS_MAX: u32 = 20_000;
-/// The first fault that SQLite finds in a table is told; it looks for no more than so many.
+/// Limit of faults that SQLite searches for in a table. The first is reported.
 const FAULTS_MAX: u32 = 2;
 
-/// The file is looked at for as long as the log is no longer than this: a look keeps it from being cut.
+/// A check ends when the log exceeds this, because the check prevents its truncation.
 const CHECK_LOG_BYTES_MAX: u64 = 64 << 20;
-/// Free space in a file is told of if it is this much, and one part of so many of the file.
+/// Free space is reported from this size on, if it is also at least a quarter of the file.
 const FREE_BYTES_TOLD: u64 = 64 << 20;
 const FREE_PART_TOLD: u64 = 4;
 
-/// Whether the file's time is the one by which a process would count that begins now, and that is the wall clock's.
+/// Whether a process starting now would use the file's time unchanged, and it matches the wall clock.
 pub(in crate::store) fn examine_clock(
     path: &Path,
     start: Start,
@@ -43,7 +43,7 @@ pub(in crate::store) fn examine_clock(
     }
     let mut finding = Finding::well(check);
     let behind = wall.since(start.now);
-    // Every length of time is right all the same, and to follow at once would cut those that are running.
+    // Durations are correct anyway, and following the clock at once would cut short the running ones.
     if behind > TOLERANCE {
         finding.detail = format!(
             "the wall clock was set forward by {}; the database's time follows when the machine is started anew",
@@ -53,7 +53,7 @@ pub(in crate::store) fn examine_clock(
     Ok(finding)
 }
 
-/// Looks for what nobody but a file has, and cuts its log if that is to be mended.
+/// Runs the checks that apply to files only. With `mend`, also truncates the log.
 pub(in crate::store) fn examine(path: &Path, mend: bool) -> std::result::Result<Vec<Finding>, StoreError> {
     let reader = SqliteReader::open(path)?;
     let mut findings = vec![
@@ -91,14 +91,14 @@ fn log(path: &Path, mend: bool) -> std::result::Result<Finding, StoreError> {
     Ok(if is_cut { finding.mended() } else { finding })
 }
 
-/// How long the log beside the file is; nothing, where there is none.
+/// 0 without a log.
 pub(in crate::store) fn log_bytes(path: &Path) -> u64 {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     std::fs::metadata(PathBuf::from(log)).map_or(0, |log| log.len())
 }
 
-/// Free space is not wrong: it is used again.
+/// Never a fault, because free space is reused.
 fn space(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
     let Space { bytes, free_bytes } = reader.space()?;
     let mut finding = Finding::well("space");
@@ -111,7 +111,6 @@ fn space(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
     Ok(finding)
 }
 
-/// One finding for each table that is damaged.
 fn file(reader: &SqliteReader) -> std::result::Result<Vec<Finding>, StoreError> {
     let check = "file";
     let checked = match reader.quick_check(CHECK_LOG_BYTES_MAX) {
@@ -132,7 +131,7 @@ fn file(reader: &SqliteReader) -> std::result::Result<Vec<Finding>, StoreError> 
     Ok(findings)
 }
 
-/// What is wrong with a table and its indexes, and what follows; nothing, if it is whole.
+/// A table's faults and their consequences. `None`: no fault.
 fn check_table(sql: &Connection, table: &str) -> Result<Option<String>> {
     let mut check = sql.prepare("SELECT quick_check FROM pragma_quick_check(?1) LIMIT ?2")?;
     let found =
@@ -155,7 +154,7 @@ fn is_damage(error: &Error) -> bool {
     is_about_the_row(error) || is_about_the_disk(error)
 }
 
-/// Which rows cannot be read, as far as reading from both ends tells.
+/// Finds the unreadable rows by reading from both ends.
 fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
     let mut keys = sql.prepare("SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk")?;
     let mut keys = keys.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>>>()?;
@@ -175,13 +174,13 @@ fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
     ))
 }
 
-/// Rows that can be read from one end of a table on.
+/// The readable rows from one end of a table.
 #[derive(Default)]
 struct Readable {
     rows: u64,
-    /// Of the last of them.
+    /// The key of the last one.
     key: Option<String>,
-    /// There are no others.
+    /// Whether these are all rows.
     is_all: bool,
 }
 
@@ -209,7 +208,7 @@ fn read_rows(sql: &Connection, table: &str, keys: &[String], order: &str) -> Res
     }
 }
 
-/// What damage to a table means for what is owed.
+/// The consequences of damage to a table.
 fn what_follows(table: &str) -> &'static str {
     match table {
         "deliveries" | "expiring" | "swept" => "deliveries there may never be made, nor be given up",
@@ -228,27 +227,27 @@ fn what_follows(table: &str) -> &'static str {
     }
 }
 
-/// Waiting deliveries of which a part is missing or makes no sense, as far as one look goes.
+/// Waiting deliveries with a missing or invalid part, from one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// How many.
+    /// Their number.
     pub rows: u64,
-    /// Where the next look begins, if there is more to look at.
+    /// Where the next search continues. `None`: at the end.
     pub next: Option<DeliveryId>,
 }
 
-/// What a look at the file's tables found.
+/// The result of a check of the file's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// What is wrong, for each table that is damaged.
+    /// A fault for each damaged table.
     pub faults: Vec<String>,
-    /// The tables that were not looked at to their end.
+    /// Tables that were not checked to the end.
     pub unchecked: Vec<String>,
 }
 
 impl SqliteReader {
-    /// Looks for what is wrong with the file's tables. Each is looked at in a moment of its own; the log grows meanwhile by
-    /// what is written, and the look ends where it has become longer than `log_bytes_max`.
+    /// Checks the file's tables, each in a transaction of its own. Ends when the log has grown beyond
+    /// `log_bytes_max`.
     ///
     /// # Errors
     ///
@@ -273,7 +272,7 @@ impl SqliteReader {
         Ok(checked)
     }
 
-    /// Waiting deliveries without a body or an event, or whose figures make no sense, after a place; looks at a bounded number of deliveries.
+    /// Searches a limited number of deliveries for waiting ones with a missing body or event or with invalid figures.
     ///
     /// # Errors
     ///
@@ -299,7 +298,7 @@ impl SqliteReader {
 }
 
 impl SqliteStore {
-    /// Moves the log's content into the file and cuts the log: false, if some program still reads it or writes to it.
+    /// Moves the log's content into the file and truncates the log. Returns false if another program reads or writes.
     ///
     /// # Errors
     ///

@@ -17,19 +17,19 @@ use crate::store::numbers::size;
 use crate::store::read::Place;
 use crate::store::reply::{ClaimedRow, Refusal};
 
-/// The number of the body that is in its event's row.
+/// The number of a body in its event's row.
 pub(super) const OWN_BODY: u64 = 0;
 
-/// For whom an event was received since a moment, or at any time in part; when, and which of both.
+/// The lanes that have an event of this id: received after a given time, or partly accepted at any time.
 pub(super) const RECEIVED_BEFORE: &str =
     "SELECT d.lane, e.received, e.in_part IS NOT NULL FROM events e JOIN deliveries d
     ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
     WHERE e.id = ?1 AND (e.received > ?2 OR e.in_part IS NOT NULL)";
 
-/// The numbers that an event and its parts get.
+/// The numbers of an event and its bodies.
 pub(super) struct Numbers {
     event: u64,
-    /// For each body, its number, if any target uses it: the first of these is the event's own ([`OWN_BODY`]).
+    /// The number of each body that a target uses. The first is [`OWN_BODY`].
     bodies: Vec<Option<u64>>,
 }
 
@@ -82,7 +82,7 @@ impl EventRows for Work<'_> {
         let moved = self
             .sql
             .prepare_cached(
-                // Of what is absurdly long, enough to recognise it: the rest would be copied through memory.
+                // An oversized row keeps a recognisable part, because copying all of it takes memory.
                 "INSERT OR REPLACE INTO outbox_rejected SELECT id,
                      iif(octet_length(type) > 4194304, substr(type, 1, 1024), type),
                      iif(octet_length(key) > 4194304, substr(key, 1, 1024), key),
@@ -170,7 +170,7 @@ impl EventRows for Work<'_> {
             emit.received,
             int(first_delivery),
             int(deliveries),
-            // Zeros take no room.
+            // 0 takes no space in the row.
             int(if body_count > 0 { first_body } else { 0 }),
             int(body_count),
             in_part.then_some(1),
@@ -205,7 +205,7 @@ impl EventRows for Work<'_> {
         Ok(delivery)
     }
 
-    /// A delivery that is due at once may be handed out from memory, where none may take its place.
+    /// A delivery that is due now may be handed out from memory, unless a later one can replace it.
     fn queued(&mut self, new: &New<'_>, delivery: DeliveryId) -> Result<()> {
         let New { emit, target, due, .. } = *new;
         if target.coalesce.is_some() || due > self.now || !self.fronts.fresh.follows(target.lane) {
@@ -249,9 +249,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// After a row with an absurdly high number, SQLite would go on counting from there, and soon have no number left.
-    /// It counts on from the microseconds since 1970 instead: far below, and above all that it has counted to itself,
-    /// for no number may be given twice.
+    /// After a row with a huge id, SQLite would count on from there and soon run out of ids. Continues from the
+    /// microseconds since 1970 instead: far below that id, and above all ids that SQLite chose itself, because ids
+    /// must be unique.
     pub(super) fn renumber_outbox(&self) -> Result<()> {
         self.sql
             .prepare_cached("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'outbox' AND seq >= ?2")?

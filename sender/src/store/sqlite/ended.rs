@@ -1,8 +1,8 @@
-//! What ended on a lane with window caps since its record was written: whoever seizes it has to know.
+//! Attempts that ended on a lane with window caps since its checkpoint, for the next owner.
 //!
-//! Which lanes have window caps is the one thing that the store reads of settings. Their attempts are in an index of their
-//! own, so that others cost nothing; a lane that once had caps stays among them, since a cap that is put back counts what was
-//! sent meanwhile.
+//! Window caps are the only setting that the store reads. Attempts of such lanes have an index of their own, so that
+//! other lanes pay nothing. A lane stays marked after its caps are removed, because restored caps count earlier
+//! requests.
 
 use rusqlite::{Result, params};
 
@@ -11,12 +11,12 @@ use crate::engine::{LaneId, StoreTime};
 use crate::store::ended::{ENDS_MAX, MARGIN, runs};
 use crate::store::reply::Ended;
 
-/// Whether an attempt is to be kept for a cap, though it is old: `?3` is the beginning of the longest window.
+/// Whether an old attempt still counts for a cap. `?3` is the start of the longest window.
 pub(super) const STILL_COUNTS: &str = "(a.capped IS NOT NULL AND a.at >= ?3 AND a.at >= coalesce(
     (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane), 9223372036854775807) - ?4)";
 
 impl Work<'_> {
-    /// Notes that a lane has window caps, if its settings say so, or can't be read.
+    /// Marks a lane whose settings contain window caps or are unreadable.
     pub(super) fn note_caps(&mut self, lane: LaneId) -> Result<()> {
         self.sql
             .prepare_cached(
@@ -27,10 +27,9 @@ impl Work<'_> {
         self.ledger.reread_caps(self.sql, lane)
     }
 
-    /// What ended on a lane since a moment, and up to [`MARGIN`] before, in runs that are told as if all of a run had ended
-    /// with its last one.
+    /// Ends of attempts since [`MARGIN`] before the checkpoint. Grouped into runs, each with its last end.
     pub(super) fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
-        // A record from the future was taken by a clock that was ahead: nobody knows since when.
+        // A checkpoint from the future came from a clock that was ahead, so all attempts count.
         let since = if record_at > self.now { 0 } else { record_at.0.saturating_sub(MARGIN.0) };
         let ends: Vec<StoreTime> = self
             .sql

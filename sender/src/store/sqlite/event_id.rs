@@ -1,5 +1,5 @@
-//! Ids of events, as a file keeps them: one that was made here in its 16 bytes, an emitter's own as text. Each id has one form
-//! alone, so that it is found by it; and what reads like one of ours is kept like one of ours, whoever made it.
+//! Event ids in a file: 16 bytes for generated ids, text for other ids of emitters. Each id has exactly one form, so
+//! that lookups find it. An emitter's id in the generated form is stored like a generated one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use rusqlite::{Connection, Result, ToSql};
 
 use crate::event::{Kind, PublicId};
 
-/// An id on its way into a file.
 pub(super) struct EventId<'a> {
     text: &'a str,
     made: Option<[u8; 16]>,
@@ -39,7 +38,7 @@ impl From<EventId<'_>> for Value {
     }
 }
 
-/// An id as it comes out of a file.
+/// An id read from a file.
 pub(super) struct Kept(pub(super) Arc<str>);
 
 impl FromSql for Kept {
@@ -54,11 +53,11 @@ impl FromSql for Kept {
     }
 }
 
-/// Lets the statements that move a store translate ids, by `event_id(text)` and `event_id_text(id)`.
+/// Registers the SQL functions `event_id(text)` and `event_id_text(id)` for moving a store.
 pub(super) fn teach(sql: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     sql.create_scalar_function("event_id", 1, flags, |told: &Context<'_>| {
-        // What can't be read stays as it is, and its deliveries with it: they are set aside when they are claimed.
+        // An unreadable id is copied unchanged. Its deliveries become dead letters when they are claimed.
         let text = told.get_raw(0).as_str();
         text.map_or_else(|_| told.get::<Value>(0), |text| Ok(EventId::new(text).into()))
     })?;

@@ -1,15 +1,14 @@
-//! SQLite's errors, in the store's words.
+//! Converts SQLite's errors into the store's.
 
 use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
 use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
 
-/// Says what was being done when SQLite failed.
 pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
     let detail = error.to_string();
     match error.sqlite_error_code() {
-        // SQLite's word for a full disk leaves out quotas, limits of a file's size, and what the log's index takes.
+        // SQLite's own code for a full disk does not cover quotas, file size limits, or the log's index.
         _ if is_refused_write(error) => StoreError::Full { doing, detail },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { doing, detail },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { doing, detail },
@@ -25,14 +24,13 @@ pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
     }
 }
 
-/// Whether the disk did not take what was written.
 pub(super) fn is_refused_write(error: &Error) -> bool {
     let extended = error.sqlite_error().map(|error| error.extended_code);
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
         || matches!(extended, Some(SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE))
 }
 
-/// Attaches what was being done to a result of SQLite's.
+/// Adds the operation to SQLite's error.
 pub(super) trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T, StoreError>;
 }

@@ -1,14 +1,16 @@
-//! What our own commits have just recorded, so that a lane that keeps up is handed it without a look at the file.
+//! Deliveries that this process's commits have just recorded, so that a lane that keeps up is served without reading
+//! the file.
 //!
-//! A lane is followed from the moment at which a claim has handed out all of it that was due. From then on its queue is what our
-//! commits add to it, and that is kept here, with all that an attempt needs. Whatever else happens to a queue ends that, or bounds
-//! it: what is put back into it is due at a moment, and nothing is handed out from here that is due later; a burial forgets the
-//! lane; any command but the everyday ones forgets all of them. So does another process that has written to the file, which each
-//! commit finds out as it begins: nothing is handed out from here longer than [`HOLDS_FOR`] after that, so that what others give
-//! up is handed out no longer than what was read from the file a moment before. Where a commit takes that long by itself, the
-//! file is read.
+//! A lane is followed from the moment when a claim has handed out everything due. From then on, its queue consists of
+//! the commits' additions, which are cached here with everything that an attempt needs. Other changes end or limit
+//! this:
 //!
-//! It says nothing of what is not here. Where a lane has nothing here, the file is read.
+//! - A delivery put back sets a bound: nothing due later is handed out from here.
+//! - A dead letter drops the lane, and a rare command drops all lanes.
+//! - A write by another process drops all lanes. Each commit checks for one at its start, so the cache is used only
+//!   for [`HOLDS_FOR`] after that.
+//!
+//! A lane without an entry says nothing: the file is read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,34 +19,33 @@ use crate::store::command::Claim;
 use crate::store::held::{Held, Standing};
 use crate::store::reply::{Claimed, ClaimedRow};
 
-/// For how long after the beginning of the last commit.
+/// How long after the start of the last commit the cache is used.
 const HOLDS_FOR: Nanos = Nanos::from_millis(50);
-/// How soon the file is looked at after that, in case that another process has added something.
+/// When to read the file after that, in case another process has added deliveries.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(10);
-/// So much of all lanes is kept, about.
+/// Approximate limit for all lanes together.
 const BYTES_MAX: usize = 8 << 20;
-/// What a row takes beside its body, about.
+/// Approximate size of a row without its body.
 const ROW_BYTES: usize = 256;
 
-/// What was just recorded, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
     lanes: BTreeMap<LaneId, Queue>,
     bytes: usize,
-    /// When a commit found last that nobody else had written.
+    /// The start of the last commit that found no other writer.
     seen: StoreTime,
     under_way: UnderWay,
 }
 
-/// What the commit under way does to queues.
+/// Changes by the commit under way.
 #[derive(Debug, Default)]
 struct UnderWay {
     recorded: Vec<(LaneId, Recorded)>,
-    /// What it adds or puts back beside that: the longest due of each lane.
+    /// The earliest due time of its other additions, for each lane.
     others: BTreeMap<LaneId, StoreTime>,
-    /// Lanes of which nothing is known after it.
+    /// Lanes to drop after the commit.
     doubted: BTreeSet<LaneId>,
-    /// Nothing is known of any lane after it.
+    /// Drop all lanes after the commit.
     doubts_all: bool,
 }
 
@@ -53,11 +54,11 @@ struct Queue {
     term: Term,
     /// The longest due first.
     rows: VecDeque<Recorded>,
-    /// Whatever else is free is due no sooner.
+    /// A lower bound for the due times of all other free deliveries.
     until: StoreTime,
 }
 
-/// A delivery that waits, and since when it is due.
+/// A waiting delivery and its due time.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) due: StoreTime,
@@ -71,7 +72,7 @@ impl Recorded {
 }
 
 impl Fresh {
-    /// A commit begins, and nobody else has written since the last one, or somebody may have.
+    /// Begins a commit. `undisturbed`: no other process has written since the last one.
     pub(super) fn begin(&mut self, now: StoreTime, undisturbed: bool) {
         if !undisturbed {
             self.clear();
@@ -79,35 +80,34 @@ impl Fresh {
         self.seen = now;
     }
 
-    /// Whether what the commit under way records for a lane is wanted here.
+    /// Whether this lane's new deliveries should be cached.
     pub(super) fn follows(&self, lane: LaneId) -> bool {
         self.lanes.contains_key(&lane)
     }
 
-    /// The commit under way records a delivery, for a lane that is followed.
+    /// Adds a delivery of the commit under way, for a followed lane.
     pub(super) fn record(&mut self, lane: LaneId, recorded: Recorded) {
         self.under_way.recorded.push((lane, recorded));
     }
 
-    /// The commit under way adds something else to a queue, or puts it back.
+    /// Notes that the commit adds another delivery to a queue, or puts one back.
     pub(super) fn add(&mut self, lane: LaneId, due: StoreTime) {
         let first = self.under_way.others.entry(lane).or_insert(due);
         *first = due.min(*first);
     }
 
-    /// The commit under way gives up what waits on a lane.
+    /// Notes that the commit gives up deliveries of a lane.
     pub(super) fn doubt(&mut self, lane: LaneId) {
         self.forget(lane);
         self.under_way.doubted.insert(lane);
     }
 
-    /// The commit under way does what is not done every day.
+    /// Notes a rare command in the commit.
     pub(super) fn doubt_all(&mut self) {
         self.clear();
         self.under_way.doubts_all = true;
     }
 
-    /// The commit is durable.
     pub(super) fn keep(&mut self, held: &Held) {
         let UnderWay { recorded, others, doubted, doubts_all } = std::mem::take(&mut self.under_way);
         if doubts_all {
@@ -119,34 +119,34 @@ impl Fresh {
         }
         for (lane, recorded) in recorded {
             let delivery = recorded.row.delivery;
-            // A claim beside the commit, or in it, may have handed it out already; whatever gives it back says so to `add`.
+            // A claim may have handed it out already. If it is released, `add` learns that.
             if matches!(held.standing_beside(lane, delivery, self.seen), Standing::Free) {
                 self.push(lane, recorded);
             }
         }
     }
 
-    /// The commit failed, or nobody knows.
+    /// Also for a commit with an unknown outcome.
     pub(super) fn undo(&mut self) {
         self.clear();
         self.under_way = UnderWay::default();
     }
 
-    /// A claim has handed out all that was due of a lane: what else is free is due at `until`, or there is nothing.
+    /// Starts to follow a lane after a claim handed out everything due. `until`: when the next other delivery is due.
     pub(super) fn follow(&mut self, lane: LaneId, term: Term, until: Option<StoreTime>) {
         self.forget(lane);
         let until = until.unwrap_or(StoreTime(u64::MAX));
         self.lanes.insert(lane, Queue { term, rows: VecDeque::new(), until });
     }
 
-    /// Something else may happen to the lane's queue, or the file is read for it.
+    /// Stops following a lane.
     pub(super) fn forget(&mut self, lane: LaneId) {
         if let Some(queue) = self.lanes.remove(&lane) {
             self.bytes -= queue.rows.iter().map(Recorded::bytes).sum::<usize>();
         }
     }
 
-    /// What a claim may have at once; nothing, if the file has to be looked at.
+    /// Answers a claim from memory. `None`: the file must be read.
     pub(super) fn hand_out(&mut self, claim: &Claim, now: StoreTime, held: &Held) -> Option<Claimed> {
         let Claim { lane, term, max, bytes_max } = *claim;
         let holds = now.since(self.seen) <= HOLDS_FOR && held.holds(lane, term);
@@ -158,11 +158,11 @@ impl Fresh {
             let bytes = u64::try_from(first.row.body.bytes.len()).unwrap_or(u64::MAX);
             body_bytes = body_bytes.saturating_add(bytes);
             if body_bytes > bytes_max {
-                // If it is the first, the file is read, and its answer tells how long it is.
+                // If it is the first, the file is read, and that answer reports its length.
                 break;
             }
             if !matches!(held.standing_beside(lane, first.row.delivery, now), Standing::Free) {
-                // A commit under way does something to it.
+                // A commit under way changes it.
                 break;
             }
             if let Some(recorded) = queue.rows.pop_front() {
@@ -171,7 +171,7 @@ impl Fresh {
             }
         }
         if queue.rows.is_empty() {
-            // An empty queue keeps the memory of its last rows.
+            // An empty queue would keep the memory of its last rows.
             queue.rows = VecDeque::new();
         }
         let first_left = queue.rows.front().map_or(queue.until, |first| first.due.min(queue.until));
@@ -193,7 +193,7 @@ impl Fresh {
         self.bytes += bytes;
     }
 
-    /// Something that is not here is due then.
+    /// Notes that a delivery that is not here is due then.
     fn bound(&mut self, lane: LaneId, due: StoreTime) {
         if let Some(queue) = self.lanes.get_mut(&lane) {
             queue.until = due.min(queue.until);
@@ -207,7 +207,7 @@ impl Fresh {
 }
 
 impl Queue {
-    /// The longest due, if nothing else is due as long.
+    /// The longest due row, unless another delivery may be due as long.
     fn front(&self, now: StoreTime) -> Option<&Recorded> {
         self.rows.front().filter(|first| first.due <= now && first.due < self.until)
     }

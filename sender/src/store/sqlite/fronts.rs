@@ -1,10 +1,9 @@
-//! Up to where the queues of lanes are handed out, so that claims need not walk over all of that again.
+//! How far each lane's queue is handed out, so that claims start there.
 //!
-//! A lane that falls behind has its front handed out and not settled yet, hundreds of deliveries long, and every claim would
-//! pass over each of them. So it is kept how far the last claim came: nothing that is free is due before. It is known for as
-//! long as the numbers that the store gave out are those of our own commits: whatever another process adds to a queue, or puts
-//! back into it, changes them. What our own commits add or put back is noted, and counts once it is durable, since until then
-//! claims beside the commit do not see it. One place a lane, in memory only.
+//! A lane that falls behind has hundreds of deliveries that are handed out and not settled. Without this cursor,
+//! every claim would skip each of them. The cursors are valid while the store's numbers are those of this process's
+//! commits, because every addition by another process changes the numbers.
+//! A commit's own additions move the cursors only once it is durable: until then, claims beside it do not see them.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +11,34 @@ use super::fresh::{Fresh, Recorded};
 use crate::engine::{LaneId, StoreTime, Term};
 use crate::store::held::Held;
 
-/// What changes with everything that any process adds to queues: the next delivery's number, and how often something was put
+/// Numbers that change with every addition to a queue: the next delivery's number, and the count of deliveries put
 /// back.
 pub(super) type Known = (u64, u64);
 
-/// The fronts of the lanes that were claimed from.
 #[derive(Debug, Default)]
 pub(super) struct Fronts {
     known: Known,
     places: BTreeMap<LaneId, (Term, StoreTime)>,
-    /// What the commit under way adds to queues: the longest due of each lane.
+    /// The earliest due time that the commit under way adds, for each lane.
     added: BTreeMap<LaneId, StoreTime>,
     pub(super) fresh: Fresh,
 }
 
 impl Fronts {
-    /// A commit begins at which the store gave out these numbers.
+    /// Begins a commit that found these numbers.
     pub(super) fn begin(&mut self, found: Known) {
         if found != self.known {
             self.places.clear();
         }
     }
 
-    /// The commit under way adds a delivery to a queue, or puts one back.
+    /// Notes that the commit adds a delivery to a queue, or puts one back.
     pub(super) fn add(&mut self, lane: LaneId, due: StoreTime) {
         self.fresh.add(lane, due);
         self.note(lane, due);
     }
 
-    /// The commit under way records a delivery that may be handed out from memory.
+    /// Notes a recorded delivery that may be handed out from memory.
     pub(super) fn record(&mut self, lane: LaneId, recorded: Recorded) {
         self.note(lane, recorded.due);
         self.fresh.record(lane, recorded);
@@ -51,7 +49,7 @@ impl Fronts {
         *first = due.min(*first);
     }
 
-    /// The commit is durable, and left these numbers. What it held back is still known to be so.
+    /// Keeps the cursors after a durable commit, which left these numbers.
     pub(super) fn keep(&mut self, left: Known, held: &Held) {
         self.fresh.keep(held);
         self.known = left;
@@ -62,34 +60,34 @@ impl Fronts {
         }
     }
 
-    /// The commit failed, or nobody knows.
+    /// Also for a commit with an unknown outcome.
     pub(super) fn undo(&mut self) {
         self.places.clear();
         self.added.clear();
         self.fresh.undo();
     }
 
-    /// Where a claim begins that reads the store with these numbers; at the beginning, if nothing.
+    /// Where a claim that read these numbers begins. `None`: at the beginning.
     pub(super) fn of(&self, lane: LaneId, term: Term, found: Known) -> Option<StoreTime> {
         let (known, place) = self.places.get(&lane)?;
         Some(*place).filter(|_| found == self.known && *known == term)
     }
 
-    /// All that is due before `place` is handed out, says a claim that read the store with these numbers.
+    /// Notes that everything due before `place` is handed out, by a claim that read these numbers.
     pub(super) fn reach(&mut self, lane: LaneId, term: Term, place: StoreTime, found: Known) {
         if found == self.known {
             self.places.insert(lane, (term, place));
         }
     }
 
-    /// All that is due of a lane is handed out, says such a claim; what else there is of it is due at `next`.
+    /// Notes that everything due is handed out, by such a claim. `next`: when the next delivery is due.
     pub(super) fn reach_the_end(&mut self, lane: LaneId, term: Term, next: Option<StoreTime>, found: Known) {
         if found == self.known {
             self.fresh.follow(lane, term, next);
         }
     }
 
-    /// A lane is held anew.
+    /// Drops a lane that is held anew.
     pub(super) fn forget(&mut self, lane: LaneId) {
         self.places.remove(&lane);
         self.fresh.forget(lane);

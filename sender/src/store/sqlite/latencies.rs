@@ -1,6 +1,5 @@
-//! Latencies on their way to the file: a row for each lane, measure and hour, and one for ever, in place of a write for
-//! each attempt.
-//! Several processes write into the same rows: each adds what it has counted.
+//! Writes and reads latencies: a row for each lane, measure and hour, and one for all time. Several processes add
+//! their counts to the same rows.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
@@ -11,17 +10,15 @@ use crate::store::gathered::{Gathered, Slice, hour};
 use crate::store::latency::{Histogram, Measure, Measured};
 use crate::store::read::{LastHour, Over};
 
-/// The row that holds all hours.
 const EVER: u64 = 0;
-/// The present hour and those before it that make a day.
+/// A day includes the present hour.
 const HOURS: u64 = 24;
 
-/// Writes what has waited long enough, as far as one commit may.
+/// Writes what is due, within the limit for a commit.
 pub(super) fn flush(gathered: &mut Gathered, sql: &Connection, now: StoreTime) -> Result<()> {
     write(sql, gathered.due(now))
 }
 
-/// Writes all there is.
 pub(super) fn flush_all(gathered: &mut Gathered, sql: &Connection) -> Result<()> {
     write(sql, gathered.all())
 }
@@ -42,11 +39,11 @@ fn add(sql: &Connection, (lane, measure, hour): (LaneId, Measure, u64), more: &H
         .query_row(params![lane, measure, int(hour)], |row| row.get::<_, Vec<u8>>(0))
         .optional()?
         .map_or_else(Histogram::default, |bytes| {
-            // Figures that are damaged must not keep deliveries from being settled: they begin anew.
+            // A damaged histogram starts again, so that it cannot block settlements.
             Histogram::from_bytes(&bytes).unwrap_or_default()
         });
     sum.add(more);
-    // Of a lane that was deleted meanwhile nothing may stay behind.
+    // A deleted lane must get no rows.
     sql.prepare_cached(
         "INSERT INTO latencies SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM lanes WHERE lane = ?1)
          ON CONFLICT DO UPDATE SET counted = excluded.counted",
@@ -55,7 +52,7 @@ fn add(sql: &Connection, (lane, measure, hour): (LaneId, Measure, u64), more: &H
     Ok(())
 }
 
-/// What was counted of each of these lanes; the ones without any are left out.
+/// Lanes without counts are omitted.
 pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>> {
     let (first, last) = match over {
         Over::Day { until } => ((hour(until) + 1).saturating_sub(HOURS).max(EVER + 1), u64::MAX),
@@ -77,8 +74,8 @@ pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec
     Ok(found)
 }
 
-/// What became of each lane's attempts in the last sixty minutes: exact for the present hour of the clock; of the one
-/// before, the part that still counts, as if its attempts had come evenly.
+/// Attempts of the last sixty minutes. Exact for the present hour. The hour before counts in proportion, as if its
+/// attempts were evenly spread.
 pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>> {
     let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
     let part = |count: u64| {
@@ -101,7 +98,7 @@ pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> R
     Ok(found)
 }
 
-/// Forgets hours that no figure is about any more.
+/// Deletes hours that no figure covers any more.
 pub(super) fn forget_old(sql: &Connection, now: StoreTime, max: u32) -> Result<()> {
     let before = hour(now).saturating_sub(HOURS);
     sql.prepare_cached(
@@ -112,7 +109,6 @@ pub(super) fn forget_old(sql: &Connection, now: StoreTime, max: u32) -> Result<(
     Ok(())
 }
 
-/// Forgets a lane.
 pub(super) fn forget_lane(sql: &Connection, lane: LaneId) -> Result<()> {
     sql.prepare_cached("DELETE FROM latencies WHERE lane = ?1")?.execute([lane])?;
     Ok(())

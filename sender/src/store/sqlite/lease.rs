@@ -24,7 +24,7 @@ impl LeaseRows for Work<'_> {
     }
 
     fn find_free(&mut self, asking: OwnerId, which: &Which, max: Option<u32>) -> Result<Vec<LaneId>> {
-        // This commit's own changes must be seen.
+        // The query must see this commit's changes.
         self.ledger.flush(self.sql, self.now)?;
         let (condition, after) = match which {
             Which::WithWork { after } => ("l.state = 0 AND l.waiting > 0", *after),
@@ -49,7 +49,7 @@ impl LeaseRows for Work<'_> {
     }
 
     fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>> {
-        // A record of this commit must be seen.
+        // The query must see this commit's checkpoints.
         self.ledger.flush(self.sql, self.now)?;
         let mut read = self
             .sql
@@ -81,7 +81,7 @@ impl LeaseRows for Work<'_> {
     }
 
     fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
-        // The clock that the lease is measured by is written with it.
+        // Also writes the clock that measures the lease.
         self.ledger.change();
         self.sql
             .prepare_cached(
@@ -131,7 +131,6 @@ impl LeaseRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Forgets owners without a lease and without a lane.
     pub(super) fn forget_owners(&self) -> Result<()> {
         self.sql
             .prepare_cached(
@@ -139,7 +138,7 @@ impl Work<'_> {
                  (SELECT 1 FROM lanes WHERE lanes.owner = owners.owner)",
             )?
             .execute([int(self.ledger.totals.clock.0)])?;
-        // And nodes of which no owner is known any more.
+        // Also nodes without an owner.
         self.sql
             .prepare_cached("DELETE FROM nodes WHERE owner NOT IN (SELECT owner FROM owners)")?
             .execute([])

@@ -1,8 +1,7 @@
-//! The figures that must be known at once and always be right: what waits where, who owns what, the next free ids.
+//! Counts of lanes and of the whole store, lane owners, and the next free numbers.
 //!
-//! A commit reads a lane's row once, on first touch, counts in memory, and writes the row once at its end, however
-//! many deliveries it moved. The transaction has the file to itself meanwhile, so nobody counts beside it. The next commit
-//! goes on from there ([`KnownLanes`]), as long as nobody else has written to the file.
+//! A commit reads a lane's row once, counts in memory, and writes the row once at its end. No other process can write
+//! meanwhile. The next commit continues from there ([`KnownLanes`]) if no other connection has written since.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -15,21 +14,19 @@ use crate::store::commit::Lane;
 use crate::store::lane::{Bounds, Counts};
 use crate::store::reply::Record;
 
-/// One lane, and the columns to be written.
 #[derive(Debug)]
 struct Entry {
     lane: Lane,
-    /// To be kept, if something was persisted and not yet written.
+    /// A new checkpoint that is not yet written.
     record: Option<Record>,
     counts_changed: bool,
     terms_changed: bool,
 }
 
-/// The whole store's figures.
 #[derive(Debug)]
 pub(super) struct Totals {
     pub(super) identity: u64,
-    /// The latest time that any commit had: leases are reckoned by it.
+    /// The latest time of any commit, which measures leases.
     pub(super) clock: StoreTime,
     pub(super) roster: u64,
     pub(super) stirred: u64,
@@ -41,51 +38,50 @@ pub(super) struct Totals {
     pub(super) counts: Counts,
 }
 
-/// All figures that the present commit has touched.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) totals: Totals,
     lanes: BTreeMap<LaneId, Option<Entry>>,
-    /// The totals as they were, for the mark of a new minute.
+    /// The totals before this commit.
     before: Counts,
     totals_changed: bool,
-    /// Lanes with something to be written; one may be named several times.
+    /// Lanes to write. May contain duplicates.
     changed: Vec<LaneId>,
     version: Version,
-    /// Nobody else has written since the last commit, and that is known.
+    /// Whether it is certain that no other connection has written since the last commit.
     pub(super) undisturbed: bool,
 }
 
-/// Changes whenever another connection has committed, of whichever process, and with no commit of our own.
+/// `PRAGMA data_version`: changes when another connection has committed, in any process.
 type Version = i64;
 
-/// The lanes as our last commit left them.
+/// The lanes as the last commit left them.
 #[derive(Debug, Default)]
 pub(super) struct KnownLanes {
     lanes: BTreeMap<LaneId, Option<Entry>>,
     version: Option<Version>,
 }
 
-/// No more lanes are known from one commit to the next.
+/// Limit of lanes kept between commits.
 const KNOWN_MAX: usize = 16_384;
 
-/// Marks older than this are deleted: figures are given for the last hour.
+/// Figures need only the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
 impl Ledger {
-    /// Reads the totals. `known` holds if nobody else has written since.
+    /// Reads the totals. `known` is used if no other connection has written since.
     pub(super) fn begin(sql: &Connection, now: StoreTime, known: KnownLanes) -> Result<Self> {
         let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
         totals.clock = totals.clock.max(now);
         let before = totals.counts;
-        // Inside of the transaction: nobody writes between this and what is read after it.
+        // Inside the transaction, so that no write can come between this and later reads.
         let version = sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         let undisturbed = known.version == Some(version);
         let lanes = if undisturbed { known.lanes } else { BTreeMap::new() };
         Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version, undisturbed })
     }
 
-    /// What the next commit may go on from, once this one is durable.
+    /// The state from which the next commit continues, once this one is durable.
     pub(super) fn known(self) -> KnownLanes {
         debug_assert!(self.changed.is_empty(), "not written: {:?}", self.changed);
         let Self { mut lanes, version, .. } = self;
@@ -95,7 +91,6 @@ impl Ledger {
         KnownLanes { lanes, version: Some(version) }
     }
 
-    /// A lane, unless there is none.
     pub(super) fn lane(&mut self, sql: &Connection, lane: LaneId) -> Result<Option<&Lane>> {
         Ok(self.entry(sql, lane)?.as_ref().map(|found| &found.lane))
     }
@@ -110,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Counts something, in the lane and in total.
+    /// Changes the counts of the lane and of the whole store.
     pub(super) fn count(
         &mut self,
         sql: &Connection,
@@ -128,7 +123,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Changes who owns a lane, or what may be done for it; nothing happens to a lane that is not there.
+    /// Changes an existing lane's owner, term, state or bounds.
     pub(super) fn amend(
         &mut self,
         sql: &Connection,
@@ -143,7 +138,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Keeps a lane's record: of several in one commit, the last.
+    /// Keeps a lane's last checkpoint of this commit.
     pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
         if let Some(found) = self.entry(sql, lane)? {
             found.record = Some(record);
@@ -153,7 +148,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A lane may have got window caps.
+    /// Reads again whether a lane has window caps.
     pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
         if let Some(Some(known)) = self.lanes.get_mut(&lane) {
             known.lane.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
@@ -161,33 +156,31 @@ impl Ledger {
         Ok(())
     }
 
-    /// A lane that was just inserted, or has just been deleted, is read again.
+    /// Drops a lane that was just inserted or deleted.
     pub(super) fn forget(&mut self, lane: LaneId) {
         self.lanes.remove(&lane);
     }
 
-    /// The totals, to be changed.
     pub(super) fn change(&mut self) -> &mut Totals {
         self.totals_changed = true;
         &mut self.totals
     }
 
-    /// The latest time was that of a clock that was ahead: it is `now`.
+    /// Corrects a latest time that came from a clock that was ahead.
     pub(super) fn set_back(&mut self, now: StoreTime) {
         let totals = self.change();
         totals.clock = now;
         totals.marked_minute = totals.marked_minute.min(now.0 / Nanos::MINUTE.0);
     }
 
-    /// The next roster: some subscriber changed.
     pub(super) fn next_roster(&mut self) -> u64 {
         let totals = self.change();
         totals.roster += 1;
         totals.roster
     }
 
-    /// Writes what has changed since the last time, each row once: at the end of a commit, and before a query that
-    /// must see what the commit has counted so far.
+    /// Writes the changes since the last flush, each row once. Runs at the end of a commit, and before queries that
+    /// must see its changes.
     pub(super) fn flush(&mut self, sql: &Connection, now: StoreTime) -> Result<()> {
         self.flush_lanes(sql)?;
         if self.totals_changed {
@@ -239,7 +232,7 @@ const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, wait
     marked_minute FROM totals";
 
 impl Totals {
-    /// What changes with everything that is added to a queue.
+    /// Numbers that change with every addition to a queue.
     pub(super) fn numbers(&self) -> Known {
         (self.next_delivery, self.stirred)
     }
@@ -291,13 +284,12 @@ impl Totals {
     }
 }
 
-/// Reads [`Totals::numbers`] alone.
 pub(super) fn numbers(sql: &Connection) -> Result<Known> {
     sql.prepare_cached("SELECT next_delivery, stirred FROM totals")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Reads the totals as they stand on disk.
+/// Reads the stored totals.
 pub(super) fn totals(sql: &Connection) -> Result<Totals> {
     sql.prepare_cached(TOTALS)?.query_row([], Totals::read)
 }
@@ -310,7 +302,7 @@ const TERMS: &str =
     "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7
     WHERE lane = ?1";
 
-/// The counts and the record share a row, so that both together cost one write.
+/// The counts and the checkpoint share a row, so that both cost one write.
 const COUNTS: &str =
     "UPDATE lanes SET accepted = ?2, delivered = ?3, dead = ?4, coalesced = ?5, waiting = ?6,
     waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
@@ -374,7 +366,7 @@ impl Entry {
     }
 }
 
-/// Counts from the first ten columns.
+/// Reads counts from the first ten columns.
 pub(super) fn counts(row: &Row<'_>) -> Result<Counts> {
     Ok(Counts {
         accepted: row.get(0)?,

@@ -1,8 +1,8 @@
 //! Which processes on a file are alive.
 //!
-//! Each process holds a lock on a file of its own beside the database, for as long as it lives: the operating system
-//! lets go of it however the process ends. Whoever can take the lock of another owner therefore knows that it is dead,
-//! and need not wait for its leases to run out. The files are beside the database itself, by whichever links it was found.
+//! Each process locks a file of its own beside the database. The operating system releases the lock whenever the
+//! process ends. A process that can take another owner's lock knows that the owner is dead, and need not wait for its
+//! lease. The files are beside the database itself, not beside a link to it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,10 +14,9 @@ use std::path::{Path, PathBuf};
 use crate::store::lane::OwnerId;
 use crate::store::liveness::{Life, Liveness, Presence};
 
-/// Files of owners that are looked at, at once.
+/// Limit of owner files in one search.
 const FILES_MAX: usize = 10_000;
 
-/// The files that owners hold locks on, beside one database.
 #[derive(Clone, Debug)]
 pub(super) struct OwnerFiles {
     database: PathBuf,
@@ -30,11 +29,11 @@ struct Held {
     lock: ManuallyDrop<File>,
 }
 
-/// Owners by their files.
+/// Owners found by their files.
 #[derive(Default)]
 struct Owners {
     ids: Vec<OwnerId>,
-    /// There is no other file that an owner may have a lock on.
+    /// Whether these are all owner files.
     are_all: bool,
 }
 
@@ -43,7 +42,7 @@ impl OwnerFiles {
         Self { database: database.to_owned() }
     }
 
-    /// The folder that the database is in, and how the names of its owners' files begin.
+    /// The folder of the database, and the prefix of the owner files.
     fn beside(&self) -> io::Result<(PathBuf, OsString)> {
         let mut folder = fs::canonicalize(&self.database)?;
         let mut prefix = folder.file_name().unwrap_or_default().to_owned();
@@ -87,18 +86,18 @@ impl Liveness for OwnerFiles {
         let path = self.path_of(id)?;
         loop {
             let mut options = OpenOptions::new();
-            // Who else may open it may lock it, and so make a dead owner look alive.
+            // Another user who could open it could lock it, and make a dead owner look alive.
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let lock = options.create(true).truncate(false).write(true).open(&path)?;
             lock.lock()?;
-            // Whoever cleaned up between the two lines above took it for a dead owner's.
+            // Between these two lines, another process may have removed the file as a dead owner's.
             if leads_to(&path, &lock) {
                 return Ok(Box::new(Held { path, lock: ManuallyDrop::new(lock) }));
             }
         }
     }
 
-    /// One on another machine, or whose file is gone, may be alive.
+    /// `Unknown` for an owner on another machine, or without a file.
     fn life_of(&self, id: OwnerId) -> Life {
         let file = self.path_of(id).and_then(|path| OpenOptions::new().write(true).open(path));
         match file.map(|file| file.try_lock()) {
@@ -108,7 +107,7 @@ impl Liveness for OwnerFiles {
         }
     }
 
-    /// Where the files can't be listed, or one of them can't be told, some process may be alive.
+    /// True also when the files cannot be listed or examined.
     fn others_may_live(&self, ourselves: Option<OwnerId>) -> bool {
         let may_live = |id| Some(id) != ourselves && !self.is_dead(id);
         match self.owners() {
@@ -123,19 +122,19 @@ impl Liveness for OwnerFiles {
     }
 
     fn forget(&self, id: OwnerId) {
-        // If its file can't be removed, the next one to look tries again.
+        // On failure, the next search tries again.
         let _ = self.path_of(id).and_then(|path| remove_if_free(&path));
     }
 }
 
-/// Removes a file unless its owner lives, who may have taken its lock since it was seen to be dead. The lock is kept
-/// meanwhile: whoever is about to take it finds that the name is gone, and begins anew.
+/// Removes a file unless its owner is alive: the owner may have taken the lock meanwhile. The lock is held during the
+/// removal, so a process about to take it finds the name gone and starts again.
 fn remove_if_free(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     if file.try_lock().is_ok() && leads_to(path, &file) { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Whether a path still is that of an open file.
+/// Whether the path still names the open file.
 fn leads_to(path: &Path, file: &File) -> bool {
     fs::metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| there.ino() == here.ino()))
 }
@@ -144,7 +143,7 @@ impl Presence for Held {
     fn end(self: Box<Self>, left_nothing: bool) {
         let Self { path, lock } = *self;
         if left_nothing {
-            // Left behind, the file does no harm: it is not locked, which is what counts.
+            // A remaining file does no harm without its lock.
             let _ = fs::remove_file(path);
         }
         drop(ManuallyDrop::into_inner(lock));

@@ -1,15 +1,14 @@
-//! Keeps the write-ahead log short. Its content moves to the file beside the commits, on a thread and a connection of
-//! their own, so that no commit waits for it; only where that cannot keep up does a commit do what is left.
+//! Keeps the write-ahead log short. A separate thread and connection move its content to the file, so that commits do
+//! not wait. If the thread cannot keep up, a commit moves the rest.
 //!
-//! As long as commits follow each other without a gap the log is never wholly moved, and so grows: the thread has
-//! moved nearly all of it by the time that a commit has to end the matter, which is why that is quick.
+//! Under continuous commits the log is never completely moved, and grows. When a commit has to finish the move, the
+//! thread has done nearly all of it, so that is quick.
 //!
-//! A checkpoint whose sync fails ends the process: see [`hookproof_failed_sync`]. One that cannot write is tried again, as SQLite does
-//! not count as moved what it has not written.
-//!
-//! A program that reads the database for long keeps the log from beginning anew, and it grows by all that is written. That
-//! is said, shown in [`LogSize`], and looked at each second, until the log can be cut. Who reads is blamed only if its content
-//! could not be moved for that: a disk that can't keep up makes a long log too.
+//! - A failed sync ends the process: see [`hookproof_failed_sync`]. A failed write is retried, because SQLite counts
+//!   only written pages as moved.
+//! - A long read by another program prevents the log from starting again. The thread then logs it, shows it in
+//!   [`LogSize`], and tries each second until it can truncate the log. It blames a reader only if that reader blocked
+//!   the move: a slow disk makes a long log too.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -24,24 +23,23 @@ use super::failure::Doing;
 use super::reserve::Reserve;
 use crate::store::log_size::{LogSize, why_long};
 
-/// Pages of log after which its content begins to move.
+/// Pages in the log at which the thread starts to move.
 const PAGES_BEFORE: i32 = 1_000;
 
-/// Pages of log at which a commit sees to it that the log begins anew: 64 MiB.
+/// Pages in the log at which a commit makes it start again: 64 MiB.
 const PAGES_MAX: i32 = 16_384;
 
-/// A log so long cannot be cut: somebody keeps reading. It is said from there on.
+/// From this length on, the log is reported.
 const PAGES_PINNED: u64 = LogSize::PINNED_BYTES / PAGE_BYTES;
 
-/// How often to look whether a long log can be cut.
+/// How often to try to truncate a long log.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often to look otherwise, beside being asked.
+/// How often to look otherwise, besides requests.
 const REST: Duration = Duration::from_secs(3_600);
 
-/// What a page takes in the log.
 const PAGE_BYTES: u64 = 4_096;
 
-/// How many pages the log has. A negative number says that nobody knows.
+/// Notes the log's length. SQLite reports a negative number if it is unknown.
 fn note_pages(size: &LogSize, pages: i64) {
     if let Ok(pages) = u64::try_from(pages) {
         size.set_bytes(pages.saturating_mul(PAGE_BYTES));
@@ -51,7 +49,7 @@ fn note_pages(size: &LogSize, pages: i64) {
 const MOVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// Moves the log's content for one writer, for as long as it lives.
+/// The thread that moves the log's content, for one writer.
 #[derive(Debug)]
 pub(super) struct LogMover {
     asked: Option<SyncSender<()>>,
@@ -60,13 +58,13 @@ pub(super) struct LogMover {
 }
 
 impl LogMover {
-    /// Watches the commits of `writer`; `beside` is another connection to its file.
+    /// Watches the commits of `writer`. `beside` is another connection to its file.
     pub(super) fn start(
         writer: &mut Connection,
         beside: Connection,
         reserve: Arc<Reserve>,
     ) -> std::io::Result<Self> {
-        // One at a time: whoever asks while it is at work has the next commit to ask again.
+        // One request at a time: if the thread is busy, the next commit asks again.
         let (asked, asks) = sync_channel(1);
         let size = LogSize::default();
         let found = size.clone();
@@ -82,7 +80,7 @@ impl LogMover {
         Ok(Self { asked: Some(asked), thread: Some(thread), size })
     }
 
-    /// Ends the thread. The writer must watch no more, or the thread waits for what it may still ask.
+    /// Ends the thread. The writer's hook is removed first, because the thread runs while it can be asked.
     pub(super) fn stop(&mut self, writer: &mut Connection) {
         if let Err(error) = writer.wal_hook(None::<fn(&mut Wal, i32) -> Result<()>>) {
             tracing::warn!(%error, "the log's thread is left to itself");
@@ -95,8 +93,8 @@ impl LogMover {
     }
 }
 
-/// Has `ask` called after each commit that leaves more than `before` pages in the log. At `max`, or if there is nobody
-/// to ask, the commit moves them itself.
+/// Calls `ask` after each commit that leaves more than `before` pages in the log. At `max` pages, or if `ask` fails,
+/// the commit moves them itself.
 fn watch(
     writer: &mut Connection,
     before: i32,
@@ -108,8 +106,8 @@ fn watch(
         note_pages(&size, i64::from(pages));
         let asked = pages < before || ask();
         if pages >= max || !asked {
-            // It may be that somebody else is at it, or that somebody still reads what is there: the next commit tries
-            // again. A failed sync becomes the commit's own failure, at which the process ends.
+            // Another process may be moving or reading; then the next commit tries again. A failed sync makes the
+            // commit fail and ends the process.
             move_log(log)?;
         }
         Ok(())
@@ -117,7 +115,7 @@ fn watch(
 }
 
 fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reserve) {
-    // Whether it was told that the log is long, and that somebody holds it up.
+    // Whether a failure and a long log were logged.
     let (mut failing, mut told) = (false, None);
     loop {
         let is_long = size.bytes() / PAGE_BYTES >= u64::from(PAGES_MAX.unsigned_abs());
@@ -125,7 +123,7 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // The file grows by what the log has of new pages.
+        // The file grows by the new pages in the log.
         let moved = || ends_the_process(beside, move_or_cut(beside, size)).doing("move the log");
         match reserve.lend(moved) {
             Ok(()) => failing = false,
@@ -147,16 +145,15 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
     }
 }
 
-/// Moves what may be moved; and where that was all of a long log, cuts it, unless somebody still reads it or writes.
+/// Moves pages. If that was all of a long log, truncates it, unless another program reads or writes.
 fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let (is_busy, pages, moved): (bool, i64, i64) = beside.query_row(MOVE, [], read)?;
     note_pages(size, pages);
-    // Of what was in the log at its beginning, this moves all that nobody still reads.
-    // Where somebody else is at it, that is not known anew.
+    // This moves all pages that no reader needs. If another process is moving, the last result stays.
     let mut is_held = if is_busy { size.is_held() } else { moved < pages };
     if pages >= i64::from(PAGES_MAX) && moved >= pages {
-        // If somebody else was faster, or writes, the log is as long as it was.
+        // If another process was faster or writes, the log keeps its length.
         let (is_busy, pages, _): (bool, i64, i64) = beside.query_row(CUT, [], read)?;
         if !is_busy {
             note_pages(size, pages);

@@ -1,10 +1,8 @@
-//! The store in one SQLite file.
+//! The store in one SQLite file, in WAL mode: one connection writes, any number read, in several processes.
 //!
-//! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
-//! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
-//! `log` (kept short beside the commits), `reserve` (room for deliveries on a full disk), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `content`, `beside`, `fronts`, `fresh` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`; `latencies` puts off;
-//! `reader` and its parts read; `doctor` and `vacuum` are for operators.
+//! The files: `open` checks the file, `clock` its time, `ledger` counts, `log` and `reserve` manage disk space.
+//! Commands are in `emit`, `claim`, `settle`, `lease`, `subscribe`, `dead` and `sweep`. Claims use `beside`,
+//! `content`, `fronts`, `fresh` and `damaged`. `reader` reads; `doctor` and `vacuum` serve operators.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,7 +74,7 @@ use reserve::Reserve;
 pub(super) use transfer::{FileFault, Source, Target, Zeros};
 pub(super) use vacuum::vacuum;
 
-/// How long a store that is closed waits for readings of others before it leaves its log to them.
+/// How long a closing store waits for readers before it leaves the log as it is.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The writing side of a store in an SQLite file.
@@ -89,16 +87,15 @@ pub struct SqliteStore {
     options: Options,
     path: PathBuf,
     out: Arc<Mutex<Out>>,
-    /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
+    /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
     taken_seen: BTreeMap<OwnerId, u64>,
     known_lanes: KnownLanes,
     places: sweep::Places,
     latencies: Gathered,
     written: Written,
-    /// Times handed in are those of the machine, and what is later than them was written by a clock that was ahead.
+    /// Whether the given times follow the machine's clock, so that later times in the file are wrong.
     follows_the_machine: bool,
-    /// How far times handed in may be ahead of the truth: nothing expires, and nothing is deleted for its age, before that
-    /// much later.
+    /// How far the given times may be ahead of the true time. Nothing expires or is deleted before that much later.
     expiry_grace: Nanos,
 }
 
@@ -107,7 +104,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the file is not ours, is of another version, or cannot be read and written.
+    /// If the file is not a store of this version, or cannot be read and written.
     pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let reserve = Arc::new(Reserve::beside(path));
         let mut sql = reserve.lend(|| open::writer(path, options))?;
@@ -131,7 +128,6 @@ impl SqliteStore {
         })
     }
 
-    /// Writes what was gathered of latencies.
     fn write_latencies(&mut self) -> Result<(), StoreError> {
         self.watched.check("close the store")?;
         if self.latencies.is_empty() {
@@ -148,7 +144,7 @@ impl SqliteStore {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
+    /// Drops everything noted during a failed commit, which may describe rows that do not exist.
     fn undo(&mut self) {
         let mut out = self.out();
         out.undo();
@@ -168,7 +164,7 @@ impl SqliteStore {
             if reads_only { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
         let changes_before = self.sql.total_changes();
         let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
-        // Not locked any more while the commit goes to the disk: others may claim meanwhile.
+        // Released before the commit is written, so that claims can go on.
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = Rules {
             limits: self.options.limits,
@@ -177,7 +173,7 @@ impl SqliteStore {
             disk_full: self.reserve.room().reserve_left().is_some(),
             log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.options.log_bytes_max),
         };
-        // Not there any more if the commit fails: the next one reads all of it.
+        // Taken, so that after a failure the next commit reads everything again.
         let known = std::mem::take(&mut self.known_lanes);
         let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
         out.begin(now, ledger.totals.numbers(), ledger.undisturbed);
@@ -218,12 +214,11 @@ impl SqliteStore {
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
 
-    /// One try.
     fn commit_once(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
         let reads_only = commands.iter().all(Command::only_reads);
         let mut result = self.transact(now, commands, reads_only);
         if reads_only && matches!(result, Err(StoreError::Busy { .. })) {
-            // A claim that finds a row that cannot be read has to write after all, and somebody wrote meanwhile.
+            // A claim with an unreadable row has to write, and another process wrote meanwhile.
             self.undo();
             result = self.transact(now, commands, false);
         }
@@ -262,7 +257,7 @@ impl Store for SqliteStore {
     fn close(&mut self) -> Result<(), StoreError> {
         let reserve = Arc::clone(&self.reserve);
         reserve.lend(|| self.write_latencies())?;
-        // Where others still read or write, the last of them that closes the file does it.
+        // If others read or write, the last one to close the file truncates the log.
         self.sql.busy_timeout(CLOSE_PATIENCE).doing("close the store")?;
         reserve.lend(|| self.cut_log()).map(drop)
     }
@@ -305,7 +300,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// One commit under way. The commands are carried out by its methods, in the files named after them.
+/// One commit under way. The methods for its commands are in the files named after them.
 struct Work<'a> {
     sql: &'a Connection,
     now: StoreTime,
@@ -317,15 +312,14 @@ struct Work<'a> {
     latencies: &'a mut Gathered,
     room: Room,
     contents: Contents,
-    /// Subscribers of which an event's emitter may not have known.
+    /// Changed subscribers that an event's emitter may not have known.
     newer: Newer,
-    /// What it has recorded and settled.
     written: Written,
     hot: Hot<'a>,
     rules: Rules,
 }
 
-/// By which rules a commit goes, beside what it is asked to do.
+/// The conditions under which a commit runs.
 #[derive(Clone, Copy)]
 struct Rules {
     limits: Limits,
@@ -333,13 +327,13 @@ struct Rules {
     follows_the_machine: bool,
     /// As in [`SqliteStore`].
     expiry_grace: Nanos,
-    /// What room the disk has is for deliveries, not for events.
+    /// Whether the remaining disk space is reserved for deliveries.
     disk_full: bool,
-    /// How long the log is, if it is too long to take events.
+    /// The log's length, if it is too long for new events.
     log_full: Option<u64>,
 }
 
-/// The statements that a commit may carry out thousands of times: looked up when they are first wanted, and then at hand.
+/// Frequent statements of a commit, prepared at first use.
 #[derive(Default)]
 struct Hot<'a> {
     received_before: Option<CachedStatement<'a>>,
@@ -350,7 +344,7 @@ struct Hot<'a> {
     deliver: Option<CachedStatement<'a>>,
 }
 
-/// The statement of that place, which is always given the same text.
+/// Prepares the statement of this slot once. A slot always gets the same text.
 fn at_hand<'p, 'a>(
     place: &'p mut Option<CachedStatement<'a>>,
     sql: &'a Connection,
@@ -364,7 +358,7 @@ fn at_hand<'p, 'a>(
 }
 
 impl Work<'_> {
-    /// Carries out a command, and doubts what is known of the queues where it may change them.
+    /// Runs a command. Drops the cached queues if it may change them.
     fn apply(&mut self, command: &Command) -> rusqlite::Result<Reply> {
         if !command.spares_queues() {
             self.fronts.fresh.doubt_all();
@@ -373,7 +367,7 @@ impl Work<'_> {
         self.carry_out(command)
     }
 
-    /// The result, and the figures that the next commit continues from.
+    /// The result, and the counts from which the next commit continues.
     fn done(self) -> (Written, Ledger) {
         (self.written, self.ledger)
     }

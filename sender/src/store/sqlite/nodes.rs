@@ -1,4 +1,4 @@
-//! The nodes: who announced itself, who drains, and that something about it has changed.
+//! The rows of nodes: announcements and draining.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::engine::{LaneId, StoreTime};
 use crate::store::lane::OwnerId;
 use crate::store::node::{Announcement, Node, Nodes};
 
-/// What is announced, in the order in which [`announcement`] reads it.
+/// In the order of [`announcement`].
 const ANNOUNCED: &str = "n.name, n.version, n.address, n.unable, n.draining";
 
-/// The announcement of one node. One that makes no sense counts as none.
+/// An invalid row counts as none.
 pub(super) fn announced(sql: &Connection, owner: OwnerId) -> Result<Option<Announcement>> {
     let query = format!("SELECT {ANNOUNCED} FROM nodes n WHERE n.owner = ?1");
     let found = sql.prepare_cached(&query)?.query_row([owner], |row| Ok(readable(announcement(row))));
     found.optional()?.flatten().transpose()
 }
 
-/// Writes an announcement at a time of the store's clock; a node that lives keeps the moment when it began.
+/// Writes an announcement. A living node keeps its start time.
 pub(super) fn announce(
     sql: &Connection,
     owner: OwnerId,
@@ -38,7 +38,6 @@ pub(super) fn announce(
     .map(drop)
 }
 
-/// All nodes, at a time of the store's clock.
 pub(super) fn nodes(sql: &Connection, at: StoreTime) -> Result<Nodes> {
     let changes = sql.prepare_cached("SELECT changes FROM membership")?.query_row([], |row| row.get(0))?;
     let query = format!(
@@ -54,7 +53,7 @@ pub(super) fn nodes(sql: &Connection, at: StoreTime) -> Result<Nodes> {
     Ok(Nodes { all, changes, at, server_clock: None })
 }
 
-/// A row that makes no sense announces nothing: no other node may stop for it.
+/// Skips an invalid row, which must not affect other nodes.
 fn readable<T>(read: Result<T>) -> Option<Result<T>> {
     match read {
         Err(

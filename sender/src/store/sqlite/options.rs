@@ -1,5 +1,3 @@
-//! How to open a file.
-
 use std::time::Duration;
 
 use crate::store::Durability;
@@ -8,19 +6,19 @@ use crate::store::lane::Limits;
 /// How to open a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What an acknowledgement survives.
+    /// The failures that an acknowledgement survives.
     pub durability: Durability,
-    /// How much it may hold.
+    /// Limits of the store.
     pub limits: Limits,
-    /// Make the file if there is none.
+    /// Whether to make a missing file.
     pub create: bool,
-    /// Something random, which a new file keeps for good.
+    /// A random number that a new file keeps for good.
     pub identity: u64,
-    /// The file grows no further than so many pages.
+    /// Limit of the file in pages.
     pub pages_max: Option<u32>,
-    /// How long one try to write waits for another process that is writing.
+    /// How long a write waits for another writing process.
     pub patience: Duration,
-    /// No event is taken while the log, which some program keeps from being cut, is this long or longer, in bytes.
+    /// Events are refused while the log has this length or more, in bytes.
     pub log_bytes_max: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The reading side: connections of its own, so that it never waits for the writer, nor the writer for it.
+//! The reading side, on connections of its own, so that reader and writer do not wait for each other.
 //!
-//! `figures` counts, `listing` pages, `outside` tells what other processes and applications did.
+//! `figures` counts, `listing` returns pages, and `outside` tracks other processes and applications.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ mod outside;
 pub struct SqliteReader {
     sql: Connection,
     watched: open::Watched,
-    /// What the reading under way may still do, in steps of [`STEP`].
+    /// The steps that the present read may still take, of [`STEP`] instructions each.
     left: Arc<AtomicU32>,
     log: Arc<LogBound>,
 }
 
-/// How long the log may be while a reading is under way that may take long.
+/// The limit of the log's length during a long read.
 #[derive(Debug)]
 struct LogBound {
     path: PathBuf,
@@ -48,15 +48,15 @@ impl LogBound {
 
     fn is_passed(&self) -> bool {
         let max = self.bytes_max.load(Ordering::Relaxed);
-        // Where there is no log, none is too long.
+        // Without a log, the limit is kept.
         max != Self::NONE && fs::metadata(&self.path).is_ok_and(|log| log.len() > max)
     }
 }
 
-/// Instructions of SQLite after which a reading is looked at.
+/// SQLite instructions between two checks of a read.
 const STEP: i32 = 1_000_000;
 
-/// Instructions that one reading may take, in steps: some seconds. As long as one reads, the log can't begin anew.
+/// Steps that a read may take, which are some seconds. A read prevents the log from starting again.
 const STEPS_MAX: u32 = 500;
 
 impl SqliteReader {
@@ -64,7 +64,7 @@ impl SqliteReader {
     ///
     /// # Errors
     ///
-    /// If there is none, or it is not ours, or of another version.
+    /// If the file is missing or is not a store of this version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
         let mut log_path = path.as_os_str().to_owned();
@@ -80,7 +80,7 @@ impl SqliteReader {
         Ok(Self { sql, watched: open::Watched::new(path)?, left, log })
     }
 
-    /// What the file says of the time.
+    /// The file's time.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl SqliteReader {
         self.moment("read the time of the store", |sql| clock::file_clock(sql))
     }
 
-    /// One moment of the store.
+    /// Runs queries on one snapshot.
     pub(super) fn moment<T>(
         &self,
         doing: &'static str,
@@ -98,7 +98,7 @@ impl SqliteReader {
         self.moment_of(STEPS_MAX, doing, read)
     }
 
-    /// The same for as long as it takes, while the log is no longer than so many bytes.
+    /// The same without a limit of steps, while the log is at most `log_bytes_max` long.
     pub(super) fn moment_within<T>(
         &self,
         log_bytes_max: u64,
@@ -129,7 +129,6 @@ impl SqliteReader {
         Ok(result)
     }
 
-    /// One moment of the store, from a cursor on.
     fn page<T>(
         &self,
         doing: &'static str,

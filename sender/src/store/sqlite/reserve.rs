@@ -1,11 +1,9 @@
-//! Room on the disk that is set aside for deliveries: a file beside the database whose content is of no account.
+//! Disk space reserved for deliveries: a file beside the database without useful content.
 //!
-//! A commit for which the disk has no room gives a part of it back to the disk and is tried again. As long as the file is not
-//! whole, no event is taken, so that the rest of it serves to settle what is owed. It is made whole again once the disk has
-//! room for that and [`MARGIN`] more.
-//!
-//! It serves all processes on the database. Each sees by its length whether events are taken; a lock on it keeps two of them from
-//! changing it at once.
+//! A commit that finds the disk full shrinks this file and is retried. While the file is not complete, events are
+//! refused, so that the rest serves deliveries. It is refilled when the disk has room for that and [`MARGIN`] more.
+//! All processes on the database share the file. Its length tells each whether to accept events, and a lock
+//! serialises changes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,16 +17,14 @@ use crate::engine::{Nanos, StoreTime};
 use crate::store::StoreError;
 use crate::store::log_size::DiskRoom;
 
-/// How long the file is.
 const BYTES: u64 = 32 << 20;
-/// How much of it one failed commit gives back: others who fill the disk get no more at a time.
+/// How much one failed commit releases. Other programs that fill the disk get no more at a time.
 const STEP: u64 = 4 << 20;
-/// So much more must be free before it is made whole, or the next event would be refused again.
+/// Extra free space required before a refill. Otherwise the next event would be refused again.
 const MARGIN: u64 = 16 << 20;
-/// How often to look whether there is room again.
 const LOOK_EVERY: Nanos = Nanos::SECOND;
 
-/// The file, as one store object sees it.
+/// The reserve, as one store object sees it.
 #[derive(Debug)]
 pub(super) struct Reserve {
     path: PathBuf,
@@ -38,14 +34,14 @@ pub(super) struct Reserve {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// It is made where there is none. Processes that do not deliver only respect one that is there.
+    /// Whether to create a missing file. Processes that do not deliver only respect an existing one.
     is_kept: bool,
     looked: Option<StoreTime>,
     is_told: bool,
 }
 
 impl Reserve {
-    /// The one of a database; nothing is made yet.
+    /// Finds the reserve of a database, without creating it.
     pub(super) fn beside(database: &Path) -> Self {
         // All links to the database lead to the same reserve. A database that does not exist yet has no links.
         let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
@@ -55,12 +51,11 @@ impl Reserve {
         Self { path: path.into(), room, seen }
     }
 
-    /// What it tells others.
     pub(super) fn room(&self) -> &DiskRoom {
         &self.room
     }
 
-    /// From now on, it is made where there is none.
+    /// From now on, creates a missing file.
     pub(super) fn keep(&self) {
         let mut seen = self.seen();
         seen.is_kept = true;
@@ -70,12 +65,12 @@ impl Reserve {
         }
     }
 
-    /// Finds out whether it is whole, and makes it so if the disk has room again.
+    /// Reads the file's state, and refills it if the disk has room.
     pub(super) fn look(&self, now: StoreTime) {
         self.look_as(&mut self.seen(), Some(now));
     }
 
-    /// A commit was made. If it took the reserve for that, this is said once; the store's thread says where none can be made.
+    /// Logs once that a commit succeeded with the help of the reserve. The store's thread logs failed commits.
     pub(super) fn carried(&self) {
         if let Some(left @ 1..) = self.room.reserve_left() {
             Self::tell(&mut self.seen(), left);
@@ -116,7 +111,7 @@ impl Reserve {
         }
     }
 
-    /// Has something done; where the disk has no room for it, with what the reserve gives back.
+    /// Runs `act`, releasing parts of the reserve while the disk is full.
     pub(super) fn lend<T>(&self, mut act: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
         loop {
             match act() {
@@ -126,7 +121,7 @@ impl Reserve {
         }
     }
 
-    /// Gives a part back to the disk; false if nothing is left.
+    /// Releases a part. Returns false if nothing is left.
     pub(super) fn release(&self) -> bool {
         let released = open(&self.path, false).and_then(|file| {
             file.lock()?;
@@ -159,7 +154,7 @@ impl Reserve {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let filled = match fallocate(&file, FallocateFlags::empty(), 0, BYTES) {
-            // Some file systems can only be written to.
+            // File systems without this call must be written to.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill_with_zeros(&mut file, missing),
             filled => filled.map_err(io::Error::from),
         };

@@ -33,7 +33,7 @@ impl RoomRows for Work<'_> {
     }
 
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
-        // What this commit has counted so far must be seen.
+        // The query must see this commit's counts.
         self.ledger.flush(self.sql, self.now)?;
         let mut query = self.sql.prepare_cached(
             "SELECT lane FROM lanes WHERE when_full = ?1 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT ?2",

@@ -1,6 +1,6 @@
--- Schema 1. Times are nanoseconds since 1970. Numbers are never used twice: they come from `totals`, not from SQLite.
+-- Schema 1. Times are nanoseconds since 1970. Numbers come from `totals`, not from SQLite, and are never reused.
 
--- Figures for the whole store, and the numbers to be given out next.
+-- Counts of the whole store, and the next free numbers.
 CREATE TABLE totals (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     identity INTEGER NOT NULL,
@@ -24,8 +24,8 @@ CREATE TABLE totals (
     latency_us INTEGER NOT NULL
 ) STRICT;
 
--- The time that processes count from (see store/clock.rs): the store's time `at` a moment of the machine.
--- The other columns are set while rows are looked at that may have times of a clock that was ahead: the place of the last.
+-- The anchor of the store's time (see store/clock.rs): the store's time `at` a moment of the machine. The
+-- `correcting_` columns hold the position while sweeps correct times written by a clock that was ahead.
 CREATE TABLE clock (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     at INTEGER NOT NULL,
@@ -37,7 +37,7 @@ CREATE TABLE clock (
 ) STRICT;
 INSERT INTO clock VALUES (1, 0, NULL, 0, NULL, 0, 0);
 
--- What the totals were before the first commit of a minute.
+-- The totals before the first commit of each minute.
 CREATE TABLE marks (
     minute INTEGER PRIMARY KEY,
     delivered INTEGER NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE subscribers (
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);
 
--- Apart from their subscribers, so that no ordinary reading loads them.
+-- Apart from subscribers, so that ordinary reads do not load secrets.
 CREATE TABLE secrets (
     id INTEGER PRIMARY KEY,
     lane INTEGER NOT NULL,
@@ -70,8 +70,8 @@ CREATE TABLE secrets (
 ) STRICT;
 CREATE INDEX secrets_lane ON secrets (lane);
 
--- The part of a subscriber that changes all the time: written once per commit. The record comes last, so that
--- reading the rest never reads it. A lane without an owner was handed back in order, or never had one.
+-- The frequently changing part of a subscriber, written once per commit. `record` comes last, so that reads of the
+-- other columns skip it. A lane without an owner was handed back in order, or never had one.
 CREATE TABLE lanes (
     lane INTEGER PRIMARY KEY,
     state INTEGER NOT NULL,
@@ -96,8 +96,8 @@ CREATE TABLE lanes (
 CREATE INDEX lanes_owner ON lanes (owner) WHERE owner IS NOT NULL;
 CREATE INDEX lanes_removed ON lanes (lane) WHERE state = 3;
 
--- A lease is its owner's, for all its lanes: renewing ten thousand of them writes one row. `taken` counts the lanes
--- that others took from it.
+-- A lease covers all lanes of its owner, so a renewal writes one row. `taken` counts the lanes that others took from
+-- it.
 CREATE TABLE owners (
     owner INTEGER PRIMARY KEY,
     until INTEGER NOT NULL,
@@ -105,10 +105,10 @@ CREATE TABLE owners (
     taken INTEGER NOT NULL
 ) STRICT;
 
--- Lanes that have, or had, window caps: the next owner of such a lane counts the attempts that ended since its record.
+-- Lanes that have, or had, window caps. The next owner counts the attempts since the checkpoint.
 CREATE TABLE capped (lane INTEGER PRIMARY KEY) STRICT;
 
--- The processes that deliver, as they announce themselves (see store/node.rs). `unable`: lanes, with commas.
+-- The processes that deliver, as announced (see store/node.rs). `unable`: lanes, separated by commas.
 CREATE TABLE nodes (
     owner INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -119,14 +119,14 @@ CREATE TABLE nodes (
     since INTEGER NOT NULL
 ) STRICT;
 
--- Counts changes of the nodes and lanes that were handed back: a poll of it tells whether to read those again.
+-- Counts changes of nodes, and lanes handed back, so that a poll tells whether to read them again.
 CREATE TABLE membership (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     changes INTEGER NOT NULL
 ) STRICT;
 INSERT INTO membership VALUES (1, 0);
 
--- The deliveries and the bodies of an event have consecutive numbers, so that neither needs an index by event.
+-- An event's deliveries and bodies have consecutive numbers, so neither needs an index by event.
 CREATE TABLE events (
     event INTEGER PRIMARY KEY,
     -- 16 bytes, if it was made here, and else the emitter's own text (see event_id.rs).
@@ -152,8 +152,8 @@ CREATE TABLE further_bodies (
     bytes BLOB NOT NULL
 ) STRICT;
 
--- state: 0 waiting, 1 delivered, 2 dead, 3 coalesced. at: when it is due while it waits, when it was settled after.
--- last_attempt: where the chain through `attempts` begins.
+-- `state`: 0 waiting, 1 delivered, 2 dead, 3 coalesced. `at`: due time while it waits, settlement time afterwards.
+-- `last_attempt`: the start of the chain through `attempts`.
 CREATE TABLE deliveries (
     delivery INTEGER PRIMARY KEY,
     lane INTEGER NOT NULL,
@@ -176,26 +176,26 @@ CREATE INDEX deliveries_due ON deliveries (lane, at) WHERE state = 0;
 CREATE INDEX deliveries_coalescing ON deliveries (lane, coalesce, at) WHERE state = 0 AND coalesce IS NOT NULL;
 CREATE INDEX deliveries_dead ON deliveries (delivery) WHERE state = 2;
 CREATE INDEX deliveries_dead_of_lane ON deliveries (lane, delivery) WHERE state = 2;
--- Dead letters of which some part could not be read (reason 4).
+-- Unreadable dead letters (reason 4).
 CREATE INDEX deliveries_unreadable ON deliveries (delivery) WHERE state = 2 AND reason = 4;
 
--- What expires, in that order: deliveries that still waited when a sweep came by. An entry holds while its delivery waits and
--- expires then; others are left behind, and sweeps delete them. So what is delivered at once is never in here.
+-- Expiries of deliveries that still waited when a sweep examined them. An entry is valid while its delivery waits and
+-- expires then. Sweeps delete the others. Fast deliveries never get an entry.
 CREATE TABLE expiring (
     expires INTEGER NOT NULL,
     delivery INTEGER NOT NULL,
     PRIMARY KEY (expires, delivery)
 ) STRICT, WITHOUT ROWID;
 
--- The last delivery that a sweep has looked at for that.
+-- The last delivery that a sweep has examined for this.
 CREATE TABLE swept (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     delivery INTEGER NOT NULL
 ) STRICT;
 INSERT INTO swept VALUES (1, 0);
 
--- In the order of time: new ones go to the end, old ones leave from the front, and neither touches many pages. The
--- attempts of one delivery form a chain by `before`, which saves an index. `capped`: 1 for an attempt on a lane in `capped`.
+-- Ordered by time, so that inserts and deletes touch few pages. `before` chains the attempts of one delivery, which
+-- saves an index. `capped`: 1 for an attempt on a lane in `capped`.
 CREATE TABLE attempts (
     at INTEGER NOT NULL,
     delivery INTEGER NOT NULL,
@@ -212,8 +212,8 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;
 
--- How long endpoints take: one row for each of three measures (store/latency.rs) and each hour in which a lane was sent
--- something, and one with the hour 0 for all of its time.
+-- Latencies of endpoints: one row for each of three measures (store/latency.rs) and each hour with attempts. Hour 0
+-- holds the sum of all hours.
 CREATE TABLE latencies (
     lane INTEGER NOT NULL,
     measure INTEGER NOT NULL,
@@ -224,7 +224,7 @@ CREATE TABLE latencies (
 CREATE INDEX latencies_hour ON latencies (hour);
 
 -- Any program may emit in its own transaction: INSERT INTO outbox (type, key, data) VALUES ('a.b', 'k', '{}').
--- `event` may name the event, so that the same one put in twice is delivered once.
+-- `event` may name the event, so that a repeated insert is delivered once.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     type TEXT NOT NULL CHECK (length(type) BETWEEN 1 AND 256),

@@ -1,5 +1,5 @@
-//! The rows of attempts. The hottest path: one row changed, one attempt written, and nothing read of a delivery that was handed
-//! out here.
+//! The rows of attempts. The hottest path: for a claimed delivery it changes one row, writes one attempt, and reads
+//! nothing.
 
 use rusqlite::{OptionalExtension, Result, params};
 
@@ -109,9 +109,9 @@ impl AttemptRows for Work<'_> {
 
     fn settled(&mut self, settlement: &Settlement, was_held: bool) {
         if !was_held {
-            // It may be one that was to be handed out next.
+            // It may be cached as the next one to hand out.
             self.fronts.fresh.doubt(settlement.lane);
-            // A claim beside this commit passes over it: the next one must not begin behind it.
+            // A claim beside this commit skips it, so the next claim must not begin after it.
             self.fronts.add(settlement.lane, StoreTime(0));
         }
     }

@@ -1,7 +1,7 @@
-//! Burying what nobody will send: what has expired, and what removed subscribers were owed. In small steps.
+//! Gives up deliveries that expired or belong to removed subscribers, in small steps.
 //!
-//! What expires is noted once it has waited for [`NOTED_AFTER`], so that what is delivered sooner costs no note. Whatever would
-//! expire sooner is noted when it is recorded.
+//! A delivery's expiry is noted after it has waited for [`NOTED_AFTER`], so that faster deliveries cost no note. One
+//! that expires sooner is noted when it is recorded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,53 +21,53 @@ use crate::store::commit::sweep::SweepRows;
 use crate::store::ended::MARGIN;
 use crate::store::reply::Purged;
 
-/// What expires, the first first, with what was left behind. Rows are read one by one, so that one that can't be read stops no
-/// other.
+/// Noted expiries, the earliest first, including leftovers. Rows are read one by one, so that an unreadable one stops
+/// no other.
 pub(super) const EXPIRING: &str = "SELECT expires, delivery FROM expiring ORDER BY expires, delivery";
 
-/// No sweep deletes more of what was left behind.
+/// Limit of leftovers that one sweep deletes.
 const LEFT_BEHIND_MAX: usize = 8_192;
 
-/// A delivery that expires within that is noted when it is recorded, since sweeps come to it later. It is twice as long as they
-/// leave it alone: a flood may keep them busy.
+/// A delivery that expires within this time is noted when it is recorded. Twice the delay of sweeps, because a flood
+/// may keep them busy.
 const SHORT: Nanos = NOTED_AFTER.times(2);
 
-/// Where the next step goes on; from the beginning, if nothing.
+/// Where the next step continues. `None`: at the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     event: Option<u64>,
     letter: Option<DeliveryId>,
-    /// When an attempt began, and its delivery.
+    /// The attempt's start and its delivery.
     attempt: Option<(u64, u64)>,
     unswept: Unswept,
     /// Events that could not be deleted.
     events_passed_over: PassedOver,
-    /// Deliveries of which sweeps could not read whether they expire.
+    /// Deliveries whose expiry could not be read.
     deliveries_passed_over: PassedOver,
 }
 
 impl Places {
-    /// A commit failed: steps begin anew.
+    /// Starts again after a failed commit.
     pub(super) fn undo(&mut self) {
         self.unswept.undo();
         (self.event, self.letter, self.attempt) = (None, None, None);
     }
 }
 
-/// Rows with which a commit failed, by their numbers: the next one gets past them. In memory only: whoever starts anew finds out
+/// Numbers of rows that made a commit fail, so that the next one skips them. Only in memory: a restart finds them
 /// again.
 #[derive(Debug, Default)]
 pub(super) struct PassedOver(BTreeSet<u64>);
 
 impl PassedOver {
-    /// So many are known; of more, none is passed over.
+    /// Beyond this number, no more rows are skipped.
     const ROWS_MAX: usize = 8_192;
 
     fn has(&self, number: u64) -> bool {
         self.0.contains(&number)
     }
 
-    /// A commit fails with this row. It is passed over if the row may be to blame.
+    /// Notes a row that made a commit fail, if the row may be the reason.
     fn note(&mut self, number: u64, error: &Error) {
         let may_be_the_row = is_about_the_row(error) || is_about_the_disk(error);
         if may_be_the_row && self.0.len() < Self::ROWS_MAX {
@@ -76,10 +76,9 @@ impl PassedOver {
     }
 }
 
-/// An event and what belongs to it.
 struct Event {
     event: u64,
-    /// Its id, if it was taken in part.
+    /// Its id, if it was partly accepted.
     in_part: Option<Arc<str>>,
     received: StoreTime,
     first_delivery: u64,
@@ -94,9 +93,8 @@ impl SweepRows for Work<'_> {
         Ok((corrected, self.note_expiring()? || correcting))
     }
 
-    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other; one that the disk does
-    /// not give stops this commit alone. What was left behind before them, and before the next that expires, is deleted. Says
-    /// whether more of it may be.
+    /// The longest expired deliveries that are not handed out. Skips rows whose lane is unreadable; a disk error
+    /// fails only this commit. Also deletes the leftovers that it passes, and returns whether more may remain.
     fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
         let before = int(self.surely_before(self.now).0);
         let mut query = self.sql.prepare_cached(EXPIRING)?;
@@ -119,7 +117,7 @@ impl SweepRows for Work<'_> {
                 }
                 Ok(None) => left_behind.push((expires, delivery)),
                 Ok(_) if expires > before => break,
-                // What is handed out is its holder's to give up.
+                // A delivery that is handed out is left to its holder.
                 Ok(Some((lane, _))) if self.held.has(lane, delivery) => {}
                 Ok(Some((lane, reason))) => expired.push((lane, delivery, reason)),
             }
@@ -133,7 +131,7 @@ impl SweepRows for Work<'_> {
     }
 
     fn removed_lanes(&mut self, _: u32) -> Result<Vec<LaneId>> {
-        // A subscriber that this commit removed must be seen.
+        // The query must see this commit's removals.
         self.ledger.flush(self.sql, self.now)?;
         let lanes: Vec<LaneId> = self
             .sql
@@ -151,7 +149,7 @@ impl SweepRows for Work<'_> {
 
     fn tidy(&mut self) -> Result<()> {
         self.forget_owners()?;
-        // An outbox row with an absurd number may be gone again.
+        // An outbox row with a huge id may be gone now.
         self.renumber_outbox()
     }
 
@@ -167,15 +165,15 @@ impl SweepRows for Work<'_> {
         let mut left = u64::from(max);
         while left > 0 {
             let next = self.event_after(self.places.event.unwrap_or(0))?;
-            // Nothing is settled before it is received, and events come in the order of their receipt: all but those that were
-            // received later than now, by a clock that was ahead.
+            // Nothing is settled before it is received, and events are ordered by receipt. The exceptions were
+            // received "later than now" by a clock that was ahead.
             let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
                 self.places.event = None;
                 return Ok(false);
             };
             left -= 1;
             if !self.purge_event(&event, before, &mut left, purged)? {
-                // The rest in the next step.
+                // The next step continues.
                 return Ok(true);
             }
             self.places.event = Some(event.event);
@@ -236,8 +234,7 @@ impl SweepRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Notes when those expire that still wait, of the deliveries that nobody has looked at and that may be older than
-    /// [`NOTED_AFTER`]. Says whether there may be more to look at.
+    /// Notes the expiry of deliveries that may have waited for [`NOTED_AFTER`]. Returns whether more may remain.
     fn note_expiring(&mut self) -> Result<bool> {
         let newest = self.ledger.totals.next_delivery - 1;
         let old = self.places.unswept.old(self.now, newest);
@@ -254,9 +251,9 @@ impl Work<'_> {
         Ok(last < old)
     }
 
-    /// Notes the first of those after one delivery and up to another: how many, and up to which. Where some cannot be read, SQLite
-    /// lets nothing more be written in this transaction: it fails, and the next sweeps get past them. A claim that comes to them
-    /// finds out what is to become of them.
+    /// Notes one range of deliveries. Returns the number noted, and the last one examined. After an unreadable row
+    /// SQLite accepts no more writes in this transaction, so it fails, and the next sweeps skip the row. A claim
+    /// decides what happens to it.
     fn note_some(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
         let last = self.places.unswept.step(after).min(old);
         let noted = self
@@ -272,12 +269,12 @@ impl Work<'_> {
         Ok((noted?, last))
     }
 
-    /// A delivery that was just recorded may expire before a sweep looks at it: then it is noted at once.
+    /// Notes a new delivery that may expire before a sweep examines it.
     pub(super) fn note_if_short(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
         if expires.since(self.now) <= SHORT { self.note_new_expiry(delivery, expires) } else { Ok(()) }
     }
 
-    /// A delivery expires at another time than it did. What is not noted yet will be.
+    /// Notes a changed expiry.
     pub(super) fn note_new_expiry(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
         self.sql
             .prepare_cached("INSERT OR IGNORE INTO expiring VALUES (?1, ?2)")?
@@ -285,7 +282,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The lane of a delivery that waits and expires then, and why it is buried.
+    /// The lane and reason of a delivery that waits and expires at that time.
     fn expiring_row(&self, delivery: DeliveryId, expires: i64) -> Result<Option<(LaneId, Reason)>> {
         self.sql
             .prepare_cached(
@@ -293,7 +290,7 @@ impl Work<'_> {
             )?
             .query_row(params![delivery, expires], |row| {
                 let (bytes, attempts) = (row.get::<_, u64>(1), row.get::<_, u32>(2));
-                // Figures that make no sense end as a letter that says so; a disk that does not give them ends the commit.
+                // Invalid figures become an `unreadable` letter. A disk error fails the commit.
                 let is_damaged = bytes.is_err() || attempts.is_err();
                 or_least(bytes)?;
                 or_least(attempts)?;
@@ -302,7 +299,7 @@ impl Work<'_> {
             .optional()
     }
 
-    /// Looks at one event. False if some of it is left to be deleted.
+    /// Returns false if parts of the event remain.
     fn purge_event(
         &mut self,
         event: &Event,
@@ -320,7 +317,7 @@ impl Work<'_> {
         done
     }
 
-    /// Deletes an event unless something keeps it. False if some of it is left to be deleted.
+    /// Deletes an event that nothing keeps. Returns false if parts remain.
     fn delete_where_old(
         &self,
         event: &Event,
@@ -362,8 +359,8 @@ impl Work<'_> {
             .optional()
     }
 
-    /// Whether some delivery of an event still waits, is a dead letter, or was settled too lately; or it waits in the outbox
-    /// for who had no room, and who has it must be known.
+    /// Whether a delivery still waits, is a dead letter or was settled recently, or the outbox row waits for targets
+    /// without room.
     fn kept_by(&self, event: &Event, before: StoreTime) -> Result<bool> {
         if let Some(id) = &event.in_part
             && self.sql.prepare_cached("SELECT 1 FROM outbox WHERE event = ?1")?.exists([id])?

@@ -1,27 +1,26 @@
-//! How far sweeps have come among the deliveries of which they note when they expire. In memory: whoever begins anew goes by
-//! what is written down, and looks at all after that.
+//! How far sweeps have noted expiries. In memory: a restart continues from the stored position and examines
+//! everything after it.
 
 use std::collections::VecDeque;
 
 use crate::engine::{Nanos, StoreTime};
 
-/// For how long a delivery waits before it is looked at, at least.
+/// How long a delivery waits at least before a sweep examines it.
 pub(super) const NOTED_AFTER: Nanos = Nanos::from_secs(10);
-/// Deliveries that one sweep looks at, at most.
+/// Limit of deliveries for one sweep.
 const LOOKED_AT_MAX: u64 = 8_192;
-/// Marks are so far apart: between two of them, deliveries are looked at sooner than they need be.
+/// The distance of marks. Between two marks, deliveries are examined earlier than necessary.
 const MARKS_APART: Nanos = Nanos::SECOND;
 
-/// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Unswept {
-    /// Moments, and the last delivery that had been recorded by then.
+    /// Times, each with the last delivery recorded by then.
     marks: VecDeque<(StoreTime, u64)>,
-    /// The last delivery that was looked at, if that is later than what is written down.
+    /// The last delivery examined, if it is later than the stored position.
     looked_at: u64,
-    /// The last that could not be read, and was passed over.
+    /// The last unreadable delivery that was skipped.
     passed_over: u64,
-    /// How many are looked at in one go: fewer where some of them cannot be read.
+    /// Deliveries examined at once. Reduced around unreadable ones.
     at_once: u64,
 }
 
@@ -32,8 +31,8 @@ impl Default for Unswept {
 }
 
 impl Unswept {
-    /// Up to which delivery they may be older than [`NOTED_AFTER`], where `newest` is the last one so far: after the first mark
-    /// that is younger, all are younger. Where there is no such mark, nobody knows.
+    /// The last delivery that may be older than [`NOTED_AFTER`]. All deliveries after the first younger mark are
+    /// younger. Without such a mark their age is unknown.
     pub(super) fn old(&mut self, now: StoreTime, newest: u64) -> u64 {
         let is_young = |at: StoreTime| at <= now && now.since(at) < NOTED_AFTER;
         while self.marks.pop_front_if(|(at, _)| !is_young(*at)).is_some() {}
@@ -44,19 +43,18 @@ impl Unswept {
         old
     }
 
-    /// Where to go on, given what is written down.
+    /// Where to continue, given the stored position.
     pub(super) fn after(&self, kept: u64) -> u64 {
         kept.max(self.looked_at).max(self.passed_over)
     }
 
-    /// How far to look in one go.
+    /// Where the next step ends.
     pub(super) fn step(&self, after: u64) -> u64 {
         after.saturating_add(self.at_once)
     }
 
-    /// All up to this one were looked at, and up to `kept` that is written down. True if it is to be written down for this one:
-    /// whoever begins anew looks again at what was delivered meanwhile, and that is to be little. Where some cannot be read,
-    /// the next commit may fail, and is to get further than the last one.
+    /// Notes that everything up to `last` was examined. Returns whether to store that position: regularly, so that a
+    /// restart repeats little, and always around unreadable rows, because the next commit may fail.
     pub(super) fn reach(&mut self, last: u64, kept: u64) -> bool {
         let is_slow = self.at_once < LOOKED_AT_MAX;
         self.looked_at = last;
@@ -64,7 +62,7 @@ impl Unswept {
         is_slow || last - kept >= LOOKED_AT_MAX
     }
 
-    /// Some of these cannot be read: fewer are looked at the next time. One that is alone is passed over.
+    /// Notes an unreadable row. The next step examines fewer, and skips a single one.
     pub(super) fn fail(&mut self, after: u64, last: u64) {
         self.at_once = ((last - after) / 2).max(1);
         if last - after <= 1 {
@@ -72,7 +70,7 @@ impl Unswept {
         }
     }
 
-    /// A commit failed: what was looked at may not be noted.
+    /// After a failed commit, examined expiries may not be noted.
     pub(super) fn undo(&mut self) {
         self.marks.clear();
         self.looked_at = 0;

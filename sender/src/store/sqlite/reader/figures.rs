@@ -1,4 +1,4 @@
-//! Figures: for everything, for each lane, for dead letters and attempts over a span of time.
+//! Figures: of the store, of each lane, and of dead letters and attempts over time.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::store::read::{
 };
 use crate::store::reply::Record;
 
-/// So many deliveries that no sweep has looked at yet are looked at for a status.
+/// Limit of unswept deliveries examined for a status.
 const NOT_SWEPT_MAX: u32 = 500_000;
 
 pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
     let counts = totals(sql)?.counts;
     let hour_ago = StoreTime(now.0.saturating_sub(Nanos::HOUR.0));
-    // The first mark of the last hour says how everything stood before it; if there is none, nothing happened since.
+    // The first mark of the last hour holds the totals before it. Without one, nothing happened since.
     let before: Option<[u64; 4]> = sql
         .prepare_cached(
             "SELECT delivered, failed_attempts, dead, latency_us FROM marks WHERE minute >= ?1
@@ -55,7 +55,7 @@ fn count(sql: &Connection, query: &str) -> Result<u64> {
     sql.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
 
-/// One look into the index for each lane that has something waiting.
+/// One index lookup for each lane with waiting deliveries.
 fn oldest_due(sql: &Connection) -> Result<Option<StoreTime>> {
     sql.prepare_cached(
         "SELECT min((SELECT at FROM deliveries INDEXED BY deliveries_due
@@ -65,8 +65,7 @@ fn oldest_due(sql: &Connection) -> Result<Option<StoreTime>> {
     .query_row([], |row| row.get(0))
 }
 
-/// The first that sweeps have noted, or one that they have not come to: no more of these are looked at than there are in some
-/// seconds.
+/// The earliest of the noted expiries and of the unswept deliveries, of which a limited number is examined.
 fn next_to_expire(sql: &Connection) -> Result<Option<StoreTime>> {
     sql.prepare_cached(
         "SELECT received FROM (
@@ -179,7 +178,7 @@ pub(super) fn audit(
     max: u32,
 ) -> Result<Vec<AuditSecond>> {
     let mut seconds: Vec<AuditSecond> = Vec::new();
-    // In the order of time, so that only the present second has to be gathered: sorted by SQLite, all of a flood would be.
+    // In the order of time, so that only one second is gathered at once. SQLite would sort all of them.
     let (mut second, mut lanes) = (0, ByLane::new());
     let mut close = |second, lanes: &mut ByLane| {
         let of_lane = |(lane, Began { attempts, limited })| AuditSecond { lane, second, attempts, limited };
@@ -214,11 +213,10 @@ pub(super) fn limited(sql: &Connection, from: StoreTime, until: StoreTime) -> Re
     Ok(lanes.into_iter().map(of_lane).collect())
 }
 
-/// The attempts of a span, in the order of time, and whether each was answered 429.
+/// Attempts of a span in the order of time, and whether each was answered 429.
 pub(in crate::store::sqlite) const ATTEMPTS_BEGUN: &str = "SELECT at, lane, status IS 429 FROM attempts
     WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR lane = ?3) ORDER BY at, delivery";
 
-/// Attempts that began, by their lanes.
 type ByLane = BTreeMap<LaneId, Began>;
 
 #[derive(Default)]
@@ -234,7 +232,7 @@ impl Began {
     }
 }
 
-/// The attempts of all lanes are looked at, since that is their order.
+/// Scans the attempts of all lanes, because they are ordered by time.
 pub(super) fn attempt_times(
     sql: &Connection,
     lane: Option<LaneId>,

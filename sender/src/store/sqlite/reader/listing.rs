@@ -14,10 +14,10 @@ use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Su
 /// A page of rows, and where the next one begins.
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
-/// No page looks at more deliveries or attempts, however few of them it shows.
+/// Limit of rows examined for one page.
 const LOOKED_AT_MAX: u32 = 10_000;
 
-/// No delivery has more attempts than this in its list.
+/// Limit of attempts listed for a delivery.
 const ATTEMPTS_MAX: usize = 1_000;
 
 /// Where the next page begins, if this one is full.
@@ -106,7 +106,7 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
         key: row.get(4)?,
         received: or_least(row.get::<_, Option<_>>(5))?.unwrap_or_default(),
         place: row.get(6)?,
-        // A figure that makes no sense keeps nobody from seeing the others.
+        // An invalid figure must not hide the others.
         attempts: or_least(row.get(7))?,
         bytes: or_least(row.get(8))?,
         at: or_least(row.get(9))?,
@@ -114,7 +114,7 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
     })
 }
 
-/// What waits on a lane, in the order in which it is due.
+/// Waiting deliveries of a lane, by due time.
 pub(super) fn queue(
     sql: &Connection,
     lane: LaneId,
@@ -226,7 +226,7 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
     })
 }
 
-/// Along the chain: one look into the table for each attempt.
+/// Follows the chain: one lookup for each attempt.
 pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Attempted>> {
     let mut at: Option<StoreTime> = sql
         .prepare_cached("SELECT last_attempt FROM deliveries WHERE delivery = ?1")?

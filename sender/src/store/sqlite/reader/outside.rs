@@ -1,4 +1,4 @@
-//! What others did: new work, changed subscribers, rows in the outbox, leases.
+//! Changes by other processes: new work, subscribers, outbox rows, leases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,20 +57,20 @@ pub(super) fn heads(sql: &Connection, lanes: &[LaneId]) -> Result<Vec<(LaneId, S
     Ok(heads)
 }
 
-/// A row of the outbox that is longer is not read: no event may be that long.
+/// Longer outbox rows are not read, because no event may be that long.
 const ROW_BYTES_MAX: u32 = 4 << 20;
-/// What is read of the outbox in one go ends after so many bytes.
+/// One read of the outbox ends after this many bytes.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// The columns of a row, empty where the row is too long: any program may put there what it likes.
+/// The columns of a row, left empty in an oversized row: any program may write one.
 const COLUMNS: &str = "id, iif(bytes > 4194304, '', type), iif(bytes > 4194304, NULL, key),
     iif(bytes > 4194304, '', data), iif(bytes > 4194304, NULL, event), bytes";
-/// How long a row is. Telling that does not load it.
+/// A row's length, computed without loading it.
 const BYTES: &str = "octet_length(type) + octet_length(data)
     + ifnull(octet_length(key), 0) + ifnull(octet_length(event), 0) AS bytes";
 
 pub(super) fn outbox(sql: &Connection, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>> {
-    // Any program may have put in any number there is.
+    // Programs may use any number as an id.
     let Some(from) = after.map_or(Some(i64::MIN), |after| after.0.checked_add(1)) else {
         return Ok(Vec::new());
     };
@@ -105,12 +105,12 @@ pub(super) fn rejected(
         })?
         .collect::<Result<_>>()?;
     let next = super::listing::last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
-    // Below the lowest number there is nothing more.
+    // Nothing lies below the lowest number.
     let next = next.filter(|_| rows.last().is_some_and(|row| row.row.id.0 > i64::MIN));
     Ok((rows, next))
 }
 
-/// A row's number as a cursor holds it, which knows no negative ones: in the same order.
+/// Maps an id to an unsigned number for a cursor, in the same order.
 const fn place_before(id: OutboxId) -> u64 {
     id.0.saturating_sub(1).cast_unsigned() ^ SIGN
 }
@@ -130,7 +130,7 @@ fn outbox_row(row: &Row<'_>) -> Result<OutboxRow> {
         .then(|| format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
     let mut unreadable = out_of_range.or(too_long);
     let mut text = |column: usize, name: &str| -> Result<Option<Arc<str>>> {
-        // SQLite takes any bytes for a text.
+        // SQLite accepts any bytes as text.
         let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = row.get_ref(column)? else { return Ok(None) };
         let text = String::from_utf8_lossy(bytes);
         if matches!(text, std::borrow::Cow::Owned(_)) {
