@@ -20,10 +20,15 @@ lint:
 # Write generated documents, schemas, kill matrices and pages anew; read the difference before you commit.
 bless:
     HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_
+    HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --lib scenario::tests::reference
     HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants
     HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden
+
+# Run the benches and write BENCHMARKS.md; some ten minutes on a quiet machine.
+bench-report:
+    cargo run -p hookproof-benches --bin bench-report
 
 bench:
     cargo bench -p hookproof-benches --bench end_to_end

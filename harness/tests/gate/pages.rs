@@ -147,6 +147,41 @@ fn the_page_for_planners_plans_a_launch() {
 }
 
 #[test]
+fn the_quick_start_shows_a_pass_a_bug_and_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("reports/runs/first/report.json");
+    for command in commands(&blocks("quick-start.md", "sh").concat()) {
+        let output = shell(&command, folder.path(), &[]).output().unwrap();
+        let (code, said) = (output.status.code(), said(&output));
+        match command.split(' ').nth(1).unwrap() {
+            "run" => accuses_nobody(&output, &report),
+            "sim" => assert!(code == Some(1) && said.contains("retry.after-429"), "{code:?}: {said}"),
+            "plan" => assert!(code == Some(0) && said.contains("× this traffic"), "{code:?}: {said}"),
+            _ => assert_eq!(code, Some(0), "{command}: {said}"),
+        }
+    }
+    assert!(folder.path().join("page.html").exists());
+}
+
+#[test]
+fn the_pages_for_operators_make_a_delivery_a_copy_and_a_diagnosis() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = format!("127.0.0.1:{}", port());
+    let first = blocks("operator.md", "sh").concat().replace("127.0.0.1:9000", &elsewhere);
+    let said = run(&first, folder.path(), &[]);
+    assert!(said.contains("secret  whsec_") && said.contains("waiting                1 ("), "{said}");
+    if there_is("sqlite3", "the page about backups") {
+        let copied = run(&blocks("backup.md", "sh").concat(), folder.path(), &[]);
+        assert!(copied.contains("waiting                1 ("), "{copied}");
+    }
+    for command in commands(&blocks("troubleshooting.md", "sh").concat()) {
+        // A delivery is due and nobody delivers: once it is, `doctor` says so and ends with 1.
+        let output = shell(&command, folder.path(), &[]).output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {}", crate::said(&output));
+    }
+}
+
+#[test]
 fn a_command_of_a_page_that_fails_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let output = shell("hookproof run no-such.toml\ntrue", folder.path(), &[]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Rules on the structure of the workspace: sizes, names, and dependencies between modules.
+//! Rules on the structure of the workspace: sizes, names, dependencies between modules, and documents.
 //!
 //! A rule maps one source file to its violations; [`RULES`] lists them all. Each rule has tests with bad snippets,
 //! because a rule that never fails proves nothing. A rule sees a file's syntax and tokens, so it judges code, never
@@ -6,8 +6,10 @@
 
 mod circles;
 mod dependencies;
+mod documents;
 mod exceptions;
 mod names;
+mod prose;
 mod purity;
 mod sizes;
 mod source;

@@ -31,7 +31,7 @@ use crate::word_form::word_form;
 section! {
     /// Everything that a subscriber is owed, but for its name, its URL, the events that it wants, and its secrets.
     SettingsText, filled in as Filled {
-        /// What it may be sent.
+        /// The limits of its contract.
         #[serde(deserialize_with = "object")]
         limit: LimitText = LimitText::default();
         /// How much may wait for it.
@@ -43,7 +43,7 @@ section! {
         timeout: Nanos = Nanos::from_secs(8), in SettingsText::TIMEOUT;
         /// How much of `timeout` an attempt may take to connect. The default is never longer than `timeout`.
         connect_timeout: Nanos = Nanos::from_secs(4).min(timeout), in (*SettingsText::TIMEOUT.start(), "timeout");
-        /// What follows a failed attempt.
+        /// Retries of failed attempts.
         #[serde(deserialize_with = "object")]
         retry: RetryText = RetryText::default();
         /// When an endpoint that fails is left alone.
@@ -71,11 +71,11 @@ section! {
         /// How many may be sent at once after a rest.
         #[serde(deserialize_with = "count")]
         burst: u32 = 10, in 1..=BURST_MAX;
-        /// Caps on sliding windows: no window of that length holds more, wherever it begins.
+        /// Caps on sliding windows: every window of that length holds at most so many.
         windows: Vec<WindowCap> = Vec::new(),
             in Range::many(0..=WINDOWS_MAX, cap(1, Nanos(1))..=cap(WINDOW_LIMIT_MAX, WINDOW_LENGTH_MAX));
-        /// How many requests may be under way. The default is half of `limit.burst`, from 1 to 10. What a killed process may
-        /// have had under way is in doubt, and a burst that is all in doubt stops its lane.
+        /// How many requests may be under way. The default is half of `limit.burst`, from 1 to 10. Attempts that a killed
+        /// process had under way are in doubt, and a burst that is all in doubt stops its lane.
         #[serde(deserialize_with = "count")]
         in_flight: u32 = (burst / 2).clamp(1, 10), in 1..=IN_FLIGHT_MAX;
         /// Whether attempts start at an even pace, one each time that the rate allows one more, however many the burst is.
@@ -90,14 +90,14 @@ section! {
 }
 
 section! {
-    /// The bounds on what waits.
+    /// The bounds of its queue.
     QueueText, filled in as Queue {
         /// How many deliveries may wait.
         #[serde(deserialize_with = "count")]
         rows: u64 = 100_000, in 1..=SettingsText::QUEUE_ROWS_MAX;
         /// How many bytes of bodies may wait.
         bytes: Bytes = Bytes(256 << 20), in Bytes(1)..=SettingsText::QUEUE_BYTES_MAX;
-        /// What happens to one delivery more.
+        /// The effect of one delivery more.
         when_full: WhenFullText = WhenFullText::Refuse;
     }
 }
@@ -107,11 +107,11 @@ section! {
     RetryText, filled in as Retry {
         /// How delays grow.
         backoff: BackoffText = BackoffText::FullJitter;
-        /// What delays grow from, doubling. Not for `fixed`.
+        /// The first delay; each further one is twice as long. Not for `fixed`.
         base: Nanos = Nanos::SECOND, in (BASE_MIN, "retry.cap");
-        /// What delays grow to. Not for `fixed`.
+        /// The longest delay. Not for `fixed`.
         cap: Nanos = Nanos::HOUR, in ("retry.base", DELAY_MAX);
-        /// What `additive` adds at most. Only for `additive`. The default is never longer than `retry.cap`.
+        /// The most that `additive` adds. Only for `additive`. The default is never longer than `retry.cap`.
         jitter: Nanos = Nanos::from_secs(30).min(cap), in (Nanos::ZERO, "retry.cap");
         /// The delays one after another; the last one repeats. Only for `fixed`, which needs it.
         schedule: Vec<Nanos> = Vec::new(), in Range::many(1..=SCHEDULE_MAX, BASE_MIN..=DELAY_MAX);
@@ -145,11 +145,11 @@ section! {
 }
 
 section! {
-    /// What counts as strain, and how far the sender gives way.
+    /// The signs of strain, and how far the sender gives way.
     PressureText, filled in as Pressure {
         /// Strain never makes it slower than one attempt in this time.
         slowest: Nanos = Nanos::MINUTE, in SLOWEST;
-        /// How many successes in a row give back a twentieth of the contract. What an outage took comes back faster: each
+        /// How many successes in a row give back a twentieth of the contract. The share lost in an outage comes back faster: each
         /// success doubles the share, up to the half at which it began.
         #[serde(deserialize_with = "count")]
         streak: u32 = 10, in STREAK;
@@ -158,13 +158,13 @@ section! {
         target: Nanos = Nanos::ZERO;
         /// Without a target, latency below this is never strain.
         latency_min: Nanos = Nanos::from_millis(500);
-        /// Without a target, latency is strain when it is this many times what is usual. That is the median of the last 24
+        /// Without a target, latency is strain when it is this many times the usual one: the median of the last 24
         /// hours in which the endpoint answered, each with its 95th percentile; so a slow half-day is not usual yet. It
         /// is kept when the sender starts anew.
         #[serde(deserialize_with = "count")]
         latency_factor: u32 = 4, in LATENCY_FACTOR;
-        /// Latency alone never makes it slower than this share of the contract, in percent: an endpoint that is slow whatever
-        /// it is sent still gets so much.
+        /// Latency alone never makes it slower than this share of the contract, in percent: an endpoint that is slow
+        /// at any rate still gets so much.
         #[serde(deserialize_with = "count")]
         latency_least: u32 = 10, in LATENCY_LEAST;
         /// Failures are strain when they are more than this share of the attempts, in percent.
@@ -183,7 +183,7 @@ fn cap(count: u32, length: Nanos) -> WindowCap {
 
 documented! {
     /// A field is named by its path from the top of the data. To let a field through is to let through all that is in it.
-    /// What no rule lets through is left out. A rule that meets an array holds for each of its elements.
+    /// Fields that no rule lets through are left out. A rule that meets an array holds for each of its elements.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ShapeText {
@@ -196,7 +196,7 @@ documented! {
         /// subscriber: a pseudonym takes 66 bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub pseudonymise: Option<Vec<PseudonymText>>,
-        /// The region whose secret makes the pseudonyms, which need one: a name that `--region` gives to the sender.
+        /// The region of the secret that makes the pseudonyms, which need one: a name that `--region` gives to the sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub region: Option<Region>,
     }

@@ -19,32 +19,32 @@ const WORDS: [&str; 11] = [
 ];
 
 pub(super) const BEHAVIOUR: Section = Section {
-    about: "What the endpoint does for a while. The first behaviour that matches wins; else it answers 204. What shuts the port \
-            (refuse to all, no-accept) stands before what holds at the same time.",
+    about: "A misbehaviour of the endpoint for a while. The first one that matches wins; otherwise the endpoint answers 204. One that \
+            shuts the port (refuse to all, no-accept) must come before others of the same time.",
     fields: &[
-        may("at", Form::Duration, "from when, since the run began; its beginning without it"),
-        may("lasts", Form::Duration, "for how long; to the end without it"),
-        must("answer", Form::Either(&Form::Count, &Form::Word(&WORDS)), "a status, or what it does instead"),
-        may("share", Form::Decimal, "of the requests, drawn by the seed; 1, which is all, without it"),
+        may("at", Form::Duration, "its start, since the run began (default 0s)"),
+        may("lasts", Form::Duration, "its length (default: to the end)"),
+        must("answer", Form::Either(&Form::Count, &Form::Word(&WORDS)), "a status, or a fault"),
+        may("share", Form::Decimal, "the share of requests, drawn by the seed (default 1: all)"),
         may(
             "attempts",
             Form::Counts,
-            "only the deliveries' attempts with these numbers, from 1, as the endpoint counts them",
+            "only attempts with these numbers, from 1, as the endpoint counts them",
         ),
-        may("latency", Form::Durations, "how long the answer takes; as `answers` says without it"),
+        may("latency", Form::Durations, "the answer time (default: the subscriber's `answers`)"),
         may(
             "serves",
             Form::Duration,
-            "works on one request after another, for so long on each: the answer takes longer the more are open",
+            "works on one request at a time, this long on each: answers take longer the more requests are open",
         ),
         may("retry_after", Form::Duration, "Retry-After in whole seconds"),
         may("retry_after_date", Form::Duration, "Retry-After as an HTTP date so far ahead"),
         may("retry_after_text", Form::Text, "Retry-After word for word, however wrong"),
         may("location", Form::Text, "where a redirect points"),
-        may("body_bytes", Form::Size, "how large the answer's body is; huge-answer: 64MiB without it"),
-        may("limit", Form::Rate, "enforce: the limit that the endpoint holds"),
-        may("burst", Form::Count, "enforce: how many at once; a second's worth, and at least 1, without it"),
-        may("pace", Form::Duration, "drip: how long it waits between two bytes; 1s without it"),
+        may("body_bytes", Form::Size, "the size of the answer's body (huge-answer: default 64MiB)"),
+        may("limit", Form::Rate, "enforce: the endpoint's own limit; beyond it, 429 with Retry-After"),
+        may("burst", Form::Count, "enforce: how many at once (default: one second of the limit, at least 1)"),
+        may("pace", Form::Duration, "drip: the time between two bytes (default 1s)"),
     ],
 };
 

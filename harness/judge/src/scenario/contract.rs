@@ -5,32 +5,36 @@ use super::quantity::{Duration, Rate, Size, Window};
 use super::reader::Reader;
 
 pub(super) const LIMIT: Section = Section {
-    about: "What a subscriber may be sent. Every limit that is given holds at once; what isn't given isn't limited.",
+    about: "The limits of a contract. All given limits hold at once; there is no limit by default.",
     fields: &[
         may("rate", Form::Rate, "the rate in the long run"),
-        may("burst", Form::Count, "how many at once after a rest; 1 without it"),
+        may("burst", Form::Count, "how many at once after a rest (default 1)"),
         may("windows", Form::List(&Form::Window), "caps on sliding windows"),
         may("in_flight", Form::Count, "how many requests may be open at once"),
-        may("pace", Form::Flag, "whether our sender starts its attempts at an even pace; false without it"),
+        may(
+            "pace",
+            Form::Flag,
+            "whether our sender starts attempts at an even pace within the burst (default false); no check demands it",
+        ),
         may(
             "quarantine",
             Form::Duration,
-            "for how long after an answer to a later one a request without an answer may still arrive; 5s without it",
+            "a request without an answer arrives within this time of the answer to a later request, or never (default 5s)",
         ),
         may(
             "doubt",
             Form::Duration,
-            "for how long it may arrive at all, once it was given up; 60s without it, or the quarantine if longer",
+            "a request without an answer arrives within this time of its end, or never (default 60s, or the quarantine if longer)",
         ),
         may(
             "burst_slack",
             Form::Count,
-            "how many requests more than the burst another sender than ours is forgiven; 0 without it",
+            "requests beyond the burst that checks forgive another sender than ours (default 0); reports show it",
         ),
         may(
             "window_slack",
             Form::Count,
-            "how many requests more than a window's cap another sender than ours is forgiven; 0 without it",
+            "requests beyond a window cap that checks forgive another sender than ours (default 0); reports show it",
         ),
     ],
 };
@@ -126,9 +130,13 @@ impl Limit {
 pub(super) const QUEUE: Section = Section {
     about: "How much may wait for a subscriber.",
     fields: &[
-        may("rows", Form::Count, "how many deliveries"),
-        may("bytes", Form::Size, "how many bytes of bodies"),
-        may("when_full", Form::Word(&["shed-oldest", "refuse"]), "what a full queue does; refuse without it"),
+        may("rows", Form::Count, "how many deliveries may wait"),
+        may("bytes", Form::Size, "how many bytes of bodies may wait"),
+        may(
+            "when_full",
+            Form::Word(&["shed-oldest", "refuse"]),
+            "refuse the new event, or give up the oldest delivery (default refuse)",
+        ),
     ],
 };
 

@@ -7,87 +7,79 @@ use super::quantity::{Day, Duration, Millionths, Size};
 use super::reader::{Reader, WordOrCount};
 
 pub(super) const EXPECT: Section = Section {
-    about: "What must hold. Every check is on by default; this sets their figures.",
+    about: "Figures for the checks, and known failures. Every check is on by default.",
     fields: &[
-        may("lost", Form::Count, "how many deliveries may be lost; 0 without it"),
+        may("lost", Form::Count, "how many deliveries may be lost (default 0)"),
         may(
             "duplicates",
             Form::Either(&Form::Count, &Form::Word(&["in-flight-at-kill"])),
-            "how many duplicates there may be; in-flight-at-kill, which it is without it, allows those that were open, or \
-             just answered, when a process was killed",
+            "how many duplicates there may be (default in-flight-at-kill: deliveries that were open, or just answered, \
+             when a process was killed)",
         ),
         may("queue_rows_max", Form::Count, "how many deliveries may wait in all"),
         may(
             "queue_rows_min",
             Form::Count,
-            "how many deliveries must have waited at some moment, in all; with fewer the run says nothing of its matter",
+            "how many deliveries must have waited at some moment, in all; with fewer the run is inconclusive",
         ),
         may(
             "retry_after_late",
             Form::Duration,
-            "how much later than asked for, and allowed by the contract; 250ms without it",
+            "how much later than asked for, and allowed by the contract, a retry may come (default 250ms)",
         ),
-        may(
-            "utilisation_min",
-            Form::Decimal,
-            "the share of its rate that a backlog must use; 0.98 without it",
-        ),
+        may("utilisation_min", Form::Decimal, "the share of its rate that a backlog must use (default 0.98)"),
         may(
             "accepted_min",
             Form::Decimal,
-            "the share of the offered events that the sender must accept; 0.99 without it, unless a bound explains less",
+            "the share of the offered events that the sender must accept (default 0.99, unless a bound explains less)",
         ),
         may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
-        may("rss_growth_max", Form::Size, "how much resident memory may grow"),
-        may("kept", Form::Table(&KEPT), "how much may be kept of deliveries once they are made"),
+        may("rss_growth_max", Form::Size, "how much the sender's resident memory may grow"),
+        may("kept", Form::Table(&KEPT), "what the sender may keep of deliveries that were made"),
         may(
             "latency",
             Form::Map(&Form::Either(&Form::Table(&PERCENTILES), &Form::Tables(&PERCENTILES))),
-            "by subscriber: from emit to first arrival; several tables are for several times of the run",
+            "by subscriber or group: from emit to first arrival; several tables for several parts of the run",
         ),
         may(
             "pressure",
             Form::Map(&Form::Table(&PRESSURE)),
-            "by subscriber: where a sender has to keep its rate while the endpoint works on one request after another",
+            "by subscriber or group: the endpoint answers within its target, and is not left idle",
         ),
         may(
             "schedule_late",
             Form::Duration,
-            "how late the generator may be at its 99th percentile; 100ms without it",
+            "how late the generator may be at its 99th percentile (default 100ms)",
         ),
         may(
             "slower_beside_slow",
             Form::Duration,
-            "how much later healthy subscribers may be served beside slow ones; 500ms without it",
+            "how much later healthy subscribers may be served beside slow ones (default 500ms)",
         ),
         may(
             "gap_max",
             Form::Duration,
-            "the longest pause that a healthy subscriber with deliveries due may see; 2s without it",
+            "the longest pause that a healthy subscriber with due deliveries may see (default 2s)",
         ),
         may(
             "recovery_gap_max",
             Form::Duration,
-            "how long a lane with work due may be left alone after a restart, beyond its contract; 1s without it",
+            "how long a lane with due work may be left alone after a restart, beyond its contract (default 1s)",
         ),
         may(
             "no_storm",
             Form::Duration,
-            "how long after its recovery an endpoint is watched for a storm; 10s without it",
+            "how long after its recovery an endpoint is watched for a storm (default 10s)",
         ),
-        may("known", Form::Map(&Form::Table(&KNOWN)), "failures that are expected, by the check's id"),
+        may("known", Form::Map(&Form::Table(&KNOWN)), "expected failures, by the check's id"),
     ],
 };
 
 const PERCENTILES: Section = Section {
-    about: "The most that each percentile may be, of the events of a while.",
+    about: "The most that each percentile may be, of the events of a part of the run.",
     fields: &[
-        may(
-            "at",
-            Form::Duration,
-            "from which moment events count, since the run began; its beginning without it",
-        ),
-        may("lasts", Form::Duration, "for how long; to the end without it"),
+        may("at", Form::Duration, "events count from this moment, since the run began (default 0s)"),
+        may("lasts", Form::Duration, "its length (default: to the end)"),
         may("p50", Form::Duration, "the median"),
         may("p95", Form::Duration, "the 95th percentile"),
         may("p99", Form::Duration, "the 99th percentile"),
@@ -96,33 +88,29 @@ const PERCENTILES: Section = Section {
 };
 
 const KEPT: Section = Section {
-    about: "How much may be kept of deliveries once they are made.",
+    about: "What the sender may keep of deliveries that were made.",
     fields: &[
-        may("age", Form::Duration, "for how long something may be kept after its delivery"),
-        may("bytes", Form::Size, "how large the sender's database may be, beside what waits"),
+        may(
+            "age",
+            Form::Duration,
+            "how long it may keep a delivery after it was made, by the driver's `[depth.kept]`",
+        ),
+        may("bytes", Form::Size, "the size of its database beyond the deliveries that wait"),
     ],
 };
 
 const PRESSURE: Section = Section {
     about: "The endpoint answers within its target, and is not left idle.",
     fields: &[
-        must("target", Form::Duration, "how long an answer may take"),
-        may(
-            "at",
-            Form::Duration,
-            "from which moment it has to, since the run began; its beginning without it",
-        ),
-        may("within", Form::Decimal, "the share of answers that must be within the target; 0.8 without it"),
-        may(
-            "used",
-            Form::Decimal,
-            "the share of what the endpoint can answer that must be sent; 0.5 without it",
-        ),
+        must("target", Form::Duration, "the longest time of an answer"),
+        may("at", Form::Duration, "judged from this moment, since the run began (default 0s)"),
+        may("within", Form::Decimal, "the share of answers that must be within the target (default 0.8)"),
+        may("used", Form::Decimal, "the share of the endpoint's capacity that must be used (default 0.5)"),
     ],
 };
 
 const KNOWN: Section = Section {
-    about: "A failure that is expected. One that no longer happens fails the run.",
+    about: "An expected failure. One that no longer happens fails the run.",
     fields: &[
         must("why", Form::Text, "the reason"),
         may("until", Form::Day, "the day from which it counts again"),

@@ -12,46 +12,46 @@ use super::reader::Reader;
 use super::target::FaultTarget;
 
 pub(super) const FAULT: Section = Section {
-    about: "Something that is done to the sender under test while it works.",
+    about: "A disturbance of the sender under test.",
     fields: &[
-        must("at", Form::Duration, "when, since the run began"),
+        must("at", Form::Duration, "its moment, since the run began"),
         must("do", Form::Word(&FaultKind::WORDS), "what"),
         may(
             "lasts",
             Form::Duration,
-            "for how long: until it is started again, continued, has room again, or its older secret is retired; 0s without it; \
-             not for start, limit and redrive, which have no end",
+            "its length: until the process is started again or continued, the disk has room, or the older secret retires (default \
+             0s); not for start, limit and redrive",
         ),
-        may("times", Form::Count, "how many times; 1 without it"),
-        may("every", Form::Duration, "from one time to the next"),
+        may("times", Form::Count, "how many times (default 1)"),
+        may("every", Form::Duration, "the time from one to the next"),
         may(
             "worker",
             Form::Either(&Form::Count, &Form::Text),
-            "which of several processes, from 0; for kill, stop, restart and partition also \"owner of NAME\": the one that serves \
-             this subscriber then; all without it",
+            "one of several processes, from 0; for kill, stop, restart and partition also \"owner of NAME\": the process that serves \
+             this subscriber then (default all)",
         ),
         may(
             "how",
             Form::Word(&HOW),
-            "partition: nothing arrives and nobody hears of it; every connection is closed; everything arrives later, by as much \
-             each way; or what the process says arrives, and what the server answers does not; silence without it",
+            "partition: nothing passes and no side notices (silence, the default); all connections are closed (cut); everything arrives \
+             later, each way (delay); requests of the process arrive and answers of the server do not (half-open)",
         ),
         may(
             "by",
             Form::Text,
-            "clock-step, clock-skew: how far, such as \"1h\" or \"-1h\"; partition: the delay, such as \"200ms\"",
+            "clock-step, clock-skew: the error, such as \"1h\" or \"-1h\"; partition: the delay, such as \"200ms\"",
         ),
         may(
             "subscriber",
             Form::Text,
-            "limit, rotate, redrive: whose, by the name in the file; all that have it",
+            "limit, rotate, redrive: the subscriber, by its name in the file (default all)",
         ),
-        may("limit", Form::Table(&LIMIT), "limit: what it may be sent from then on"),
-        may("within", Form::Duration, "limit: the delay after which it must hold; 1s without it"),
+        may("limit", Form::Table(&LIMIT), "limit: the limits from then on"),
+        may("within", Form::Duration, "limit: the time after which it must hold (default 1s)"),
         may(
             "timeout",
             Form::Duration,
-            "limit: how long an attempt may take from then on; as the subscriber has it without it",
+            "limit: the longest time of an attempt from then on (default: unchanged)",
         ),
     ],
 };

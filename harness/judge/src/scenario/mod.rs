@@ -11,7 +11,8 @@
 //! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `fault`, `expect`: the sections.
 //! - `partition`: separations of a process and its database server; `target`: a fault's process; `ending`: the end
 //!   of a run.
-//! - `form`, `reader`, `document`: the parser; `schema`: the JSON Schema for editors.
+//! - `form`, `reader`, `document`: the parser; `schema`: the JSON Schema for editors; `tests/reference`: the
+//!   tables of `docs/scenario.md`.
 
 pub mod behaviour;
 pub mod contract;
@@ -53,28 +54,28 @@ use form::{Form, Section, may, must};
 use reader::{Problems, Reader};
 
 const ROOT: Section = Section {
-    about: "A scenario: what a run plays, and what must hold.",
+    about: "A scenario: traffic, subscribers, faults and expectations.",
     fields: &[
-        must("name", Form::Text, "its name, as reports and folders bear it"),
-        may("about", Form::Text, "what it is for"),
-        may("seed", Form::Count, "what everything random is drawn from; 1 without it"),
+        must("name", Form::Text, "its name, also in reports and folders"),
+        may("about", Form::Text, "its purpose"),
+        may("seed", Form::Count, "the seed of all random choices (default 1)"),
         may(
             "drain",
             Form::Duration,
-            "after the last event, at most this long until all is settled; 60s without it",
+            "the longest time from the last event until all deliveries are settled (default 60s)",
         ),
         may(
             "linger",
             Form::Duration,
-            "and then so long without an arrival: a run ends when the world is quiet; without it, the longest timeout and \
-             first retry delay together, 3s to 15s",
+            "a run ends after this time without an arrival, once all is settled (default: the longest timeout plus the \
+             first retry delay, 3s to 15s)",
         ),
-        may("sender", Form::Table(&sender::SENDER), "how the sender under test is set up"),
+        may("sender", Form::Table(&sender::SENDER), "the setup of the sender under test"),
         must("traffic", Form::Tables(&traffic::PHASE), "phases of traffic, in order"),
-        may("events", Form::Table(&traffic::EVENTS), "the events that the traffic consists of"),
+        may("events", Form::Table(&traffic::EVENTS), "the events of the traffic"),
         must("subscriber", Form::Tables(&subscriber::SUBSCRIBER), "the endpoints and their contracts"),
-        may("fault", Form::Tables(&fault::FAULT), "what is done to the sender under test"),
-        may("expect", Form::Table(&expect::EXPECT), "what must hold"),
+        may("fault", Form::Tables(&fault::FAULT), "disturbances of the sender under test"),
+        may("expect", Form::Table(&expect::EXPECT), "figures that must hold, and known failures"),
     ],
 };
 

@@ -12,24 +12,24 @@ const BACKOFFS: [(&str, Backoff); 4] = [
 ];
 
 pub(super) const RETRY: Section = Section {
-    about: "Which failed attempts have a successor, and when.",
+    about: "When a failed attempt is retried.",
     fields: &[
         may(
             "backoff",
             Form::Word(&["full-jitter", "equal-jitter", "additive", "fixed"]),
-            "how the delays are drawn; full-jitter without it",
+            "the distribution of the delays (default full-jitter)",
         ),
-        may("base", Form::Duration, "what delays grow from, doubling; 1s without it"),
-        may("cap", Form::Duration, "what they grow to; 1h without it"),
+        may("base", Form::Duration, "the first delay; each further one is twice as long (default 1s)"),
+        may("cap", Form::Duration, "the longest delay (default 1h)"),
         may(
             "jitter",
             Form::Duration,
-            "additive: what is added at most; 30s, or the cap if that is less, without it",
+            "additive: the most that is added (default 30s, or the cap if that is less)",
         ),
-        may("schedule", Form::List(&Form::Duration), "fixed: the delays, the last of which repeats"),
-        may("attempts", Form::Count, "attempts in all; 12 without it"),
-        may("ttl", Form::Duration, "how old a delivery may grow; 24h without it"),
-        may("retry_after_cap", Form::Duration, "the most that a Retry-After counts for; 24h without it"),
+        may("schedule", Form::List(&Form::Duration), "fixed: the delays; the last one repeats"),
+        may("attempts", Form::Count, "attempts in all (default 12)"),
+        may("ttl", Form::Duration, "the age at which a delivery is given up (default 24h)"),
+        may("retry_after_cap", Form::Duration, "the longest Retry-After that counts (default 24h)"),
     ],
 };
 
@@ -142,9 +142,9 @@ impl Retry {
 pub(super) const BREAKER: Section = Section {
     about: "When an endpoint that fails is left alone, and for how long.",
     fields: &[
-        may("failures", Form::Count, "after so many failures in a row; 10 without it"),
-        may("cooldown", Form::Duration, "for how long at first, doubling; 5min without it"),
-        may("cooldown_max", Form::Duration, "the longest; 1h without it"),
+        may("failures", Form::Count, "how many failures in a row open it (default 10)"),
+        may("cooldown", Form::Duration, "its first length; each further one is twice as long (default 5min)"),
+        may("cooldown_max", Form::Duration, "its longest length (default 1h)"),
     ],
 };
 

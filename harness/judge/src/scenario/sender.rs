@@ -5,35 +5,35 @@ use super::quantity::Duration;
 use super::reader::Reader;
 
 pub(super) const SENDER: Section = Section {
-    about: "How the sender under test is set up.",
+    about: "The setup of the sender under test.",
     fields: &[
-        may("workers", Form::Count, "how many of its processes share one store; 1 without it"),
+        may("workers", Form::Count, "how many of its processes share one store, 1 to 64 (default 1)"),
         may(
             "store",
             Form::Word(&["sqlite", "postgres"]),
-            "what it keeps its deliveries in: a file, or a PostgreSQL server that the harness starts, or finds by \
-             HOOKPROOF_POSTGRES; sqlite without it",
+            "its store: a file, or a PostgreSQL server that the harness starts, or that HOOKPROOF_POSTGRES names \
+             (default sqlite)",
         ),
         may(
             "durability",
             Form::Word(&["power-loss", "process"]),
-            "what an acknowledgement survives; power-loss without it",
+            "what an acknowledgement survives (default power-loss)",
         ),
         may("arguments", Form::List(&Form::Text), "more arguments for its command line"),
         may(
             "takeover_within",
             Form::Duration,
-            "a killed process's work goes on after this at the latest; 60s without it",
+            "a killed process's lanes are served again within this time (default 60s)",
         ),
         may(
             "confirm_within",
             Form::Duration,
-            "what was delivered longer than this before a kill does not come again; 250ms without it",
+            "a delivery made longer than this before a kill does not come again (default 250ms)",
         ),
         may(
             "stop_within",
             Form::Duration,
-            "a process that is asked to stop is gone after this; 30s without it",
+            "a process that is asked to stop ends within this time (default 30s)",
         ),
     ],
 };

@@ -11,44 +11,40 @@ use crate::signature::Profile;
 pub(super) const SUBSCRIBER: Section = Section {
     about: "An endpoint and its contract, or several of the same kind.",
     fields: &[
-        must("name", Form::Text, "its name; several are called name-1, name-2, …"),
-        may("count", Form::Count, "how many of them; 1 without it"),
+        must("name", Form::Text, "its name; several of a kind are called name-1, name-2, …"),
+        may("count", Form::Count, "how many of this kind (default 1)"),
         may(
             "events",
             Form::List(&Form::Text),
-            "the events that it is owed: *, video.trending, video.*; all without it",
+            "the event types that it is owed: *, video.trending, video.* (default all)",
         ),
-        may("limit", Form::Table(&LIMIT), "what it may be sent"),
-        may("queue", Form::Table(&QUEUE), "how much may wait for it"),
+        may("limit", Form::Table(&LIMIT), "the limits of its contract"),
+        may("queue", Form::Table(&QUEUE), "the bounds of its queue"),
         may(
             "sign",
             Form::Word(&Profile::NAMES),
-            "how its deliveries are signed; standard-webhooks without it",
+            "the way to sign its deliveries (default standard-webhooks)",
         ),
-        may("timeout", Form::Duration, "how long an attempt may take in all; 8s without it"),
-        may("retry", Form::Table(&RETRY), "which failed attempts have a successor, and when"),
+        may("timeout", Form::Duration, "the longest time of an attempt (default 8s)"),
+        may("retry", Form::Table(&RETRY), "when a failed attempt is retried"),
         may(
             "breaker",
             Form::Table(&BREAKER),
-            "when an endpoint that fails is left alone; the sender's own way without it",
+            "when an endpoint that fails is left alone (default: the sender's own way)",
         ),
-        may("coalesce", Form::Tables(&COALESCE), "of which events it gets the newest alone"),
+        may("coalesce", Form::Tables(&COALESCE), "events of which only the newest is delivered"),
         may(
             "dedupe",
             Form::Duration,
-            "the same event id inside this while is the same event; 10min without it",
+            "two events with one id within this time are the same event (default 10min)",
         ),
         may(
             "ordered",
             Form::Flag,
-            "whether the first attempts of one key must arrive in order; no without it",
+            "whether the first attempts of one key must arrive in order (default false)",
         ),
-        may("answers", Form::Durations, "how long the endpoint takes when it behaves; 5ms without it"),
-        may(
-            "behaviour",
-            Form::Tables(&BEHAVIOUR),
-            "what it does instead of answering 204; the first that matches wins",
-        ),
+        may("answers", Form::Durations, "the endpoint's answer time while it behaves (default 5ms)"),
+        may("behaviour", Form::Tables(&BEHAVIOUR), "its misbehaviour; the first that matches wins"),
     ],
 };
 
@@ -56,7 +52,7 @@ const COALESCE: Section = Section {
     about: "Of several events of a type with one key inside a window, the newest alone is delivered.",
     fields: &[
         must("type", Form::Text, "the event type"),
-        must("window", Form::Duration, "how long the first of them waits for newer ones"),
+        must("window", Form::Duration, "how long the first event waits for newer ones"),
     ],
 };
 

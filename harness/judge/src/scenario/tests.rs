@@ -1,5 +1,7 @@
 //! Whole scenarios: valid ones, and the problems of invalid ones.
 
+mod reference;
+
 use super::*;
 
 const SMALL: &str = r#"

@@ -10,16 +10,20 @@ pub(super) const PHASE: Section = Section {
         must(
             "shape",
             Form::Word(&["steady", "ramp", "spike", "poisson", "recorded", "burst", "pause"]),
-            "how the rate goes",
+            "the shape of the rate over time",
         ),
-        may("rate", Form::Rate, "the rate: of steady and poisson throughout, of ramp and spike at first"),
-        may("to", Form::Rate, "what ramp rises to, and what spike rises to before it falls back"),
-        may("lasts", Form::Duration, "how long the phase is; for recorded, at most this long"),
-        may("events", Form::Count, "burst: how many events are due at its first instant"),
-        may("key", Form::Text, "the one key that all of its events have; those of `events` without it"),
-        may("file", Form::Text, "recorded: CSV or JSON Lines with time,type,key,bytes, beside the scenario"),
-        may("speed", Form::Decimal, "recorded: how many times faster it is played; 1 without it"),
-        may("times", Form::Count, "recorded: how many of each recorded event are offered; 1 without it"),
+        may("rate", Form::Rate, "the rate: of steady and poisson throughout, of ramp and spike at the start"),
+        may("to", Form::Rate, "ramp: the rate at the end; spike: the rate at its peak, in the middle"),
+        may("lasts", Form::Duration, "the length of the phase; recorded: at most this long"),
+        may("events", Form::Count, "burst: how many events are due at once"),
+        may("key", Form::Text, "one key for all events of the phase (default: the keys of `[events]`)"),
+        may(
+            "file",
+            Form::Text,
+            "recorded: CSV or JSON Lines with time,type,key,bytes, relative to the scenario",
+        ),
+        may("speed", Form::Decimal, "recorded: how many times faster it is played (default 1)"),
+        may("times", Form::Count, "recorded: how many of each recorded event are offered (default 1)"),
     ],
 };
 
@@ -165,16 +169,16 @@ fn idle_keys(reader: &Reader<'_>, shape: &Shape) {
 }
 
 pub(super) const EVENTS: Section = Section {
-    about: "The events that the traffic consists of.",
+    about: "The events of the traffic.",
     fields: &[
         may("types", Form::Map(&Form::Count), "event types and their weights"),
-        may("keys", Form::Count, "how many keys there are; 1 without it"),
-        may("key_skew", Form::Decimal, "Zipf's exponent of the keys; 0, which is even, without it"),
-        may("data_bytes", Form::Counts, "how large the data is, in bytes"),
+        may("keys", Form::Count, "the number of keys (default 1)"),
+        may("key_skew", Form::Decimal, "Zipf's exponent of the keys (default 0: all keys alike)"),
+        may("data_bytes", Form::Counts, "the size of the data in bytes (default 200..2000)"),
         may(
             "repeated",
             Form::Decimal,
-            "the share of events that is offered a second time with the same id; 0 without it",
+            "the share of events that is offered a second time with the same id (default 0)",
         ),
     ],
 };

@@ -19,12 +19,12 @@ at 0 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 9}}   coale
 at 2 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 4}}   coalesced
 at 3 s  {"type": "video.rank_updated", "key": "v2", "data": {"rank": 7}}   delivered at 8 s
 at 4 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 1}}   delivered at 5 s"#,
-        after: "The first event opens the window; whatever comes with the same type and key until it is over takes its \
-                place, without moving its end. What was replaced is counted as `coalesced`, and never sent.",
+        after: "The first event opens the window. A later event with the same type and key takes its place until the window is over, \
+                without moving its end. A replaced event counts as `coalesced` and is never sent.",
     },
     Example {
         setting: "shape",
-        before: "The partner may see how often a video was watched, and tell creators apart, but not who they are.",
+        before: "The partner may see how often a video was watched, and tell creators apart without their names.",
         text: r#"command line  shape.allow=video,stats.views
               shape.pseudonymise='[{"field":"channel_id","as":"creator"}]' shape.region=DE
 JSON          {"shape": {"allow": ["video", "stats.views"], "region": "DE",

@@ -9,23 +9,23 @@ use crate::subscriber::description::{Default, Form, Setting, shown};
 const HEAD: &str = "\
 # Settings of a subscriber
 
-Made of the types that read the settings; `HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_types` writes it anew.
-`hookproof-sender settings` prints the same, and with `--json-schema` as JSON Schema.
-
-Set them as `KEY=VALUE` on the command line, or as JSON through the API, where the part before the dot is an object:
+You get every setting with its default and range. Set them as `KEY=VALUE` on the command line, or as JSON through the API, where the part
+before the dot is an object:
 
 ```text
-hookproof-sender subscriber set shop limit.rate=20/s limit.windows='60 per 1s,900 per 1min' retry.ttl=null
+hookproof sender subscriber set shop limit.rate=20/s limit.windows='60 per 1s,900 per 1min' retry.ttl=null
 PATCH /v1/subscribers/shop    {\"limit\": {\"rate\": \"20/s\", \"windows\": [\"60 per 1s\", \"900 per 1min\"]}, \"retry\": {\"ttl\": null}}
 ```
 
-What is left out has its default, and `null` brings it back. A range holds for what is written, both ends included;
-anything beyond is refused with the field, the value and what is allowed. `hookproof-sender subscriber show` lists what is in
-effect. All text is in quotes in JSON; whole numbers, `true` and `false` are not.
+`null` brings a default back. A range includes both ends; a value outside is refused with the field, the value and the range.
+`hookproof sender subscriber show` lists the settings in effect. In JSON all text is in quotes; whole numbers, `true` and `false` are not.
+
+`hookproof sender settings` prints this reference, and with `--json-schema` as JSON Schema. It is generated from the types that read the
+settings (`HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_types`).
 ";
 
 const COLUMNS: &str =
-    "\n| setting | form, with an example | default | range | what it means |\n|---|---|---|---|---|\n";
+    "\n| setting | form, with an example | default | range | meaning |\n|---|---|---|---|---|\n";
 
 pub(crate) fn page() -> String {
     let settings = settings();
