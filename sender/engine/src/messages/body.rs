@@ -1,10 +1,10 @@
-//! A body as a store keeps it.
+//! A body in the store.
 
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-/// The exact bytes that every attempt of a delivery sends.
+/// The exact bytes of every attempt of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     /// The bytes.
@@ -12,7 +12,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// The first eight bytes of their SHA-256, big-endian: enough to tell that attempts sent the same.
+    /// The first eight bytes of the SHA-256, big-endian: enough to compare the bodies of attempts.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let digest: [u8; 32] = Sha256::digest(&self.bytes).into();

@@ -1,7 +1,7 @@
-//! What a store is asked to do.
+//! Commands to a store.
 //!
-//! Every row comes ready made: patterns are matched, bodies shaped and signed by whoever sends the command. The
-//! store adds what only it can know (what is there already, what fits, who owns what) and refuses the rest.
+//! The sender of a command matches patterns, shapes bodies and signs. The store adds only facts that it alone
+//! knows: existing rows, room and ownership. It refuses the rest.
 
 use std::sync::Arc;
 
@@ -17,142 +17,143 @@ pub use super::operate::{
 };
 use crate::engine::{self, DeliveryId, LaneId, Nanos, StoreTime, Term};
 
-/// One thing to do. A refusal is a reply; see [`super::Reply`].
+/// A command. A refusal is a reply; see [`super::Reply`].
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Record an event and what is owed for it.
+    /// Record an event and its deliveries.
     Emit(Emit),
     /// Set aside an outbox row that cannot become an event.
     RejectOutbox(RejectOutbox),
-    /// Hand out due deliveries. Writes nothing, unless one cannot be read: that one becomes a dead letter (`unreadable`).
+    /// Hand out due deliveries. Writes nothing, except that an unreadable delivery becomes a dead letter
+    /// (`unreadable`).
     Claim(Claim),
-    /// Write down what became of deliveries.
+    /// Record the results of deliveries.
     Settle(Vec<Settlement>),
-    /// Keep a lane's state.
+    /// Store a lane's checkpoint.
     Persist(Persist),
-    /// Become the owner of lanes that have none.
+    /// Take lanes without an owner.
     Acquire(Acquire),
-    /// Stay the owner of all lanes owned.
+    /// Keep all owned lanes.
     Renew(Renew),
-    /// Take for certain that an owner is dead: its lanes are free at once, and it is no node any more.
+    /// Declare an owner dead: its lanes are free at once, and it is no node.
     Evict(OwnerId),
-    /// Be no node any more: no lane belongs to the owner. It keeps those that it has, until it hands them back.
+    /// Stop being a node: no lane belongs to the owner. It keeps its present lanes until it hands them back.
     Retire(OwnerId),
-    /// Have a node take no lanes, or let it go on.
+    /// Drain a node, or end that.
     Drain(Drain),
     /// Add a subscriber.
     Subscribe(Subscribe),
     /// Change a subscriber.
     Change(Change),
-    /// Give a subscriber a new secret.
+    /// Add a new secret to a subscriber.
     Rotate(Rotate),
-    /// Remove a subscriber. What it is still owed becomes dead letters (`gone`) by and by, in [`Sweep`]s.
+    /// Remove a subscriber. Its waiting deliveries become dead letters (`gone`) in later [`Sweep`]s.
     Remove(LaneId),
-    /// Have dead letters delivered after all.
+    /// Let dead letters wait again.
     Redrive(Redrive),
-    /// Forget dead letters.
+    /// Delete dead letters.
     Forget(Forget),
-    /// Give up what waits on a lane: its oldest become dead letters (`overflow`).
+    /// Shed waiting deliveries of a lane: its oldest become dead letters (`overflow`).
     Shed(Shed),
-    /// Make dead letters of what has expired, and of what removed subscribers were owed.
+    /// Make dead letters of expired deliveries, and of deliveries to removed subscribers.
     Sweep(Sweep),
-    /// Delete what has been kept long enough.
+    /// Delete old rows.
     Purge(Purge),
 }
 
-/// An event, and the deliveries that it is owed as.
+/// An event with its deliveries.
 ///
-/// All or nothing: if one target's lane is full and refuses, nothing of the event is recorded, so that the emitter
-/// may simply try again.
+/// All or nothing: if the lane of one target is full and refuses, nothing is recorded, and the emitter may
+/// simply try again.
 #[derive(Clone, Debug)]
 pub struct Emit {
-    /// The roster from which the targets were chosen. If one of them has changed since, or somebody who has wants events of this type,
-    /// the event is refused ([`super::Refusal::StaleRoster`]), and whoever emits it matches again. So an event emitted after
-    /// a subscriber was added reaches it, and none is shaped by rules that no longer hold.
+    /// The version of the subscribers that the targets were chosen from. If a changed subscriber is a target or
+    /// matches the type, the store refuses the event ([`super::Refusal::StaleRoster`]), and the emitter matches
+    /// it again. So an event reaches each subscriber added before it, in its present shape.
     pub roster: u64,
     /// The event's public id.
     pub id: Arc<str>,
-    /// The id was made for this command, and nobody knows it: no event has had it.
+    /// The id was made for this command, so no recorded event has it.
     pub id_is_new: bool,
     /// Its type.
     pub kind: Arc<str>,
     /// Its key.
     pub key: Option<Arc<str>>,
-    /// When it was received.
+    /// When the event was received.
     pub received: StoreTime,
-    /// The distinct bodies, once each.
+    /// The distinct bodies.
     pub bodies: Vec<Body>,
-    /// Who is owed the event: every lane once. Without targets nothing is recorded.
+    /// The lanes of the deliveries, each once. Without targets nothing is recorded.
     pub targets: Vec<Target>,
-    /// Whether it is refused as a whole where one of them has no room. Else it is taken in part: whoever has room gets it,
-    /// and the same id, emitted again, goes to the others alone.
+    /// Refuse the whole event if a lane has no room. Otherwise the lanes with room get it, and the same id,
+    /// emitted again, goes to the others only.
     pub atomic: bool,
-    /// Whether more are owed it than the targets: it is taken in part, whatever room there is.
+    /// Some matching lanes are left out of the targets, so the event is taken in part in any case.
     pub withheld: bool,
-    /// The outbox row that this event is. It vanishes in the transaction in which the last of them gets it; until then it
-    /// stays, with the event's id. If it has vanished already, or has another id, the event is refused.
+    /// The outbox row of the event. The transaction for the last of its lanes deletes the row; until then the
+    /// row stays with the event's id. If the row is missing or has another id, the event is refused.
     pub outbox: Option<OutboxId>,
 }
 
-/// One delivery to be.
+/// A delivery to record.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The lane.
     pub lane: LaneId,
-    /// Which of the event's bodies.
+    /// The index of its body in [`Emit::bodies`].
     pub body: usize,
-    /// No attempt before.
+    /// No attempt starts before this time.
     pub due: StoreTime,
-    /// No attempt from then on.
+    /// No attempt starts at or after this time.
     pub expires: StoreTime,
-    /// It is left out if the same event id was received for its lane less than this ago.
+    /// The delivery is left out if its lane received the same event id less than this ago.
     pub dedupe: Nanos,
-    /// Whether it may take the place of an older delivery, or be replaced by a newer one.
+    /// The rules to replace an older delivery, or to be replaced by a newer one.
     pub coalesce: Option<Coalesce>,
-    /// A signature made once and for all, where the profile has that.
+    /// The signature, for profiles that sign once for all attempts.
     pub signature: Option<Arc<str>>,
 }
 
-/// Of several deliveries of one lane and key inside a window, the newest goes out, when the window ends.
+/// Of the deliveries with one lane and key inside a window, the newest is sent at the end of the window.
 #[derive(Clone, Debug)]
 pub struct Coalesce {
-    /// What makes them alike.
+    /// Deliveries with the same key replace each other.
     pub key: Arc<str>,
-    /// How long the first of them is held back.
+    /// How long the first of them waits.
     pub window: Nanos,
 }
 
-/// Sets an outbox row aside, where an operator finds it.
+/// Sets an outbox row aside for an operator.
 #[derive(Clone, Debug)]
 pub struct RejectOutbox {
     /// The row.
     pub id: OutboxId,
-    /// What is wrong with it.
+    /// The defect of the row.
     pub why: String,
 }
 
-/// Asks for the due deliveries of a lane, the longest due first.
+/// Asks for a lane's due deliveries, oldest due time first.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The lane.
     pub lane: LaneId,
     /// The ownership.
     pub term: Term,
-    /// At most so many.
+    /// The most deliveries.
     pub max: u32,
-    /// At most so many bytes of bodies. Where the first body is longer, none comes, and [`Claimed::too_long`] tells.
+    /// The most bytes of bodies. If the first body is longer, no delivery comes, and [`Claimed::too_long`] has
+    /// its length.
     ///
     /// [`Claimed::too_long`]: super::reply::Claimed::too_long
     pub bytes_max: u64,
 }
 
-/// What became of one delivery.
+/// The result of one delivery.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// The lane.
     pub lane: LaneId,
-    /// The ownership under which it was claimed. If it has ended, only [`Fate::Delivered`] still counts: that is a
-    /// fact.
+    /// The ownership of its claim. If it has ended, only [`Fate::Delivered`] still counts.
     pub term: Term,
     /// The delivery.
     pub delivery: DeliveryId,
@@ -160,23 +161,23 @@ pub struct Settlement {
     pub attempts: u32,
     /// What follows.
     pub fate: Fate,
-    /// The attempt that led to it, if there was one. It is recorded whatever becomes of the rest: it happened.
+    /// The attempt behind the result, if any. It is recorded even if the rest is not applied.
     pub attempt: Option<Attempt>,
 }
 
-/// What follows for a delivery.
+/// The next step of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The endpoint took it.
+    /// The endpoint accepted it.
     Delivered,
-    /// Try again, from then on.
+    /// Try again later.
     Retry {
         /// When it is due.
         due: StoreTime,
     },
-    /// Given up. With [`Reason::Gone`], the lane is disabled in the same breath, whatever became of the delivery.
+    /// Becomes a dead letter. [`Reason::Gone`] also disables the lane, even if the delivery has left it.
     Dead(Reason),
-    /// Not touched; it waits as before.
+    /// Unchanged; it waits as before.
     Released,
 }
 
@@ -184,7 +185,7 @@ impl From<engine::Fate> for Fate {
     fn from(fate: engine::Fate) -> Self {
         match fate {
             engine::Fate::Delivered => Self::Delivered,
-            // The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
+            // Both scales count nanoseconds since 1970 by the steady clock.
             engine::Fate::Retry { due } => Self::Retry { due: StoreTime(due.0) },
             engine::Fate::Dead(engine::Reason::Exhausted) => Self::Dead(Reason::Exhausted),
             engine::Fate::Dead(engine::Reason::Expired) => Self::Dead(Reason::Expired),
@@ -194,70 +195,70 @@ impl From<engine::Fate> for Fate {
     }
 }
 
-/// One HTTP request that was made.
+/// An HTTP request that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// When it began.
     pub at: StoreTime,
     /// How long it took.
     pub latency: Nanos,
-    /// How it ended.
+    /// Its result.
     pub outcome: Outcome,
-    /// The status, if there was an answer.
+    /// The status of the answer, if any.
     pub status: Option<u16>,
-    /// What went wrong, in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].
+    /// The failure in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].
     pub error: Option<Box<str>>,
-    /// The [`Body::hash`] of what was sent, of those very bytes.
+    /// The [`Body::hash`] of the sent bytes.
     pub body_hash: u64,
-    /// When its event was received, for the figures; nothing in an attempt that was read back.
+    /// When its event was received, for metrics. Nothing in an attempt read from the store.
     pub received: Option<StoreTime>,
 }
 
 impl Attempt {
-    /// So much of an error is kept.
+    /// The most bytes of a kept error.
     pub const ERROR_BYTES_MAX: usize = 200;
 }
 
-/// A lane's state, for whoever owns it next.
+/// A lane's checkpoint for its next owner.
 #[derive(Clone, Debug)]
 pub struct Persist {
     /// The lane.
     pub lane: LaneId,
     /// The ownership.
     pub term: Term,
-    /// The state, in whatever form its maker reads.
+    /// The encoded checkpoint. The store does not read it.
     pub record: Box<[u8]>,
-    /// Nothing is under way and nothing more will be sent: the lane is free.
+    /// Nothing is under way and nothing more will be sent: the lane becomes free.
     pub hand_back: bool,
 }
 
-/// Asks for lanes that nobody owns.
+/// Asks for lanes without an owner.
 #[derive(Clone, Debug)]
 pub struct Acquire {
-    /// For whom.
+    /// The new owner.
     pub owner: OwnerId,
-    /// The ownership of all its lanes ends so long after now, unless renewed. A length, not a moment: several
-    /// processes' clocks may disagree about the moment.
+    /// The length of the owner's leases from now. A length and not a moment, because the clocks of processes
+    /// may differ.
     pub lease: Nanos,
-    /// Which lanes.
+    /// The lanes to choose from.
     pub which: Which,
-    /// Of these, only those that belong to the owner; all of them, if nothing.
+    /// Only lanes whose home is the owner; without homes, all of them.
     pub homes: Option<Arc<Homes>>,
-    /// At most so many.
+    /// The most lanes.
     pub max: u32,
 }
 
-/// Which lanes to acquire.
+/// The lanes to choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The active ones with something waiting, in the order of their numbers.
+    /// Active lanes with waiting deliveries, in ascending order.
     WithWork {
-        /// Those after this one.
+        /// Only lanes after this one.
         after: LaneId,
     },
-    /// All that are not removed.
+    /// All lanes that are not removed.
     All,
-    /// These.
+    /// These lanes.
     These(Vec<LaneId>),
 }
 
@@ -266,14 +267,14 @@ pub enum Which {
 pub struct Renew {
     /// The owner.
     pub owner: OwnerId,
-    /// For so long from now.
+    /// The new length of its leases, from now.
     pub lease: Nanos,
-    /// What the owner says of itself: it is a node from now on. If nothing, it is none unless it is one already.
+    /// The owner's announcement, which makes it a node. Without one, it stays as it is.
     pub announce: Option<Arc<Announcement>>,
 }
 
 impl Command {
-    /// What is being done, for messages.
+    /// The command as a verb phrase, for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -299,7 +300,7 @@ impl Command {
         }
     }
 
-    /// Roughly how many rows it touches, for the bound on one commit.
+    /// An estimate of the rows that the command touches, for the bound on a commit.
     #[must_use]
     pub fn rows(&self) -> usize {
         match self {
@@ -314,10 +315,10 @@ impl Command {
         }
     }
 
-    /// Roughly how many bytes it holds, for the bounds on one commit and on the queue before it.
+    /// An estimate of the command's bytes, for the bounds on a commit and on the queue before it.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        // What a row's fixed part takes in memory, about.
+        // An estimate of a row's fixed part in memory.
         const ROW: usize = 100;
         let payload = match self {
             Self::Emit(emit) => emit.bodies.iter().map(|body| body.bytes.len()).sum(),
@@ -331,28 +332,27 @@ impl Command {
         payload.saturating_add(rows.saturating_mul(ROW))
     }
 
-    /// Whether it asks for more to be owed, rather than settling what is: such commands are the first to be turned
-    /// away when the queue is full.
+    /// True if the command adds deliveries. A full queue refuses such commands first.
     #[must_use]
     pub const fn adds_work(&self) -> bool {
         matches!(self, Self::Emit(_))
     }
 
-    /// Whether it is one of those that move deliveries along, and change nothing else.
+    /// True if the command moves deliveries and changes nothing else.
     #[must_use]
     pub const fn is_frequent(&self) -> bool {
         matches!(self, Self::Emit(_) | Self::Claim(_) | Self::Settle(_))
     }
 
-    /// Whether it is one of those of every day, that leave a lane its owner, and each delivery that is handed out as it is until it
-    /// is settled. What else they do to a queue (give up, replace) is noted where they do it. After any other command nothing that
-    /// was remembered of queues and deliveries is relied on.
+    /// True if cached queue state survives this command: lanes keep their owners, and claimed deliveries stay
+    /// unchanged until they are settled. The command itself notes other changes to queues. After every other
+    /// command the cache is dropped.
     #[must_use]
     pub const fn spares_queues(&self) -> bool {
         matches!(self, Self::Renew(_) | Self::Persist(Persist { hand_back: false, .. })) || self.is_frequent()
     }
 
-    /// Whether it writes nothing in the ordinary course.
+    /// True if the command normally writes nothing.
     #[must_use]
     pub const fn only_reads(&self) -> bool {
         matches!(self, Self::Claim(_))

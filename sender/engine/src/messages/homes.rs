@@ -1,8 +1,8 @@
-//! Which node each lane belongs to: its home, by rendezvous hashing.
+//! The home of each lane: the node that should own it, by rendezvous hashing.
 //!
-//! Every node ranks all nodes for a lane by the hash of both, and the first that can serve it is the lane's home. So all of
-//! them come to the same answer from the same list, without asking each other. A node that joins becomes the home of about
-//! one lane in N, and none moves between the others; the lanes of one that leaves go to the next in their ranks.
+//! Each node ranks all nodes for a lane by the hash of both; the first node that can serve the lane is its
+//! home. So all nodes come to the same result from the same list, without messages. A node that joins becomes
+//! the home of about one lane in N, and no lane moves between the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +11,12 @@ use super::lane::OwnerId;
 use super::node::Node;
 use crate::engine::{LaneId, StoreTime};
 
-/// The nodes that lanes may belong to at one moment.
+/// The possible homes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Homes {
     nodes: Vec<Candidate>,
 }
 
-/// A node that takes lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
     owner: OwnerId,
@@ -25,13 +24,13 @@ struct Candidate {
 }
 
 impl Homes {
-    /// Those nodes that live and take lanes.
+    /// The living nodes that take lanes.
     #[must_use]
     pub fn among(nodes: &[Node], now: StoreTime) -> Self {
         Self::of(nodes.iter().filter(|node| node.lives(now)))
     }
 
-    /// Those of these nodes that take lanes, whether they live or not.
+    /// The given nodes that take lanes, alive or not.
     #[must_use]
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
         let takers = nodes.into_iter().filter(|node| node.takes_lanes());
@@ -40,26 +39,27 @@ impl Homes {
         Self { nodes: takers.map(candidate).collect() }
     }
 
-    /// The node that a lane belongs to; none, if no node can serve it.
+    /// The home of a lane. Nothing if no node can serve it.
     #[must_use]
     pub fn home(&self, lane: LaneId) -> Option<OwnerId> {
         let able = self.nodes.iter().filter(|node| !node.unable.contains(&lane));
         able.map(|node| node.owner).max_by_key(|owner| (rank(lane, *owner), *owner))
     }
 
-    /// Whether a lane belongs to this node.
+    /// True if `owner` is the lane's home.
     #[must_use]
     pub fn is_home(&self, lane: LaneId, owner: OwnerId) -> bool {
         self.home(lane) == Some(owner)
     }
 }
 
-/// The same in every process and version: two nodes that rank differently would hand a lane to each other for ever.
+/// Must be equal in every process and version: nodes that rank differently would hand a lane to each other for
+/// ever.
 fn rank(lane: LaneId, owner: OwnerId) -> u64 {
     mix(mix(lane.0) ^ owner.0)
 }
 
-/// Every bit of the result depends on every bit of the number: the finaliser of `SplitMix64`.
+/// The finaliser of `SplitMix64`: each bit of the result depends on each bit of the number.
 const fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -116,8 +116,8 @@ mod tests {
             let mut shares: BTreeMap<_, u64> = BTreeMap::new();
             homes_of(&nodes).into_iter().for_each(|home| *shares.entry(home).or_default() += 1);
             let share = LANES / u64::try_from(nodes.len()).unwrap();
-            // The share of a node is 250 of 2,000, with a standard deviation of 15: the bounds are more than seven of
-            // them away.
+            // A node's share is 250 of 2,000 with a standard deviation of 15: the bounds are more than seven
+            // deviations away.
             prop_assert!(shares.len() == nodes.len(), "{shares:?}");
             prop_assert!(shares.values().all(|found| (share / 2..=share * 2).contains(found)), "{shares:?}");
         }

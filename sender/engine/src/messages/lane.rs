@@ -1,31 +1,31 @@
-//! What the store knows of a subscriber: its lane, its bounds, its secrets.
+//! A subscriber in the store: its lane, its bounds, its secrets.
 
 use std::fmt;
 
 pub use hookproof_words::ids::OwnerId;
 pub use hookproof_words::states::{LaneState, WhenFull};
 
-/// How much may wait on a lane.
+/// The bounds of a lane's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Deliveries.
+    /// The most deliveries.
     pub rows_max: u64,
-    /// Bytes of bodies, counted per delivery.
+    /// The most bytes of bodies; a shared body counts for each delivery.
     pub bytes_max: u64,
-    /// What happens then.
+    /// The rule for a full queue.
     pub when_full: WhenFull,
 }
 
-/// How much the whole store may hold.
+/// The bounds of the whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Deliveries waiting, in total.
+    /// The most waiting deliveries.
     pub waiting_rows_max: u64,
-    /// Bytes of bodies waiting, in total, counted per delivery.
+    /// The most bytes of waiting bodies; a shared body counts for each delivery.
     pub waiting_bytes_max: u64,
-    /// Dead letters kept, in total; the oldest are forgotten.
+    /// The most kept dead letters; beyond it the oldest are deleted.
     pub dead_max: u64,
-    /// Dead letters kept for each lane.
+    /// The most kept dead letters of a lane.
     pub dead_per_lane_max: u64,
 }
 
@@ -40,7 +40,7 @@ impl Default for Limits {
     }
 }
 
-/// A signing secret. It does not show itself.
+/// A signing secret. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
@@ -64,41 +64,41 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How many deliveries are where. Of all that were ever accepted, each is in exactly one of four places:
-/// `accepted = delivered + dead + coalesced + waiting`, after every commit.
+/// The number of deliveries in each state. After every commit, `accepted = delivered + dead + coalesced +
+/// waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Ever recorded.
+    /// All recorded deliveries.
     pub accepted: u64,
-    /// Taken by the endpoint.
+    /// Accepted by the endpoint.
     pub delivered: u64,
-    /// Given up, and not redriven since; the forgotten ones included.
+    /// Dead letters that were not redriven, including deleted ones.
     pub dead: u64,
     /// Replaced by a newer one.
     pub coalesced: u64,
-    /// Still owed.
+    /// Waiting.
     pub waiting: u64,
-    /// The bytes of bodies still owed.
+    /// The bytes of waiting bodies.
     pub waiting_bytes: u64,
-    /// Those waiting that were tried before.
+    /// Waiting deliveries that were tried before.
     pub retrying: u64,
-    /// The dead letters kept.
+    /// Dead letters still in the store.
     pub dead_kept: u64,
     /// Attempts that failed.
     pub failed_attempts: u64,
-    /// The latencies of the attempts that succeeded, added up, in microseconds.
+    /// The sum of the latencies of successful attempts, in microseconds.
     pub latency_us: u64,
 }
 
 impl Counts {
-    /// One more is owed.
+    /// Counts a new waiting delivery.
     pub const fn accept(&mut self, bytes: u64) {
         self.accepted += 1;
         self.waiting += 1;
         self.waiting_bytes += bytes;
     }
 
-    /// One of those waiting is not owed any more.
+    /// Counts a delivery that stops waiting.
     pub const fn leave(&mut self, bytes: u64, tried: bool) {
         self.waiting = self.waiting.saturating_sub(1);
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
@@ -107,13 +107,13 @@ impl Counts {
         }
     }
 
-    /// Dead letters that are kept no more: beyond the bounds, purged, or too old.
+    /// Deleted dead letters: beyond the bounds, purged, or too old.
     #[must_use]
     pub const fn dead_gone(&self) -> u64 {
         self.dead.saturating_sub(self.dead_kept)
     }
 
-    /// Nothing was lost or invented.
+    /// True if no delivery was lost or invented.
     #[must_use]
     pub const fn conserved(&self) -> bool {
         self.accepted == self.delivered + self.dead + self.coalesced + self.waiting

@@ -1,6 +1,7 @@
-//! Commands to a store and its replies. Every row in them is ready made; the store decides only what it alone can know.
+//! Commands to a store, and its replies. The sender of a command prepares each row; the store decides only what
+//! it alone can know.
 //!
-//! Reading order: [`lane`], [`node`], [`homes`] (which node a lane belongs to), [`command`], [`reply`].
+//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`].
 
 mod body;
 pub mod command;

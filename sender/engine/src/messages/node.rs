@@ -1,7 +1,7 @@
-//! Nodes: the processes that deliver, as they announce themselves to one another.
+//! Nodes: the delivering processes, as they announce themselves to each other.
 //!
-//! A node is an owner of lanes that has said so. It says it with the renewal of its leases, lives for as long as these do, and
-//! is gone when it retires. One that only owns is none: lanes that have a home go to nodes alone ([`super::homes`]).
+//! An owner becomes a node by an announcement with the renewal of its leases. It lives as long as its leases,
+//! and ends when it retires. Only nodes are homes of lanes ([`super::homes`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,66 +9,66 @@ use std::sync::Arc;
 use super::lane::OwnerId;
 use crate::engine::{LaneId, StoreTime};
 
-/// Bytes of a node's name.
+/// The most bytes of a node's name.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What a process says of itself.
+/// A node's announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// What people call it. Nothing keeps two nodes from having the same.
+    /// The name for people; not unique.
     pub name: Arc<str>,
     /// The program's version, for people.
     pub version: Arc<str>,
-    /// Where others reach its API, if it has one.
+    /// The address of its API, if it has one.
     pub address: Option<Arc<str>>,
-    /// Lanes that it cannot serve: it lacks the secret of their region, or cannot read their settings.
+    /// Lanes that it cannot serve: the secret of their region is missing, or their settings are unreadable.
     pub unable: Arc<BTreeSet<LaneId>>,
-    /// Whether an operator has told it to take no lanes. It counts where the store does not know of the node: what an
-    /// operator said outlives a lease that was over for a while.
+    /// True if an operator drains it. The store uses this for a node that it does not know, so that draining
+    /// outlives an ended lease.
     pub draining: bool,
 }
 
-/// A node as the store knows it.
+/// A node in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The owner of its lanes.
     pub owner: OwnerId,
-    /// What it says of itself. Whether it is draining is what the operators have said since.
+    /// Its announcement, with the operators' present choice of `draining`.
     pub announced: Announcement,
-    /// Since when it lives without a break.
+    /// The time since when it has lived without a break.
     pub since: StoreTime,
-    /// When its leases end, by [`Nodes::lease_time`].
+    /// The end of its leases, by [`Nodes::lease_time`].
     pub until: StoreTime,
 }
 
-/// All nodes at one moment of the store, also those whose leases are over.
+/// All nodes at one moment of the store, including those with ended leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// Each of them, in the order of their owners.
+    /// In the order of their owners.
     pub all: Vec<Node>,
-    /// Grows with each change of what they say, of who they are, and with each lane that is handed back.
+    /// Grows with each change of the nodes or their announcements, and with each lane that is handed back.
     pub changes: u64,
-    /// The latest time that any commit had then.
+    /// The latest commit time of the store at that moment.
     pub at: StoreTime,
-    /// The server's clock then, by which leases are reckoned there. It is behind `at` where it was set back, or where a node's
-    /// clock is ahead. Nothing on a file: there leases go by the store's time.
+    /// The database server's clock at that moment, which decides the end of leases there. It is behind `at` if
+    /// it was set back, or if a node's clock is ahead. Nothing for a file, where the store's time decides.
     pub server_clock: Option<StoreTime>,
 }
 
 impl Nodes {
-    /// Whether others were read later. Between two changes only leases move, with the clock.
+    /// True if `others` were read later. Between two changes only leases move, with the clock.
     #[must_use]
     pub fn are_older_than(&self, others: &Self) -> bool {
         (self.changes, self.at) < (others.changes, others.at)
     }
 
-    /// The time by which leases end, given the store's.
+    /// The time that decides the end of leases, given the store's time.
     #[must_use]
     pub fn lease_time(&self, now: StoreTime) -> StoreTime {
         self.server_clock.unwrap_or(now)
     }
 
-    /// Those whose leases last, given the store's time.
+    /// The nodes with valid leases, given the store's time.
     pub fn living(&self, now: StoreTime) -> impl Iterator<Item = &Node> + Clone {
         let now = self.lease_time(now);
         self.all.iter().filter(move |node| node.lives(now))
@@ -76,13 +76,13 @@ impl Nodes {
 }
 
 impl Node {
-    /// Whether its leases last, given the time by which they end.
+    /// True if its leases are valid at `now`, by [`Nodes::lease_time`].
     #[must_use]
     pub fn lives(&self, now: StoreTime) -> bool {
         now < self.until
     }
 
-    /// Whether lanes are handed to it: no operator has told it to take none.
+    /// True unless an operator drains it.
     #[must_use]
     pub fn takes_lanes(&self) -> bool {
         !self.announced.draining

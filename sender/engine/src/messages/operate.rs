@@ -1,11 +1,11 @@
-//! What operators, and the clockwork on their behalf, ask of a store.
+//! Commands of operators and of maintenance.
 
 use std::sync::Arc;
 
 use super::lane::{Bounds, LaneState, OwnerId, Secret};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 
-/// So many secrets of a subscriber sign at once.
+/// The most secrets of a subscriber that sign at once.
 pub const SECRETS_MAX: usize = 4;
 
 /// A new subscriber.
@@ -13,27 +13,27 @@ pub const SECRETS_MAX: usize = 4;
 pub struct Subscribe {
     /// Its public id.
     pub id: Arc<str>,
-    /// What people call it: unique among those not removed.
+    /// The name for people: unique among subscribers that are not removed.
     pub name: Arc<str>,
     /// Its endpoint.
     pub url: Arc<str>,
-    /// The patterns of event types that it wants, as JSON text. The store reads it only to tell whom an event concerns
-    /// that was matched before a change.
+    /// The wanted event types, as JSON text. The store reads them only to find the subscribers of an event that
+    /// was matched before a change.
     pub patterns: Arc<str>,
-    /// Everything else that it is owed, as JSON text. The store does not read it.
+    /// All other settings, as JSON text. The store does not read them.
     pub settings: Arc<str>,
-    /// How much may wait for it.
+    /// The bounds of its queue.
     pub bounds: Bounds,
     /// Its first secret.
     pub secret: Secret,
 }
 
-/// Changes to a subscriber. What is `None` stays.
+/// Changes to a subscriber. `None` leaves a value unchanged.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Which.
+    /// The lane.
     pub lane: LaneId,
-    /// Refuse unless the subscriber is still as it was when read.
+    /// Refuse unless the subscriber still has this version.
     pub version: Option<u64>,
     /// A new name.
     pub name: Option<Arc<str>>,
@@ -43,14 +43,14 @@ pub struct Change {
     pub patterns: Option<Arc<str>>,
     /// New settings.
     pub settings: Option<Arc<str>>,
-    /// New bounds. What waits beyond them stays; nothing is added until it fits.
+    /// New bounds. Waiting deliveries beyond them stay; no delivery is added until it fits.
     pub bounds: Option<Bounds>,
     /// Pause, resume or disable.
     pub state: Option<LaneState>,
 }
 
 impl Change {
-    /// A change of nothing yet.
+    /// Changes nothing.
     #[must_use]
     pub const fn of(lane: LaneId) -> Self {
         Self {
@@ -66,90 +66,90 @@ impl Change {
     }
 }
 
-/// A new secret beside the old ones.
+/// Adds a secret beside the old ones.
 #[derive(Clone, Debug)]
 pub struct Rotate {
-    /// Whose.
+    /// The lane.
     pub lane: LaneId,
-    /// The new one.
+    /// The new secret.
     pub secret: Secret,
-    /// Until then the old ones sign too, unless they retire sooner. By the real clock, not by the store's: whoever verifies
-    /// goes by the date that they were told.
+    /// When the old secrets stop signing, unless they retire sooner. By the wall clock and not the store's,
+    /// because receivers were told a date.
     pub retire: StoreTime,
-    /// Now, by the same clock. What retired before is forgotten.
+    /// The present time by the wall clock. Secrets that retired before are deleted.
     pub now: StoreTime,
 }
 
-/// Whether a node takes lanes. It counts for this run of the process, and no longer.
+/// Drains a node or ends that. Valid for this run of its process only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
     /// The node.
     pub owner: OwnerId,
-    /// It takes none, and hands back those that it has; else it goes on.
+    /// True: the node takes no lanes and hands its lanes back. False: it continues.
     pub draining: bool,
 }
 
-/// Which dead letters.
+/// A choice of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dead {
-    /// All.
+    /// All dead letters.
     All,
-    /// A lane's.
+    /// The lane's dead letters.
     Of(LaneId),
-    /// These.
+    /// These dead letters.
     These(Vec<DeliveryId>),
 }
 
-/// Has dead letters wait again, the oldest first, with no attempts made and a full time to live. It stops where a
-/// bound is reached; it never sheds.
+/// Lets dead letters wait again, oldest first, with no attempts made and a full time to live. Stops at a bound
+/// and never sheds.
 #[derive(Clone, Debug)]
 pub struct Redrive {
-    /// Which.
+    /// The choice.
     pub which: Dead,
-    /// Only after this one: go on where [`super::reply::Redriven::last`] left off.
+    /// Only dead letters after this one: continues from [`super::reply::Redriven::last`].
     pub after: Option<DeliveryId>,
-    /// Look at so many at most.
+    /// The most dead letters to look at.
     pub max: u32,
 }
 
-/// Forgets dead letters, the oldest first.
+/// Deletes dead letters, oldest first.
 #[derive(Clone, Debug)]
 pub struct Forget {
-    /// Which.
+    /// The choice.
     pub which: Dead,
-    /// Only after this one: go on where [`super::Reply::Forgotten`] left off.
+    /// Only dead letters after this one: continues from [`super::Reply::Forgotten`].
     pub after: Option<DeliveryId>,
-    /// Look at so many at most.
+    /// The most dead letters to look at.
     pub max: u32,
 }
 
-/// Gives up the longest due of a lane, except what is claimed.
+/// Sheds a lane's deliveries with the oldest due times, except claimed ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Shed {
     /// The lane.
     pub lane: LaneId,
-    /// At most so many.
+    /// The most deliveries.
     pub max: u32,
 }
 
-/// One small step of burying what nobody will send.
+/// One step of making dead letters of deliveries that nobody will send.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
-    /// At most so many rows.
+    /// The most rows.
     pub max: u32,
 }
 
-/// One small step of deleting what is old. Deliveries go with their events, once all deliveries of an event are
-/// settled for so long.
+/// One step of deleting old rows. An event goes with its deliveries, once all of them have been settled for
+/// long enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Purge {
-    /// Events all of whose deliveries were delivered or coalesced before. It must lie at least the dedupe window
-    /// back: what is deleted is no longer known to have been there.
+    /// Delete events with all deliveries delivered or coalesced before this time. It must be at least the
+    /// dedupe window ago, because a deleted event is no duplicate of a new one.
     pub settled_before: StoreTime,
-    /// Attempts begun before.
+    /// Delete attempts that began before this time.
     pub attempts_before: StoreTime,
-    /// Dead letters from before.
+    /// Delete dead letters from before this time.
     pub dead_before: StoreTime,
-    /// Look at so many rows at most.
+    /// The most rows to look at.
     pub max: u32,
 }

@@ -1,4 +1,4 @@
-//! What a store answers.
+//! The replies of a store.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use super::lane::{Bounds, LaneState, OwnerId};
 use super::node::Nodes;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
-/// The answer to one command, given once what it did is durable.
+/// The reply to one command, given once its effect is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To [`super::Command::Emit`].
     Emitted(Emitted),
     /// To [`super::Command::Claim`].
     Claimed(Claimed),
-    /// To [`super::Command::Settle`]: one result for each settlement, in their order.
+    /// To [`super::Command::Settle`]: one result for each settlement, in order.
     Settled(Vec<SettleResult>),
-    /// To [`super::Command::Acquire`]: the lanes that are now the owner's.
+    /// To [`super::Command::Acquire`]: the lanes that the owner now has.
     Acquired(Vec<TakenLane>),
     /// To [`super::Command::Renew`].
     Renewed(Renewed),
@@ -29,76 +29,76 @@ pub enum Reply {
     Redriven(Redriven),
     /// To [`super::Command::Forget`].
     Forgotten {
-        /// How many.
+        /// The number of deleted dead letters.
         rows: u64,
         /// The last one looked at, if there may be more.
         last: Option<DeliveryId>,
     },
     /// To [`super::Command::Shed`].
     Dropped {
-        /// How many.
+        /// The number of dropped deliveries.
         rows: u64,
-        /// There may be more to do.
+        /// There may be more to drop.
         more: bool,
     },
     /// To [`super::Command::Sweep`].
     Swept(Swept),
     /// To [`super::Command::Purge`].
     Purged(Purged),
-    /// Done; nothing to say.
+    /// Done, without a result.
     Done,
-    /// Not done, and nothing of it was.
+    /// Refused, without any effect.
     Refused(Refusal),
 }
 
-/// Why a command was not carried out.
+/// The reason for a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Subscribers that an event concerns have changed since whoever emits it looked.
+    /// Subscribers of the event have changed since it was matched.
     #[error(
         "subscribers of the event have changed: chosen from roster {known}, the present one is {current}; match the event again"
     )]
     StaleRoster {
-        /// The one that the command names.
+        /// The version in the command.
         known: u64,
-        /// The present one.
+        /// The present version.
         current: u64,
     },
-    /// Lanes that would rather refuse than shed are full.
+    /// Lanes that refuse instead of shedding are full.
     #[error("{} cannot take the event, the first being lane {}: {}", lanes(.0.len()), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
-    /// Some program keeps the log from being cut, and it is as long as it may be.
+    /// A program's long read transaction keeps the log from being truncated, and the log has its full length.
     #[error(
         "the database's log has grown to {} MiB, since some program has been reading the database for long; end its transaction",
         .bytes >> 20
     )]
     LogFull {
-        /// How long it is.
+        /// The length of the log.
         bytes: u64,
     },
-    /// The disk is full, and what room is left is for deliveries.
+    /// The disk is full, and the remaining room is kept for deliveries.
     #[error("the disk is full, and takes deliveries alone; free some space")]
     DiskFull,
-    /// The outbox row is gone: another process made an event of it.
+    /// The outbox row is gone: another process emitted it.
     #[error("outbox row {} is gone: another process took it", .0.0)]
     OutboxTaken(OutboxId),
-    /// The outbox row has got another id: another process made an event of it, in part.
+    /// The outbox row has another id: another process emitted it in part.
     #[error("outbox row {} has another id: another process took it in part; read it again", .0.0)]
     OutboxNamed(OutboxId),
-    /// No such lane, or it is removed.
+    /// The lane does not exist, or is removed.
     #[error("lane {} is unknown or removed", .0.0)]
     UnknownLane(LaneId),
-    /// No such node: it has retired, or it is dead.
+    /// The node does not exist: it has retired, or it is dead.
     #[error("node {:x} is unknown, or gone", .0.0)]
     UnknownNode(OwnerId),
-    /// The lane has changed hands.
+    /// The lane has another owner.
     #[error("lane {} has changed hands: term {} ended, the present one is {}", .lane.0, .term.0, .current.0)]
     StaleTerm {
         /// The lane.
         lane: LaneId,
-        /// The ownership that the command names.
+        /// The ownership in the command.
         term: Term,
-        /// The present one.
+        /// The present ownership.
         current: Term,
     },
     /// Another subscriber has that name.
@@ -107,22 +107,22 @@ pub enum Refusal {
     /// Another subscriber has that public id.
     #[error("the id {0:?} is taken by another subscriber")]
     IdTaken(Arc<str>),
-    /// Somebody changed the subscriber meanwhile.
+    /// The subscriber was changed meanwhile.
     #[error(
         "the subscriber was changed meanwhile: expected version {expected}, found {found}; read it again"
     )]
     VersionConflict {
-        /// The version that the command names.
+        /// The version in the command.
         expected: u64,
-        /// The present one.
+        /// The present version.
         found: u64,
     },
-    /// So many secrets cannot be live at once.
+    /// Too many secrets would be live.
     #[error("{live} secrets are live, at most {max} may be; wait until one retires, or set overlap to 0s")]
     TooManySecrets {
-        /// Live now.
+        /// Live secrets now.
         live: u64,
-        /// At most.
+        /// The most live secrets.
         max: u64,
     },
     /// The command contradicts itself.
@@ -139,35 +139,35 @@ fn lanes(count: usize) -> String {
 pub struct FullLane {
     /// The lane.
     pub lane: LaneId,
-    /// Which bound.
+    /// The bound that it reached.
     pub bound: Bound,
 }
 
 impl FullLane {
-    /// Whether trying again cannot help.
+    /// True if a retry cannot help.
     #[must_use]
     pub fn never_fits(&self) -> bool {
         self.bound == Bound::BodyBytes
     }
 }
 
-/// A bound that was reached.
+/// A bound of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bound {
-    /// The lane's, in deliveries.
+    /// The lane's deliveries.
     LaneRows,
-    /// The lane's, in bytes.
+    /// The lane's bytes.
     LaneBytes,
-    /// The body alone is larger than the lane's bound in bytes: trying again cannot help.
+    /// The body alone exceeds the lane's bytes: a retry cannot help.
     BodyBytes,
-    /// The whole store's, in deliveries.
+    /// The store's deliveries.
     TotalRows,
-    /// The whole store's, in bytes.
+    /// The store's bytes.
     TotalBytes,
 }
 
 impl Bound {
-    /// In words.
+    /// The bound in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -181,7 +181,7 @@ impl Bound {
 }
 
 impl Bounds {
-    /// The bound that a delivery of so many bytes would break, with so much waiting already.
+    /// The bound that a delivery with `body` bytes would exceed beside `rows` and `bytes`, if any.
     #[must_use]
     pub const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
         if body > self.bytes_max {
@@ -196,17 +196,17 @@ impl Bounds {
     }
 }
 
-/// An event is recorded.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emitted {
-    /// What became of each target, in their order.
+    /// The result for each target, in order.
     pub targets: Vec<Placed>,
-    /// How many older deliveries became dead letters to make room.
+    /// The number of older deliveries that became dead letters to make room.
     pub shed: u64,
 }
 
 impl Emitted {
-    /// Which of these lanes, those of the targets in their order, have something to do, and from when on.
+    /// The lanes with new work, and when it is due. `lanes` are those of the targets, in order.
     pub fn work<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = (LaneId, StoreTime)> + 'a {
         lanes.iter().zip(&self.targets).filter_map(|(lane, placed)| match placed {
             Placed::Waiting { due, .. } => Some((*lane, *due)),
@@ -214,7 +214,7 @@ impl Emitted {
         })
     }
 
-    /// Which of these lanes, those of the targets in their order, had no room.
+    /// The lanes without room. `lanes` are those of the targets, in order.
     pub fn refused<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = FullLane> + 'a {
         lanes.iter().zip(&self.targets).filter_map(|(lane, placed)| match placed {
             Placed::Refused(bound) => Some(FullLane { lane: *lane, bound: *bound }),
@@ -223,7 +223,7 @@ impl Emitted {
     }
 }
 
-/// What became of one target of an event.
+/// The result for one target of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// It waits.
@@ -232,19 +232,20 @@ pub enum Placed {
         delivery: DeliveryId,
         /// When it is due.
         due: StoreTime,
-        /// The delivery whose place it took.
+        /// The delivery that it replaced.
         replaced: Option<DeliveryId>,
     },
-    /// There was no room, and nothing else to shed: it is a dead letter at once.
+    /// Without room, and with nothing older to shed, it became a dead letter at once.
     Overflowed {
         /// The delivery.
         delivery: DeliveryId,
     },
-    /// The lane has, or had, a delivery of the same event id.
+    /// The lane has or had a delivery of the same event id.
     Duplicate,
-    /// The lane is gone, or takes nothing more.
+    /// The lane is removed or takes nothing.
     Absent,
-    /// The lane would rather refuse than shed, and is full: the same event, emitted again, is for it and the like.
+    /// The lane is full and refuses instead of shedding. The same event, emitted again, goes to such lanes
+    /// only.
     Refused(Bound),
 }
 
@@ -255,22 +256,22 @@ pub struct Claimed {
     pub lane: LaneId,
     /// The ownership.
     pub term: Term,
-    /// The deliveries, the longest due first. None of them is handed out again before it is settled.
+    /// The deliveries, oldest due time first. Each is handed out again only after it is settled.
     pub rows: Vec<ClaimedRow>,
-    /// When the first is due that waits and is not handed out. May lie in the past.
+    /// When the first delivery is due that was not handed out. May lie in the past.
     pub next: Option<StoreTime>,
-    /// Bytes of the first body that is due, if it alone is longer than the claim allows: then nothing is handed out.
+    /// The bytes of the first due body if it exceeds the claim's limit; then no delivery is handed out.
     pub too_long: Option<u64>,
 }
 
-/// One delivery handed out, with all that an attempt needs of the store.
+/// A delivery with everything that an attempt needs from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedRow {
     /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far.
     pub attempts: u32,
-    /// No attempt from then on.
+    /// No attempt starts at or after this time.
     pub expires: StoreTime,
     /// The event's public id.
     pub event: Arc<str>,
@@ -278,55 +279,55 @@ pub struct ClaimedRow {
     pub kind: Arc<str>,
     /// When the event was received.
     pub received: StoreTime,
-    /// What to send.
+    /// The body to send.
     pub body: super::command::Body,
-    /// A signature made once and for all.
+    /// The signature, for profiles that sign once for all attempts.
     pub signature: Option<Arc<str>>,
 }
 
-/// What came of a settlement.
+/// The result of one settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SettleResult {
-    /// It is so.
+    /// It was applied.
     Applied,
-    /// The ownership had ended: it is not so, unless somebody else makes it so.
+    /// The ownership had ended; it was not applied.
     Stale,
-    /// The delivery no longer waits: somebody gave it up, replaced or delivered it before.
+    /// The delivery no longer waits: it was given up, replaced or delivered before.
     Absent,
 }
 
-/// A lane that changed hands, to us.
+/// A lane that this owner acquired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenLane {
     /// The lane.
     pub lane: LaneId,
-    /// The ownership that began.
+    /// The ownership that begins.
     pub term: Term,
-    /// Whether an operator holds it back, or the endpoint is gone.
+    /// Paused by an operator, disabled by the endpoint, or active.
     pub state: LaneState,
-    /// What the owner before left.
+    /// The previous owner's state.
     pub handover: Handover,
     /// When its first waiting delivery is due.
     pub next: Option<StoreTime>,
 }
 
-/// What the owner before left.
+/// The previous owner's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handover {
-    /// There was none.
+    /// There was no owner before.
     Fresh,
-    /// It gave the lane back in order.
+    /// The previous owner gave the lane back in order.
     Clean(Record),
-    /// It did not: its lease ran out, or it is dead.
+    /// The previous owner's lease ended, or it died.
     Seized {
-        /// Who it was.
+        /// The previous owner.
         from: OwnerId,
-        /// What it last persisted, or what it found itself.
+        /// The last checkpoint, its own or the one that it found.
         record: Option<Record>,
-        /// When this was found out.
+        /// When the end of the owner was found out.
         at: StoreTime,
-        /// What ended since the record was persisted, and a while before, the oldest first: of a lane with window caps
-        /// alone, and as far as the store was told.
+        /// For a lane with window caps: attempts that ended since the checkpoint and a while before, oldest
+        /// first, as far as the store knows.
         ended: Vec<Ended>,
     },
 }
@@ -334,36 +335,37 @@ pub enum Handover {
 /// Attempts that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// When the last of them did.
+    /// When the last of them ended.
     pub at: StoreTime,
-    /// How many.
+    /// The number of attempts.
     pub count: u32,
 }
 
-/// A lane's state as it was persisted.
+/// A lane's persisted checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The state.
+    /// The encoded checkpoint.
     pub bytes: Box<[u8]>,
     /// When it was persisted.
     pub at: StoreTime,
 }
 
-/// An owner lives on.
+/// The leases of an owner were renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewed {
-    /// Lanes that this store had acquired for it and that belong to somebody else now. Each is told once.
+    /// Lanes that the owner acquired and has lost since. Each is reported once.
     pub lost: Vec<(LaneId, Term)>,
     /// All nodes.
     pub nodes: Nodes,
 }
 
-/// Dead letters wait again.
+/// Dead letters that wait again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redriven {
-    /// Which, and of which lanes.
+    /// The lanes and deliveries.
     pub rows: Vec<(LaneId, DeliveryId)>,
-    /// How many stay dead because their lane, or everything, is full, or the lane takes nothing.
+    /// The number of dead letters that stay dead, because the lane or the store is full, or the lane takes
+    /// nothing.
     pub kept: u64,
     /// The last one looked at, if there may be more.
     pub last: Option<DeliveryId>,
@@ -372,11 +374,11 @@ pub struct Redriven {
 /// One step of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Deliveries that had expired.
+    /// Expired deliveries.
     pub expired: u64,
-    /// Deliveries that removed subscribers were owed.
+    /// Deliveries to removed subscribers.
     pub gone: u64,
-    /// Deliveries brought back to when they are due, after a clock had been ahead.
+    /// Deliveries with a corrected due time, after a clock had been ahead.
     pub corrected: u64,
     /// There may be more to do.
     pub more: bool,
@@ -391,7 +393,7 @@ pub struct Purged {
     pub deliveries: u64,
     /// Attempts deleted.
     pub attempts: u64,
-    /// Dead letters forgotten.
+    /// Dead letters deleted.
     pub dead: u64,
     /// There may be more to do.
     pub more: bool,
