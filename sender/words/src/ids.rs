@@ -1,21 +1,21 @@
-//! Numbers with a type of their own, so that a delivery can't be mistaken for a lane.
+//! Typed ids, so that the compiler tells a delivery from a lane.
 
 use std::fmt;
 
-/// One subscriber's lane: the store's own number for the subscriber.
+/// A lane: the store's number of its subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u64);
 
-/// One delivery: the store's own number for its row.
+/// A delivery: the store's number of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(pub u64);
 
-/// One ownership of a lane, as the store counts them. It grows with every takeover, so that the store can refuse
-/// what an owner says after it lost the lane.
+/// One ownership of a lane, used as a fencing token. It grows with every takeover, so the store can refuse
+/// writes of an older owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// Who owns lanes: one process's run. Drawn at random at its start, so that no two are alike.
+/// An owner of lanes: one run of a process. Drawn at random at its start, so it is unique.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
 
@@ -25,15 +25,15 @@ impl fmt::Debug for OwnerId {
     }
 }
 
-/// A row of the outbox: any program may give it any number.
+/// A row of the outbox. Any program may choose its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OutboxId(pub i64);
 
 impl OutboxId {
-    /// Numbers from there on are refused: after the highest that there is, SQLite has none left for anybody.
+    /// Numbers from here on are refused: after the highest number, SQLite cannot assign another.
     pub const END: Self = Self(1 << 62);
 
-    /// Whether it is a number as the outbox gives them out itself.
+    /// True for a number as the outbox itself assigns them.
     #[must_use]
     pub const fn is_ordinary(self) -> bool {
         1 <= self.0 && self.0 < Self::END.0

@@ -1,9 +1,9 @@
-//! The words of Hookproof's sender, which its engine, its stores and its programs share. Pure: time and random bytes are arguments.
+//! The types that the sender's engine, stores and programs share. Pure: time and random bytes are arguments.
 //!
-//! - [`ids`], [`time`], [`states`]: numbers, moments and kinds with a type of their own.
-//! - [`event_type`], [`pattern`], [`public_id`]: an event's type, which types a subscriber wants, names that partners see.
-//! - [`units`]: lengths of time, rates and sizes as people write them; [`excerpt`]: a stranger's text in a message.
-//! - [`numbers`] and, by the features of the same names, `sqlite` and `postgres`: how databases write them.
+//! - [`ids`], [`time`], [`states`]: typed numbers, moments and kinds.
+//! - [`event_type`], [`pattern`], [`public_id`]: the type of an event, sets of types, public names.
+//! - [`units`]: durations, rates and sizes as text; [`excerpt`]: untrusted text in messages.
+//! - [`numbers`] and, by the features of the same names, `sqlite` and `postgres`: their form in databases.
 
 pub mod event_type;
 pub mod excerpt;

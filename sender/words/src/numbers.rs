@@ -1,6 +1,6 @@
-//! Numbers between memory and databases.
+//! Conversions for databases.
 
-/// A number for a database, which has signed ones: what is larger than the largest of those counts as that.
+/// A signed number for a database; larger values become the largest one.
 #[must_use]
 pub fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

@@ -1,7 +1,7 @@
-//! How the store's words are written in PostgreSQL's types.
+//! The shared types in PostgreSQL's types.
 //!
-//! PostgreSQL's integers are signed. Times and counts beyond 2⁶³ (the year 2262) are written as the largest there is; what is
-//! drawn at random keeps its bits. What is read and makes no sense is an error of the reading.
+//! PostgreSQL's integers are signed. Times and counts beyond 2⁶³ (the year 2262) become the largest one; random
+//! numbers keep their bits. Reading an invalid value is an error.
 
 use std::error::Error;
 
@@ -15,11 +15,11 @@ use crate::time::{Nanos, StoreTime};
 
 type Fault = Box<dyn Error + Sync + Send>;
 
-/// A count that was read.
+/// A count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count(pub u64);
 
-/// All 64 bits of something random.
+/// All 64 bits of a random number.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits(pub u64);
 
@@ -68,7 +68,7 @@ macro_rules! codes {
     )* } };
 }
 
-// These codes are in databases out there: add, never change.
+// Databases contain these codes: add, never change.
 codes! {
     LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
     WhenFull { 0 = ShedOldest, 1 = Refuse }

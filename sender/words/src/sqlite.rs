@@ -1,7 +1,7 @@
-//! How the store's words are written in SQLite's five types.
+//! The shared types in SQLite's types.
 //!
-//! SQLite's integers are signed. Times and counts beyond 2⁶³ (the year 2262) are written as the largest there is;
-//! what is drawn at random keeps its bits.
+//! SQLite's integers are signed. Times and counts beyond 2⁶³ (the year 2262) become the largest one; random
+//! numbers keep their bits.
 
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
@@ -39,7 +39,7 @@ impl FromSql for OutboxId {
     }
 }
 
-/// All 64 bits of something random.
+/// All 64 bits of a random number.
 #[derive(Clone, Copy)]
 pub struct Bits(pub u64);
 
@@ -85,7 +85,7 @@ macro_rules! codes {
     )* };
 }
 
-// These codes are in files out there: add, never change.
+// Files contain these codes: add, never change.
 codes! {
     LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
     WhenFull { 0 = ShedOldest, 1 = Refuse }

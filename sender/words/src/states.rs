@@ -1,84 +1,84 @@
-//! States and kinds that a store writes down.
+//! States and kinds in a store.
 
-/// What may be done for a subscriber.
+/// The operations that a subscriber's state allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneState {
     /// Events are recorded and delivered.
     Active,
-    /// Events are recorded; an operator holds their delivery back.
+    /// Events are recorded; an operator stopped their delivery.
     Paused,
-    /// The endpoint said that it is gone: nothing more is recorded; what waits goes on waiting.
+    /// The endpoint answered 410: new events are not recorded, and waiting deliveries keep waiting.
     Disabled,
-    /// An operator removed it: nothing more is recorded, what waits is given up.
+    /// An operator removed it: new events are not recorded, and waiting deliveries become dead letters.
     Removed,
 }
 
 impl LaneState {
-    /// Whether new deliveries are recorded.
+    /// True if new deliveries are recorded.
     #[must_use]
     pub const fn accepts(self) -> bool {
         matches!(self, Self::Active | Self::Paused)
     }
 }
 
-/// What a full lane does with one delivery more.
+/// The rule of a full lane for a new delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WhenFull {
-    /// Makes room: those longest due that nobody holds become dead letters (`overflow`). The new one itself does, if
-    /// there are no others.
+    /// Makes room: unclaimed deliveries with the oldest due times become dead letters (`overflow`). If there
+    /// are none, the new delivery does.
     ShedOldest,
     /// Refuses the event.
     Refuse,
 }
 
-/// Where a delivery is.
+/// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// Still owed.
+    /// Waiting.
     Waiting,
-    /// Taken by the endpoint.
+    /// Accepted by the endpoint.
     Delivered,
-    /// Given up.
+    /// A dead letter.
     Dead,
     /// Replaced by a newer one.
     Coalesced,
 }
 
-/// Why a delivery was given up.
+/// The reason to give a delivery up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// All its attempts failed.
+    /// All attempts failed.
     Exhausted,
-    /// It grew older than its time to live.
+    /// Its time to live ended.
     Expired,
-    /// It made room for others, or an operator dropped it.
+    /// It made room for others, or an operator shed it.
     Overflow,
-    /// The endpoint or the subscriber wants nothing any more.
+    /// The endpoint answered 410, or the subscriber was removed.
     Gone,
-    /// Some part of it is missing in the store, or makes no sense.
+    /// A part of it is missing in the store, or invalid.
     Unreadable,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// Answered, and the answer means success.
+    /// Answered with success.
     Delivered,
-    /// Answered, and the answer means failure.
+    /// Answered with a failure.
     Rejected,
-    /// Not one byte of the request left.
+    /// No byte of the request left.
     Unsent,
-    /// No answer, or half of one.
+    /// No complete answer.
     Silent,
 }
 
-/// What is measured.
+/// A measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// How long attempts took of which something was sent.
+    /// The duration of an attempt that sent at least a byte.
     Answer,
-    /// From when an event was received to the first attempt of its delivery.
+    /// From the receipt of an event to the first attempt of its delivery.
     FirstAttempt,
-    /// From when an event was received to the end of the attempt that succeeded.
+    /// From the receipt of an event to the end of the successful attempt.
     Delivery,
 }
