@@ -9,7 +9,7 @@ pub(crate) struct Figure {
     pub(crate) unit: &'static str,
     /// The ratio to its ceiling, and the text behind the number.
     ratio: Option<(Place, &'static str)>,
-    /// Whether a machine may lack what it needs.
+    /// True if a machine may be unable to measure it.
     optional: bool,
 }
 
@@ -21,7 +21,7 @@ struct Place {
     number: usize,
 }
 
-/// What a figure came to.
+/// The result of a figure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) value: String,

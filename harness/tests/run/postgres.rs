@@ -1,4 +1,4 @@
-//! Runs with a sender whose deliveries are on a PostgreSQL server.
+//! Runs with a sender that stores its deliveries on a PostgreSQL server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ fn parted(test: &str, fault: &str) -> Option<Trace> {
 fn a_node_with_a_slow_way_to_its_server_is_answered_as_much_later() {
     let Some(trace) = parted("a_node_with_a_slow_way_to_its_server", SLOWED) else { return };
     let (there_and_back, fault) = (100_000_000, &trace.faults[0]);
-    // A call whose answer would come after the partition's end may return at once.
+    // A call may return at once if its answer would come after the partition's end.
     let slowed = |from: u64| fault.t < from && from + there_and_back < fault.until.unwrap();
     let taken: Vec<_> = taken(&trace).filter(|(_, from, _)| slowed(*from)).collect();
     assert!(!taken.is_empty(), "nothing was offered meanwhile");

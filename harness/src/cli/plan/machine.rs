@@ -46,7 +46,7 @@ pub(super) struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The machine's capacity for this scenario, whose database is at this path.
+    /// The machine's capacity for this scenario, with its database at this path.
     pub(super) fn machine(&self, scenario: &Scenario, database: &Path) -> Result<Machine, (u8, String)> {
         if self.nodes > 1 && scenario.sender.store == Store::Sqlite {
             return Err((

@@ -1,4 +1,4 @@
-//! What follows a failed attempt.
+//! The retries after a failed attempt.
 
 pub(super) mod after;
 pub(super) mod after_endpoint;

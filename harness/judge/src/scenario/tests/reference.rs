@@ -8,7 +8,7 @@ use crate::scenario::form::{Form, Need, Section};
 
 /// Every key, once.
 const EXAMPLE: &str = include_str!("everything.toml");
-/// What is between these lines of the page is generated; the rest is written by hand.
+/// The part of the page between these lines is generated; the rest is written by hand.
 const BEGIN: &str = "<!-- keys of ";
 const END: &str = "<!-- end -->\n";
 
