@@ -32,10 +32,10 @@ mod operate;
 pub mod roster;
 pub mod runtime;
 pub mod sign;
-pub mod store;
 pub mod subscriber;
 pub mod transport;
 mod word_form;
 
 pub use hookproof_engine::engine;
+pub use hookproof_store as store;
 pub use hookproof_words::{excerpt, units};

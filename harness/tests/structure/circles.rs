@@ -12,7 +12,8 @@ use syn::{Item, UseTree};
 
 use crate::source::{self, Source};
 
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
+    "sender/store/src",
     "sender/words/src",
     "sender/engine/src",
     "sender/src",

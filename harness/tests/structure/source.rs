@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
-const MEMBERS: [&str; 12] = [
+const MEMBERS: [&str; 13] = [
     "sender",
     "sender/words",
     "sender/engine",
+    "sender/store",
     "receiver",
     "receiver/verify",
     "harness",

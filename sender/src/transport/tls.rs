@@ -1,68 +1,13 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
+
+pub use crate::store::roots::{Roots, RootsError};
 
 /// The protocols offered over TLS, in order of preference.
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-
-/// The roots that browsers trust, compiled in so that machines do not differ, and optional extra ones.
-#[derive(Clone, Debug)]
-pub struct Roots(RootCertStore);
-
-impl Default for Roots {
-    fn default() -> Self {
-        Self(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
-    }
-}
-
-impl Roots {
-    /// Adds the certificates of a PEM file.
-    ///
-    /// # Errors
-    /// When the text holds no certificate, or an unreadable one.
-    pub fn with_pem(mut self, text: &[u8]) -> Result<Self, RootsError> {
-        let mut count = 0;
-        for certificate in CertificateDer::pem_slice_iter(text) {
-            count += 1;
-            let unfit = |problem: &dyn std::fmt::Display| RootsError::Unfit {
-                number: count,
-                problem: problem.to_string(),
-            };
-            let certificate = certificate.map_err(|problem: pem::Error| unfit(&problem))?;
-            self.0.add(certificate).map_err(|problem| unfit(&problem))?;
-        }
-        if count == 0 { Err(RootsError::None) } else { Ok(self) }
-    }
-
-    pub(crate) fn config(self) -> io::Result<ClientConfig> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?;
-        Ok(versions.with_root_certificates(self.0).with_no_client_auth())
-    }
-}
-
-/// The text with extra roots is unusable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RootsError {
-    /// It holds no certificate.
-    #[error("found no certificate among the extra roots; expected PEM with -----BEGIN CERTIFICATE-----")]
-    None,
-    /// A certificate is unreadable.
-    #[error("cannot use certificate {number} of the extra roots: {problem}")]
-    Unfit {
-        /// Its place in the text, from 1.
-        number: usize,
-        /// The error.
-        problem: String,
-    },
-}
 
 pub(super) fn connector(roots: Roots) -> io::Result<TlsConnector> {
     let mut config = roots.config()?;

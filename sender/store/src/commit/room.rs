@@ -1,0 +1,255 @@
+//! Capacity: which bounds are reached, and which lanes make room.
+//!
+//! A full lane refuses new deliveries, or gives up its longest due ones that are not handed out. When the whole store
+//! is full, the lane with the most waiting gives up deliveries, among the lanes that shed. So a quiet lane never pays
+//! for a loud one. A lane that refuses never sheds for others; its emitters wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::dead::DeadRows;
+use super::route::Route;
+use crate::command::{Emit, Reason, Shed};
+use crate::engine::{DeliveryId, LaneId};
+use crate::lane::{Bounds, Counts, Limits, WhenFull};
+use crate::numbers::size;
+use crate::reply::{Bound, FullLane, Refusal, Reply};
+
+/// The number of the fullest lanes that a commit keeps in memory.
+const PAYERS_MAX: usize = 8;
+
+/// Limit for one commit: each lookup scans all lanes.
+const LOOKUPS_MAX: u32 = 4;
+
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Lanes that can make room, if the commit had to look them up.
+    payers: Option<Payers>,
+    /// Lanes that refused an outbox row. They refuse newer rows in this commit too, which keeps the order of the
+    /// outbox.
+    outbox_refused: BTreeMap<LaneId, Bound>,
+}
+
+/// The lanes that make room when the whole store is full.
+#[derive(Default)]
+struct Payers {
+    lanes: BTreeSet<LaneId>,
+    /// Lanes without a delivery to shed: all of theirs are handed out.
+    spent: BTreeSet<LaneId>,
+    looked_up: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    rows: u64,
+    bytes: u64,
+}
+
+impl Waiting {
+    const fn of(counts: &Counts) -> Self {
+        Self { rows: counts.waiting, bytes: counts.waiting_bytes }
+    }
+
+    const fn less(self, gone: Self) -> Self {
+        Self { rows: self.rows.saturating_sub(gone.rows), bytes: self.bytes.saturating_sub(gone.bytes) }
+    }
+
+    /// Adds one delivery of `bytes`.
+    const fn and(self, bytes: u64) -> Self {
+        Self { rows: self.rows + 1, bytes: self.bytes + bytes }
+    }
+}
+
+impl Room {
+    pub(crate) fn forget_payers(&mut self) {
+        self.payers = None;
+    }
+}
+
+pub(crate) trait RoomRows: DeadRows {
+    fn room(&mut self) -> &mut Room;
+
+    /// The longest due deliveries that are not handed out.
+    fn longest_due(&mut self, lane: LaneId, max: u32) -> Result<Vec<DeliveryId>, Self::Error>;
+
+    /// The lanes with the most waiting, among those that shed.
+    fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>, Self::Error>;
+
+    fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>, Self::Error> {
+        Ok(self.lane(lane)?.map(|lane| (lane.bounds, lane.counts)))
+    }
+
+    /// Gives up the longest due deliveries that are not handed out. Returns their number.
+    fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error> {
+        let victims = self.longest_due(lane, max)?;
+        for delivery in &victims {
+            self.bury(lane, *delivery, reason)?;
+        }
+        Ok(size(victims.len()))
+    }
+
+    fn shed(&mut self, shed: Shed) -> Result<Reply, Self::Error> {
+        if self.lane(shed.lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(shed.lane)));
+        }
+        let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
+        Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
+    }
+
+    /// Refuses the event for lanes that have no room and prefer refusing to shedding. Returns these lanes.
+    fn refuse_where_full(&mut self, emit: &Emit, routes: &mut [Route]) -> Result<Vec<FullLane>, Self::Error> {
+        let mut full = Vec::new();
+        // The total if only the accepted deliveries of refusing lanes are recorded. The other lanes make room
+        // themselves.
+        let mut total = Waiting::of(self.totals());
+        for (target, route) in emit.targets.iter().zip(routes) {
+            let gone = match route {
+                Route::Fresh => Waiting { rows: 0, bytes: 0 },
+                Route::Replace(older) => Waiting { rows: 1, bytes: older.bytes },
+                Route::Duplicate | Route::Absent | Route::Refused(_) => continue,
+            };
+            let Some((bounds, counts)) = self.bounds(target.lane)? else { continue };
+            if bounds.when_full == WhenFull::ShedOldest {
+                continue;
+            }
+            let body = size(emit.bodies[target.body].bytes.len());
+            let before = Waiting::of(&counts).less(gone);
+            let with_it = total.less(gone).and(body);
+            let refused = &self.room().outbox_refused;
+            let older = refused.get(&target.lane).filter(|_| emit.outbox.is_some()).copied();
+            let bound = bounds.reached(before.rows, before.bytes, body).or(older);
+            if let Some(bound) = bound.or_else(|| broken_by(self.limits(), with_it, gone, body)) {
+                full.push(FullLane { lane: target.lane, bound });
+                if emit.outbox.is_some() && bound != Bound::BodyBytes {
+                    self.room().outbox_refused.entry(target.lane).or_insert(bound);
+                }
+                *route = Route::Refused(bound);
+            } else {
+                total = with_it;
+            }
+        }
+        Ok(full)
+    }
+
+    /// Makes room for one delivery. Returns whether it has room.
+    fn make_room(&mut self, lane: LaneId, bytes: u64, shed: &mut u64) -> Result<bool, Self::Error> {
+        // A body that can never fit must not displace others.
+        if !self.could_fit(lane, bytes)? {
+            return Ok(false);
+        }
+        while !self.lane_has_room(lane, bytes)? {
+            if self.shed_rows(lane, 1, Reason::Overflow)? == 0 {
+                return Ok(false);
+            }
+            *shed += 1;
+        }
+        while !have_room(self.limits(), self.totals(), bytes) {
+            let Some(payer) = self.payer()? else { return Ok(false) };
+            if self.shed_rows(payer, 1, Reason::Overflow)? == 0 {
+                self.room().payers.get_or_insert_default().spend(payer);
+            } else {
+                *shed += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the delivery would have room if nothing else waited.
+    fn could_fit(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+        let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
+        Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
+    }
+
+    /// Whether one more delivery has room on its lane and in the store without shedding.
+    fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+        Ok(self.lane_has_room(lane, bytes)? && have_room(self.limits(), self.totals(), bytes))
+    }
+
+    fn lane_has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+        let lane = self.bounds(lane)?;
+        Ok(lane.is_none_or(|(bounds, counts)| {
+            bounds.reached(counts.waiting, counts.waiting_bytes, bytes).is_none()
+        }))
+    }
+
+    /// The lane with the most waiting, among those that shed.
+    fn payer(&mut self) -> Result<Option<LaneId>, Self::Error> {
+        loop {
+            let mut best: Option<(u64, LaneId)> = None;
+            for lane in self.room().payers.get_or_insert_default().lanes.clone() {
+                let waiting = self.bounds(lane)?.map_or(0, |(_, counts)| counts.waiting);
+                if waiting > 0 && best.is_none_or(|(most, _)| waiting > most) {
+                    best = Some((waiting, lane));
+                }
+            }
+            if let Some((_, lane)) = best {
+                return Ok(Some(lane));
+            }
+            let Some(max) = self.room().payers.get_or_insert_default().look_up() else { return Ok(None) };
+            let found = self.fullest(max)?;
+            if !self.room().payers.get_or_insert_default().found(found) {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn may_pay(&mut self, lane: LaneId) -> Result<(), Self::Error> {
+        if self.room().payers.is_none() {
+            return Ok(());
+        }
+        let sheds = self.bounds(lane)?.is_some_and(|(bounds, _)| bounds.when_full == WhenFull::ShedOldest);
+        if sheds && let Some(payers) = &mut self.room().payers {
+            payers.may_pay(lane);
+        }
+        Ok(())
+    }
+}
+
+/// The bound of the whole store that `with_it` exceeds. A replaced delivery (`gone`) cannot break a bound that it
+/// already filled.
+const fn broken_by(limits: &Limits, with_it: Waiting, gone: Waiting, body: u64) -> Option<Bound> {
+    if gone.rows == 0 && with_it.rows > limits.waiting_rows_max {
+        Some(Bound::TotalRows)
+    } else if body > gone.bytes && with_it.bytes > limits.waiting_bytes_max {
+        Some(Bound::TotalBytes)
+    } else {
+        None
+    }
+}
+
+const fn have_room(limits: &Limits, totals: &Counts, bytes: u64) -> bool {
+    broken_by(limits, Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes).is_none()
+}
+
+impl Payers {
+    fn spend(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+        self.spent.insert(lane);
+    }
+
+    /// A lane that sheds got a delivery, so it can make room again.
+    fn may_pay(&mut self, lane: LaneId) {
+        self.spent.remove(&lane);
+        if self.lanes.len() < PAYERS_MAX {
+            self.lanes.insert(lane);
+        }
+    }
+
+    /// How many of the fullest lanes to look up. `None` once the commit has used its lookups.
+    fn look_up(&mut self) -> Option<u64> {
+        if self.looked_up >= LOOKUPS_MAX {
+            return None;
+        }
+        self.looked_up += 1;
+        Some(size(PAYERS_MAX + self.spent.len()))
+    }
+
+    /// Returns whether one of the found lanes can make room.
+    fn found(&mut self, lanes: BTreeSet<LaneId>) -> bool {
+        self.lanes = lanes;
+        self.lanes.retain(|lane| !self.spent.contains(lane));
+        if self.lanes.is_empty() {
+            self.looked_up = LOOKUPS_MAX;
+        }
+        !self.lanes.is_empty()
+    }
+}

@@ -1,0 +1,177 @@
+//! The outcomes of attempts: delivered, retried later, given up, or released.
+
+use super::dead::DeadRows;
+use super::subscribe::SubscriberRows;
+use crate::command::{Attempt, Fate, Outcome, Reason, Settlement};
+use crate::engine::StoreTime;
+use crate::gathered::Gathered;
+use crate::held::Waiting;
+use crate::read::Place;
+use crate::reply::{Reply, SettleResult};
+
+/// A delivery as it was before the settlement.
+pub(crate) struct Before {
+    pub(crate) place: Place,
+    pub(crate) attempts: u32,
+    pub(crate) bytes: u64,
+    pub(crate) last_attempt: Option<StoreTime>,
+    /// The earliest time at which it is due.
+    pub(crate) due: StoreTime,
+}
+
+impl From<Waiting> for Before {
+    fn from(Waiting { attempts, bytes, last_attempt }: Waiting) -> Self {
+        Self { place: Place::Waiting, attempts, bytes, last_attempt, due: StoreTime(0) }
+    }
+}
+
+pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
+    fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>, Self::Error>;
+
+    /// Writes an attempt, linked to the previous one. Returns false if it was written already.
+    fn insert_attempt(
+        &mut self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Before>,
+        capped: bool,
+    ) -> Result<bool, Self::Error>;
+
+    /// Writes the delivery's last attempt. For a delivered one, [`Self::set_delivered`] may do it instead.
+    fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<(), Self::Error>;
+
+    fn set_delivered(&mut self, settlement: &Settlement) -> Result<(), Self::Error>;
+
+    fn set_retry(&mut self, settlement: &Settlement, due: StoreTime) -> Result<(), Self::Error>;
+
+    fn set_attempts(&mut self, settlement: &Settlement) -> Result<(), Self::Error>;
+
+    fn latencies(&mut self) -> &mut Gathered;
+
+    /// Notes a settlement, made by the delivery's holder or by another.
+    fn settled(&mut self, settlement: &Settlement, was_held: bool);
+
+    fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply, Self::Error> {
+        let mut results = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            results.push(self.settle_one(settlement)?);
+            let Settlement { lane, term, delivery, .. } = *settlement;
+            let was_held = self.held().give_back(lane, term, delivery);
+            if !was_held {
+                self.held().leave(lane, delivery);
+            }
+            self.settled(settlement, was_held);
+        }
+        Ok(Reply::Settled(results))
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult, Self::Error> {
+        let lane = self.lane(settlement.lane)?;
+        let is_current = lane.is_some_and(|lane| lane.term == settlement.term);
+        let capped = lane.is_some_and(|lane| lane.capped);
+        let before = self.before(settlement)?;
+        if let Some(attempt) = &settlement.attempt {
+            self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
+        }
+        // The endpoint is gone, whatever the state of the delivery.
+        if settlement.fate == Fate::Dead(Reason::Gone) && is_current {
+            self.disable(settlement.lane)?;
+        }
+        let Some(before) = before else { return Ok(SettleResult::Absent) };
+        if !is_current {
+            self.disturb(settlement.lane)?;
+        }
+        match settlement.fate {
+            Fate::Delivered => self.deliver(settlement, &before),
+            Fate::Released => {
+                // A claim beside this commit skips the delivery, so the next claim must look there again.
+                if before.place == Place::Waiting {
+                    self.arrive(settlement.lane, before.due)?;
+                }
+                Ok(SettleResult::Applied)
+            }
+            Fate::Retry { .. } | Fate::Dead(_) if !is_current => Ok(SettleResult::Stale),
+            Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(SettleResult::Absent),
+            Fate::Retry { due } => self.retry(settlement, &before, due),
+            Fate::Dead(reason) => {
+                if settlement.attempts != before.attempts {
+                    self.set_attempts(settlement)?;
+                }
+                self.set_dead(settlement.lane, settlement.delivery, reason)?;
+                let tried = before.attempts > 0;
+                self.count_buried(settlement.lane, settlement.delivery, before.bytes, tried)?;
+                Ok(SettleResult::Applied)
+            }
+        }
+    }
+
+    fn record_attempt(
+        &mut self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Before>,
+        capped: bool,
+    ) -> Result<(), Self::Error> {
+        // An attempt that is reported twice counts once.
+        if !self.insert_attempt(settlement, attempt, before, capped)? {
+            return Ok(());
+        }
+        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
+        self.latencies().stage(settlement.lane, attempt, is_first);
+        let delivered = attempt.outcome == Outcome::Delivered;
+        let latency_us = attempt.latency.0 / 1_000;
+        self.count(settlement.lane, |counts| {
+            if delivered {
+                counts.latency_us = counts.latency_us.saturating_add(latency_us);
+            } else {
+                counts.failed_attempts += 1;
+            }
+        })?;
+        if before.is_some() { self.set_last_attempt(settlement, attempt) } else { Ok(()) }
+    }
+
+    /// An arrived delivery stays delivered, even if a former owner reports it late.
+    fn deliver(&mut self, settlement: &Settlement, before: &Before) -> Result<SettleResult, Self::Error> {
+        if before.place == Place::Delivered {
+            return Ok(SettleResult::Absent);
+        }
+        self.set_delivered(settlement)?;
+        let (bytes, tried, place) = (before.bytes, before.attempts > 0, before.place);
+        self.count(settlement.lane, |counts| {
+            match place {
+                Place::Waiting => counts.leave(bytes, tried),
+                Place::Dead => {
+                    counts.dead = counts.dead.saturating_sub(1);
+                    counts.dead_kept = counts.dead_kept.saturating_sub(1);
+                }
+                Place::Coalesced => counts.coalesced = counts.coalesced.saturating_sub(1),
+                Place::Delivered => {}
+            }
+            counts.delivered += 1;
+        })?;
+        self.written().settled += 1;
+        Ok(SettleResult::Applied)
+    }
+
+    fn retry(
+        &mut self,
+        settlement: &Settlement,
+        before: &Before,
+        due: StoreTime,
+    ) -> Result<SettleResult, Self::Error> {
+        self.set_retry(settlement, due)?;
+        self.arrive(settlement.lane, due)?;
+        let (was, is) = (before.attempts > 0, settlement.attempts > 0);
+        if was != is {
+            self.count(settlement.lane, |counts| {
+                counts.retrying = if is { counts.retrying + 1 } else { counts.retrying.saturating_sub(1) };
+            })?;
+        }
+        Ok(SettleResult::Applied)
+    }
+}
+
+/// The part of the error text that is stored.
+pub(crate) fn shortened(error: &str) -> &str {
+    &error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)]
+}

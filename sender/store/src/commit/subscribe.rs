@@ -1,0 +1,123 @@
+//! Subscribers: adding, changing and removing them, and their secrets. Each change increments the version of the
+//! subscriber set, so that emitters and other processes notice it.
+
+use super::Rows;
+use crate::command::SECRETS_MAX;
+use crate::command::{Change, Rotate, Subscribe};
+use crate::engine::{LaneId, StoreTime};
+use crate::lane::LaneState;
+use crate::numbers::size;
+use crate::reply::{Refusal, Reply};
+
+pub(crate) trait SubscriberRows: Rows {
+    fn roster(&self) -> u64;
+
+    fn next_roster(&mut self) -> Result<u64, Self::Error>;
+
+    fn id_is_taken(&mut self, id: &str) -> Result<bool, Self::Error>;
+
+    /// The lane of the subscriber with this name, unless it was removed.
+    fn lane_named(&mut self, name: &str) -> Result<Option<LaneId>, Self::Error>;
+
+    /// Writes a subscriber, its lane and its window caps.
+    fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId, Self::Error>;
+
+    /// Writes a change, with window caps. A lane that once had caps stays marked, so that a restored cap counts the
+    /// requests sent meanwhile.
+    fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<(), Self::Error>;
+
+    /// `None` for a removed subscriber.
+    fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>, Self::Error>;
+
+    fn set_version(&mut self, lane: LaneId, version: u64) -> Result<(), Self::Error>;
+
+    /// Deletes the secrets that retired by then. Returns the number left.
+    fn forget_secrets(&mut self, lane: LaneId, retired: StoreTime) -> Result<u64, Self::Error>;
+
+    fn retire_secrets(&mut self, lane: LaneId, by: StoreTime) -> Result<(), Self::Error>;
+
+    fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<(), Self::Error>;
+
+    /// Marks a subscriber as removed now, and deletes its secrets.
+    fn set_removed(&mut self, lane: LaneId) -> Result<(), Self::Error>;
+
+    fn subscribe(&mut self, new: &Subscribe) -> Result<Reply, Self::Error> {
+        if self.id_is_taken(&new.id)? {
+            return Ok(Reply::Refused(Refusal::IdTaken(new.id.clone())));
+        }
+        if self.lane_named(&new.name)?.is_some() {
+            return Ok(Reply::Refused(Refusal::NameTaken(new.name.clone())));
+        }
+        let version = self.next_roster()?;
+        let lane = self.insert_subscriber(new, version)?;
+        self.insert_secret(lane, new.secret.reveal())?;
+        Ok(Reply::Subscribed { lane })
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Reply, Self::Error> {
+        let lane = change.lane;
+        let Some(found) = self.live_version(lane)? else {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        };
+        if let Some(expected) = change.version.filter(|expected| *expected != found) {
+            return Ok(Reply::Refused(Refusal::VersionConflict { expected, found }));
+        }
+        if change.state == Some(LaneState::Removed) {
+            return Ok(Reply::Refused(Refusal::Nonsense("a subscriber is removed by its own command")));
+        }
+        if let Some(name) = &change.name
+            && self.lane_named(name)?.is_some_and(|other| other != lane)
+        {
+            return Ok(Reply::Refused(Refusal::NameTaken(name.clone())));
+        }
+        let version = self.next_roster()?;
+        self.amend(lane, |lane| {
+            lane.bounds = change.bounds.unwrap_or(lane.bounds);
+            lane.state = change.state.unwrap_or(lane.state);
+        })?;
+        self.update_subscriber(change, version)?;
+        Ok(Reply::Done)
+    }
+
+    fn rotate(&mut self, rotate: &Rotate) -> Result<Reply, Self::Error> {
+        let lane = rotate.lane;
+        if self.live_version(lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        }
+        let live = self.forget_secrets(lane, rotate.now)?;
+        // If the old secrets retire at once, only the new one stays, so the limit cannot be exceeded.
+        let max = size(SECRETS_MAX);
+        if rotate.now < rotate.retire && live >= max {
+            return Ok(Reply::Refused(Refusal::TooManySecrets { live, max }));
+        }
+        self.retire_secrets(lane, rotate.retire)?;
+        self.insert_secret(lane, rotate.secret.reveal())?;
+        self.touch(lane)?;
+        Ok(Reply::Done)
+    }
+
+    fn remove(&mut self, lane: LaneId) -> Result<Reply, Self::Error> {
+        if self.live_version(lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        }
+        self.touch(lane)?;
+        self.set_removed(lane)?;
+        self.amend(lane, |lane| lane.state = LaneState::Removed)?;
+        Ok(Reply::Done)
+    }
+
+    /// Disables a lane whose endpoint answered that it is gone.
+    fn disable(&mut self, lane: LaneId) -> Result<(), Self::Error> {
+        if self.accepts(lane)? {
+            self.touch(lane)?;
+            self.amend(lane, |lane| lane.state = LaneState::Disabled)?;
+        }
+        Ok(())
+    }
+
+    /// Tells every process that a subscriber changed.
+    fn touch(&mut self, lane: LaneId) -> Result<(), Self::Error> {
+        let version = self.next_roster()?;
+        self.set_version(lane, version)
+    }
+}

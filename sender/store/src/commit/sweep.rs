@@ -1,0 +1,87 @@
+//! Gives up deliveries that expired or belong to a removed subscriber, and deletes rows past their retention. In
+//! small steps.
+
+use super::room::RoomRows;
+use crate::command::{Purge, Reason, Sweep};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::numbers::size;
+use crate::reply::{Purged, Reply, Swept};
+
+pub(crate) trait SweepRows: RoomRows {
+    /// Corrects times written under a clock ahead of ours, and notes when deliveries expire, where the store needs
+    /// that. Returns the number corrected, and whether more remains.
+    fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool), Self::Error>;
+
+    /// The longest expired deliveries that are not handed out, on locked lanes, and whether more remains.
+    fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool), Self::Error>;
+
+    /// Removed lanes with waiting deliveries, prepared to give up `max` deliveries in total.
+    fn removed_lanes(&mut self, max: u32) -> Result<Vec<LaneId>, Self::Error>;
+
+    /// Deletes small rows that a sweep finds unused.
+    fn tidy(&mut self) -> Result<(), Self::Error>;
+
+    /// Converts `moment` to a time before which rows are surely old. While the store's time is ahead of the wall
+    /// clock, nothing expires or ages until the wall clock agrees.
+    fn surely_before(&self, moment: StoreTime) -> StoreTime;
+
+    /// The dead letter after which the next purge continues.
+    fn purge_place(&mut self) -> &mut Option<DeliveryId>;
+
+    /// Returns whether more may remain.
+    fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged)
+    -> Result<bool, Self::Error>;
+
+    /// Deletes attempts older than `before`, except those that a window cap counts and no checkpoint holds. Returns
+    /// the number deleted, and whether more may remain.
+    fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool), Self::Error>;
+
+    /// Deletes subscribers that were removed before then and have no rows left.
+    fn delete_removed(&mut self, before: StoreTime) -> Result<(), Self::Error>;
+
+    fn forget_latencies(&mut self, max: u32) -> Result<(), Self::Error>;
+
+    fn sweep(&mut self, sweep: Sweep) -> Result<Reply, Self::Error> {
+        let (corrected, preparing) = self.prepare_sweep(sweep.max)?;
+        let (found, clearing) = self.expired(sweep.max)?;
+        for (lane, delivery, reason) in &found {
+            self.bury(*lane, *delivery, *reason)?;
+        }
+        let expired = size(found.len());
+        let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
+        let gone = self.sweep_removed(left)?;
+        self.tidy()?;
+        let more = preparing || clearing || expired + gone >= u64::from(sweep.max);
+        Ok(Reply::Swept(Swept { expired, gone, corrected, more }))
+    }
+
+    fn sweep_removed(&mut self, max: u32) -> Result<u64, Self::Error> {
+        let mut gone = 0;
+        for lane in self.removed_lanes(max)? {
+            let left = u64::from(max) - gone;
+            if left == 0 {
+                break;
+            }
+            gone += self.shed_rows(lane, u32::try_from(left).unwrap_or(max), Reason::Gone)?;
+        }
+        Ok(gone)
+    }
+
+    fn purge(&mut self, purge: Purge) -> Result<Reply, Self::Error> {
+        let share = (purge.max / 3).max(1);
+        let mut purged = Purged::default();
+        let after = self.purge_place().unwrap_or(DeliveryId(0));
+        let (dead, place) = self.forget_old(self.surely_before(purge.dead_before), after, share)?;
+        purged.dead = dead;
+        *self.purge_place() = place;
+        let settled_before = self.surely_before(purge.settled_before);
+        let more_events = self.purge_events(settled_before, share, &mut purged)?;
+        let (attempts, more_attempts) =
+            self.delete_attempts(self.surely_before(purge.attempts_before), share)?;
+        purged.attempts = attempts;
+        self.delete_removed(settled_before)?;
+        self.forget_latencies(share)?;
+        purged.more = place.is_some() || more_events || more_attempts;
+        Ok(Reply::Purged(purged))
+    }
+}

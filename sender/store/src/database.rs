@@ -1,0 +1,146 @@
+//! Where a store is, and how its parts are opened: the one place that knows every kind of store.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::clock::Start;
+use super::postgres::{self, Address, BadAddress};
+use super::sqlite::{self, SqliteFile};
+use super::vacuum::{Space, VacuumError};
+use super::{Finding, Parts, StoreError};
+use crate::engine::StoreTime;
+
+/// Where a store is.
+#[derive(Clone, Debug)]
+pub enum Database {
+    /// In a file, by SQLite.
+    File(SqliteFile),
+    /// On a PostgreSQL server.
+    Postgres(Address),
+}
+
+impl Database {
+    /// Reads what people write: an address of PostgreSQL, or else a path.
+    ///
+    /// # Errors
+    ///
+    /// When it begins like an address and is none.
+    pub fn parse(text: &OsStr) -> Result<Self, BadAddress> {
+        match text.to_str().filter(|text| Address::SCHEMES.iter().any(|scheme| text.starts_with(scheme))) {
+            Some(address) => address.parse().map(Self::Postgres),
+            None => Ok(PathBuf::from(text).into()),
+        }
+    }
+
+    /// All that a process knows of it.
+    #[must_use]
+    pub const fn parts(&self) -> &dyn Parts {
+        match self {
+            Self::File(file) => file,
+            Self::Postgres(address) => address,
+        }
+    }
+
+    /// Whether there may be something: a server alone can say what it has.
+    #[must_use]
+    pub fn may_exist(&self) -> bool {
+        match self {
+            Self::File(file) => file.path().exists(),
+            Self::Postgres(_) => true,
+        }
+    }
+
+    /// Whether its address has a password in it.
+    #[must_use]
+    pub const fn says_password(&self) -> bool {
+        match self {
+            Self::File(_) => false,
+            Self::Postgres(address) => address.says_password(),
+        }
+    }
+
+    /// How long the log is that is to be kept short from here; nothing, where there is none.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => sqlite::log_bytes(file.path()),
+            Self::Postgres(_) => 0,
+        }
+    }
+
+    /// What `doctor` says of its clock, given from which time a process would count that begins now.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn examine_clock(&self, start: Start, wall: StoreTime) -> Result<Finding, StoreError> {
+        match self {
+            Self::File(file) => sqlite::examine_clock(file.path(), start, wall),
+            Self::Postgres(_) => Ok(postgres::examine_clock(start)),
+        }
+    }
+
+    /// What `doctor` says of what only such a store has, and what of that is mended.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn examine(&self, mend: bool) -> Result<Vec<Finding>, StoreError> {
+        match self {
+            Self::File(file) => sqlite::examine(file.path(), mend),
+            Self::Postgres(address) => postgres::examine(address),
+        }
+    }
+
+    /// Why nothing of it is mended by `doctor`, where that is so.
+    #[must_use]
+    pub const fn nothing_to_mend(&self) -> Option<&'static str> {
+        match self {
+            Self::File(_) => None,
+            Self::Postgres(_) => Some(postgres::NOTHING_TO_MEND),
+        }
+    }
+
+    /// Gives the disk back what was deleted: how large it was, and its size in bytes now.
+    ///
+    /// # Errors
+    ///
+    /// When the store sees to that itself, when somebody works on it, when the disk is too full, or when it cannot be read and
+    /// written.
+    pub fn vacuum(&self) -> Result<(Space, u64), VacuumError> {
+        match self {
+            Self::File(file) => sqlite::vacuum(file.path()),
+            Self::Postgres(address) => Err(VacuumError::OnAServer(address.to_string())),
+        }
+    }
+}
+
+impl From<PathBuf> for Database {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path.into())
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.path().display().fmt(f),
+            Self::Postgres(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_from_a_path_and_its_password_from_neither() {
+        let parse = |text: &str| Database::parse(OsStr::new(text)).map(|database| database.to_string());
+        assert_eq!(parse("sender.db").unwrap(), "sender.db");
+        assert_eq!(parse("postgres.db").unwrap(), "postgres.db");
+        let shown = parse("postgres://me:hush@db.example:5433/hooks").unwrap();
+        assert_eq!(shown, "postgres://db.example/hooks");
+        assert!(parse("postgres://me@db.example:port/hooks").is_err());
+        assert!(parse("postgres://me@db.example/hooks%00").unwrap_err().to_string().contains("NUL"));
+    }
+}

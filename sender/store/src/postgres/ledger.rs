@@ -1,0 +1,385 @@
+//! The locked rows as the commit will leave them: lanes with their counts, owners, and the state. Each is read once
+//! at the start and written once at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio_postgres::{Error, Row};
+
+use super::queues::{Queues, Signs};
+use super::stop::{Result, Stop, Wanted};
+use super::values::{Count, int, listed};
+use super::writer::Writer;
+use crate::commit::Lane;
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::held::Held;
+use crate::lane::{Bounds, Counts, LaneState, OwnerId};
+use crate::reply::Record;
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) lane: Lane,
+    pub(super) signs: Signs,
+    /// A new checkpoint that is not yet written.
+    pub(super) record: Option<Record>,
+    /// The number of changes to this row. Its key grows with every 64th.
+    pub(super) changes: u64,
+    changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    pub(super) until: StoreTime,
+    pub(super) evicted: bool,
+    /// The number of lanes that others took from it.
+    pub(super) taken: u64,
+    changed: bool,
+}
+
+/// The single row of `state`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) roster: u64,
+    stirred: u64,
+    next_lane: u64,
+    nodes: u64,
+    changed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) writer: Writer,
+    lanes: BTreeMap<LaneId, Option<Entry>>,
+    owners: BTreeMap<OwnerId, Lease>,
+    owners_are_locked: bool,
+    state: State,
+    state_is_locked: bool,
+    /// The latest time of any commit, which measures leases.
+    pub(super) clock: StoreTime,
+    /// The counts of the whole store.
+    totals: Counts,
+    /// `totals` before this commit.
+    before: Counts,
+    marked_minute: Option<u64>,
+    /// The server's clock at the start of the commit.
+    pub(super) server_clock: StoreTime,
+    /// Whether `server_clock` measures leases.
+    pub(super) by_server_clock: bool,
+    /// Whether expired leases are still respected.
+    spares: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Lanes, with their counts in order.
+    pub(super) lanes: Vec<(LaneId, Entry)>,
+    pub(super) owners: Vec<(OwnerId, Lease)>,
+    /// `roster`, `stirred`, `next_lane` and `nodes`.
+    pub(super) state: Option<[i64; 4]>,
+}
+
+/// Figures need only the last hour.
+const MARKS_KEPT_MINUTES: u64 = 24 * 60;
+
+/// A row's ten counts, in the order of [`Counts`].
+macro_rules! counts {
+    () => {
+        "accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us"
+    };
+}
+pub(super) use counts;
+
+impl Lease {
+    /// Reads a row of `owners` without its number.
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
+        let taken = row.try_get::<_, Count>(3)?.0;
+        Ok(Self { until: row.try_get(1)?, evicted: row.try_get(2)?, taken, changed: false })
+    }
+}
+
+impl Ledger {
+    pub(super) fn read(
+        wanted: &Wanted,
+        (lanes, owners): (BTreeMap<LaneId, Option<Entry>>, BTreeMap<OwnerId, Lease>),
+        (state, sums): (&Row, &Row),
+        (writer, now): (Writer, StoreTime),
+    ) -> Result<Self> {
+        let number = |column| state.try_get::<_, Count>(column).map(|count| count.0);
+        let totals = read_counts(sums)?;
+        Ok(Self {
+            writer,
+            lanes,
+            owners,
+            owners_are_locked: wanted.owners,
+            state: State {
+                roster: number(0)?,
+                stirred: number(1)?,
+                next_lane: number(2)?,
+                nodes: number(3)?,
+                changed: false,
+            },
+            state_is_locked: wanted.state,
+            clock: sums.try_get::<_, Option<StoreTime>>(10)?.unwrap_or_default().max(now),
+            totals,
+            before: totals,
+            marked_minute: sums.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0),
+            server_clock: sums.try_get(12)?,
+            by_server_clock: false,
+            spares: false,
+        })
+    }
+
+    pub(super) fn lane(&self, lane: LaneId) -> Result<Option<&Lane>> {
+        Ok(self.entry(lane)?.map(|found| &found.lane))
+    }
+
+    pub(super) fn signs(&self, lane: LaneId) -> Result<Option<Signs>> {
+        Ok(self.entry(lane)?.map(|found| found.signs))
+    }
+
+    fn entry(&self, lane: LaneId) -> Result<Option<&Entry>> {
+        self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
+    }
+
+    /// Fails unless all these lanes are locked.
+    pub(super) fn need(&self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
+        let missing: BTreeSet<_> = lanes.into_iter().filter(|lane| !self.lanes.contains_key(lane)).collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Unlocked(Wanted { lanes: missing, ..Wanted::default() }))
+        }
+    }
+
+    pub(super) fn lanes(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
+        self.lanes.iter().filter_map(|(id, found)| Some((*id, &found.as_ref()?.lane)))
+    }
+
+    pub(super) fn locked(&self) -> u32 {
+        u32::try_from(self.lanes.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
+        self.change(lane, |found| amend(&mut found.lane))
+    }
+
+    pub(super) fn set_record(&mut self, lane: LaneId, record: Record) -> Result<()> {
+        self.change(lane, |found| found.record = Some(record))
+    }
+
+    /// Changes a lane, if it exists.
+    pub(super) fn change(&mut self, lane: LaneId, change: impl FnOnce(&mut Entry)) -> Result<()> {
+        match self.lanes.get_mut(&lane) {
+            None => Err(Stop::lanes([lane])),
+            Some(None) => Ok(()),
+            Some(Some(found)) => {
+                change(found);
+                found.changed = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes the counts of the lane and of the whole store.
+    pub(super) fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
+        self.amend(lane, |lane| count(&mut lane.counts))?;
+        count(&mut self.totals);
+        Ok(())
+    }
+
+    /// Updates the queue cache of the lanes held here.
+    pub(super) fn look(&mut self, held: &Held, queues: &mut Queues) {
+        for (id, lane) in &mut self.lanes {
+            if let Some(lane) = lane
+                && held.holds(*id, lane.lane.term)
+            {
+                let term = lane.lane.term;
+                queues.look(*id, term, &lane.signs);
+                let head = queues.head(*id, term, held.rows(*id));
+                lane.signs.are_seen(head);
+            }
+        }
+    }
+
+    pub(super) const fn totals(&self) -> &Counts {
+        &self.totals
+    }
+
+    /// Adds a lane that was just inserted.
+    pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
+        let new = Lane {
+            state: LaneState::Active,
+            bounds,
+            owner: None,
+            term: Term(0),
+            counts: Counts::default(),
+            capped,
+        };
+        let entry = Entry { lane: new, signs: Signs::NONE, record: None, changes: 0, changed: false };
+        self.lanes.insert(lane, Some(entry));
+    }
+
+    pub(super) fn drop_lane(&mut self, lane: LaneId) {
+        self.lanes.insert(lane, None);
+    }
+
+    pub(super) const fn roster(&self) -> u64 {
+        self.state.roster
+    }
+
+    fn locked_state(&mut self) -> Result<&mut State> {
+        if !self.state_is_locked {
+            return Err(Stop::Unlocked(Wanted { state: true, ..Wanted::default() }));
+        }
+        self.state.changed = true;
+        Ok(&mut self.state)
+    }
+
+    pub(super) fn next_roster(&mut self) -> Result<u64> {
+        let state = self.locked_state()?;
+        state.roster += 1;
+        Ok(state.roster)
+    }
+
+    pub(super) fn next_lane(&mut self) -> Result<LaneId> {
+        let state = self.locked_state()?;
+        state.next_lane += 1;
+        Ok(LaneId(state.next_lane - 1))
+    }
+
+    /// Tells other processes that an earlier delivery is due.
+    pub(super) fn stir(&mut self) -> Result<()> {
+        self.locked_state()?.stirred += 1;
+        Ok(())
+    }
+
+    /// Tells other processes to read the nodes now.
+    pub(super) fn nodes_have_changed(&mut self) -> Result<()> {
+        self.locked_state()?.nodes += 1;
+        Ok(())
+    }
+
+    pub(super) fn owners(&mut self) -> Result<&mut BTreeMap<OwnerId, Lease>> {
+        if self.owners_are_locked {
+            Ok(&mut self.owners)
+        } else {
+            Err(Stop::Unlocked(Wanted { owners: true, ..Wanted::default() }))
+        }
+    }
+
+    /// From now on, only evicted owners count as dead.
+    pub(super) const fn spare(&mut self) {
+        self.spares = true;
+    }
+
+    /// Leases until this time are over.
+    pub(super) const fn leases_over(&self) -> StoreTime {
+        if self.spares { StoreTime(0) } else { self.clock }
+    }
+
+    pub(super) fn lives(&mut self, owner: OwnerId) -> Result<bool> {
+        let over = self.leases_over();
+        Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > over))
+    }
+
+    /// Changes the lease of a known owner.
+    pub(super) fn amend_owner(&mut self, owner: OwnerId, amend: impl FnOnce(&mut Lease)) -> Result<()> {
+        if let Some(lease) = self.owners()?.get_mut(&owner) {
+            amend(lease);
+            lease.changed = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
+        let taken = self.owners()?.get(&owner).map_or(0, |lease| lease.taken);
+        self.owners()?.insert(owner, Lease { until, evicted: false, taken, changed: true });
+        Ok(())
+    }
+
+    /// Takes the changes since the last call.
+    pub(super) fn changes(&mut self) -> Changes {
+        let mut changes = Changes::default();
+        for (id, lane) in &mut self.lanes {
+            let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
+            debug_assert!(lane.lane.counts.conserved(), "lane {}: {:?}", id.0, lane.lane.counts);
+            lane.changed = false;
+            let record = lane.record.take();
+            changes.lanes.push((*id, Entry { record, ..lane.clone() }));
+            lane.changes += 1;
+        }
+        for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
+            lease.changed = false;
+            changes.owners.push((*owner, *lease));
+        }
+        if self.state.changed {
+            self.state.changed = false;
+            changes.state = Some(self.state.numbers());
+        }
+        changes
+    }
+
+    /// The change of the totals, wrapping where they fell. `None` if unchanged.
+    pub(super) fn moved(&self) -> Option<[i64; 10]> {
+        (self.totals != self.before).then(|| {
+            let (now, before) = (listed(&self.totals), listed(&self.before));
+            std::array::from_fn(|place| now[place].wrapping_sub(before[place]).cast_signed())
+        })
+    }
+
+    /// The totals before the first commit of a minute, if this is it.
+    pub(super) fn mark(&self, now: StoreTime) -> Option<(u64, u64, Counts)> {
+        let minute = now.0 / Nanos::MINUTE.0;
+        let is_new = self.moved().is_some() && self.marked_minute.is_none_or(|marked| minute > marked);
+        is_new.then(|| (minute, minute.saturating_sub(MARKS_KEPT_MINUTES), self.before))
+    }
+}
+
+impl State {
+    fn numbers(&self) -> [i64; 4] {
+        [int(self.roster), int(self.stirred), int(self.next_lane), int(self.nodes)]
+    }
+}
+
+impl Entry {
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
+        let lane = Lane {
+            counts: read_counts(row)?,
+            state: row.try_get(11)?,
+            bounds: read_bounds(row, 12)?,
+            owner: row.try_get(15)?,
+            term: row.try_get(16)?,
+            capped: row.try_get(17)?,
+        };
+        Ok(Self {
+            lane,
+            signs: Signs::read(row, 18)?,
+            record: None,
+            changes: row.try_get::<_, Count>(22)?.0,
+            changed: false,
+        })
+    }
+}
+
+/// Reads bounds from three columns.
+pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
+    let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+    Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
+}
+
+/// Reads counts from the first ten columns. NULL counts as 0.
+pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
+    let number =
+        |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());
+    Ok(Counts {
+        accepted: number(0)?,
+        delivered: number(1)?,
+        dead: number(2)?,
+        coalesced: number(3)?,
+        waiting: number(4)?,
+        waiting_bytes: number(5)?,
+        retrying: number(6)?,
+        dead_kept: number(7)?,
+        failed_attempts: number(8)?,
+        latency_us: number(9)?,
+    })
+}

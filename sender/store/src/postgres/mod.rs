@@ -1,0 +1,388 @@
+//! The store in a PostgreSQL database, shared by several nodes.
+//!
+//! A commit is one transaction in four round trips, or three if it records nothing: lock the lanes and read
+//! everything that the commands name; take numbers; write; commit. In between it works in memory, so the number of
+//! statements does not depend on the number of deliveries. If the commit must give up deliveries or forget letters,
+//! it reads the next ones of all affected lanes, more each time. Rare commands query the database directly.
+//!
+//! Correctness with several nodes:
+//!
+//! - Everything of a lane changes under the lock of its row, so its counts, bounds, duplicates and terms are exact.
+//!   Commits on different lanes do not wait for each other.
+//! - All commits lock in one order (see `schema.sql`), so there are no deadlocks. A commit that discovers another
+//!   lane starts again with that lane locked too.
+//! - Each writer has a row of its own in `totals`. So the store's bounds can be exceeded, but only by commits of
+//!   other nodes at the same moment.
+//! - Numbers come from sequences. They may have gaps and become visible in any order; `reader` handles that.
+//! - The database's clock measures leases.
+//! - A commit in doubt is resolved by its token before anything else.
+//!
+//! The files: `address` and `link` connect, `open` makes the schema, and `writer` holds this process's counts.
+//! `wanted` and `ledger` lock rows; `named`, `rows` and `oldest` read them. `queues` and `signs` cache queues.
+//! `recorded`, `columns` and `changes` write. `work` runs commands, with a file for each group. `reader` reads.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::clock::{Beginning, Start};
+use super::command::Command;
+use super::commit::room::Room;
+use super::gathered::Gathered;
+use super::held::Held;
+use super::lane::{Limits, OwnerId};
+use super::reply::Reply;
+use super::{Claimer, Store, StoreError, Written};
+use crate::engine::{Nanos, StoreTime};
+
+mod address;
+mod beside;
+mod changes;
+mod claim;
+mod clock;
+mod close;
+mod columns;
+mod dead;
+mod doctor;
+mod doubt;
+mod emit;
+mod failure;
+mod latencies;
+mod lease;
+mod ledger;
+mod link;
+mod liveness;
+mod named;
+mod nodes;
+mod oldest;
+mod open;
+mod options;
+mod parts;
+mod passfile;
+mod queues;
+mod reader;
+mod record;
+mod recorded;
+mod room;
+mod rows;
+mod servers;
+mod settle;
+mod signs;
+mod stop;
+mod subscribe;
+mod sweep;
+mod table;
+mod tls;
+mod values;
+mod wanted;
+mod work;
+mod writer;
+
+pub use address::{Address, BadAddress};
+pub(super) use doctor::{NOTHING_TO_MEND, examine, examine_clock};
+use doubt::{Commits, Doubt};
+pub(crate) use failure::{failure, said};
+use ledger::Ledger;
+use link::Link;
+use named::{Named, begin, together};
+pub use options::Options;
+use queues::{Hands, Queues, lock};
+pub use reader::PostgresReader;
+use rows::Rows;
+use stop::{Failed, Result, Stop, Wanted};
+use writer::Writer;
+
+/// For this long after a start or a reconnection, expired leases are respected. If the server was away, no process
+/// could renew, and those that reconnect still have settlements to write.
+const SPARED: Nanos = Nanos::from_secs(3);
+
+/// How often a commit starts again with more locks.
+const TRIES_MAX: u32 = 100;
+
+const BEGINNING: &str = "begin a commit";
+
+/// The writing side of a store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresStore {
+    address: Address,
+    /// `None` while the connection is lost.
+    link: Option<Link>,
+    writer: Writer,
+    commits: Commits,
+    limits: Limits,
+    hands: Arc<Mutex<Hands>>,
+    noted: Noted,
+    gathered: Gathered,
+    written: Written,
+    /// When this process started to count the time, or reconnected.
+    connected: Option<StoreTime>,
+    /// Whether the server's clock measures leases, instead of the given times.
+    by_server_clock: bool,
+}
+
+/// Cached state for the next commit. Dropping it is always correct, and costs a query.
+#[derive(Clone, Debug, Default)]
+struct Noted {
+    /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
+    taken_seen: BTreeMap<OwnerId, u64>,
+    places: sweep::Places,
+}
+
+/// The result of a commit.
+#[derive(Clone, Debug)]
+struct Done {
+    replies: Vec<Reply>,
+    written: Written,
+    now: StoreTime,
+}
+
+impl PostgresStore {
+    /// Opens a database.
+    ///
+    /// # Errors
+    ///
+    /// If it has no tables of Hookproof or another version, or cannot be reached.
+    pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
+        let link = open::writer(address, options)?;
+        let writer = Writer::new(&link)?;
+        Ok(Self {
+            address: address.clone(),
+            link: Some(link),
+            writer,
+            commits: Commits::default(),
+            limits: options.limits,
+            hands: Arc::default(),
+            noted: Noted::default(),
+            gathered: Gathered::default(),
+            written: Written::default(),
+            connected: None,
+            by_server_clock: false,
+        })
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        lock(&self.hands)
+    }
+
+    /// Drops everything noted during a failed commit, which may describe rows that do not exist.
+    fn undo(&mut self, before: Noted) {
+        self.hands().undo();
+        self.gathered.undo();
+        self.noted = before;
+    }
+
+    /// Notes a durable commit.
+    fn keep(&mut self, done: Done) -> Vec<Reply> {
+        self.hands().keep();
+        self.gathered.keep(done.now);
+        self.written += done.written;
+        done.replies
+    }
+
+    /// Runs one transaction, and repeats it with more locks if it needs them.
+    fn transact(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Done, StoreError> {
+        let mut wanted = Wanted::by(commands);
+        for _ in 0..TRIES_MAX {
+            let before = self.noted.clone();
+            match self.attempt(now, commands, &wanted) {
+                Ok(done) => return Ok(done),
+                // The outcome is unknown, so the noted state stays until another connection tells it.
+                Err(Failed { stop: Stop::Database(error), doing }) if self.commits.doubt.is_some() => {
+                    return Err(StoreError::Lost { doing, detail: failure::said(&error) });
+                }
+                Err(Failed { stop, doing }) => {
+                    self.undo(before);
+                    let link = self.link.as_ref().filter(|link| !link.is_closed());
+                    let rolled_back = link.map(|link| link.batch("ROLLBACK"));
+                    match stop {
+                        Stop::Unlocked(more) if matches!(rolled_back, Some(Ok(()))) => wanted.add(more),
+                        Stop::Unlocked(_) => return Err(self.lost(doing)),
+                        Stop::Broken(detail) => {
+                            return Err(StoreError::Broken { doing, detail: detail.to_owned() });
+                        }
+                        Stop::Database(error) => return Err(failure(doing, &error)),
+                    }
+                }
+            }
+        }
+        let detail = "it needs more lanes each time that it is tried".to_owned();
+        Err(StoreError::Busy { doing: "commit", detail })
+    }
+
+    fn lost(&self, doing: &'static str) -> StoreError {
+        StoreError::Lost { doing, detail: format!("the connection to {} is lost", self.address) }
+    }
+
+    fn attempt(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+        wanted: &Wanted,
+    ) -> std::result::Result<Done, Failed> {
+        let Some(sql) = self.link.as_ref() else {
+            return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
+        };
+        if wanted.writer {
+            let made = self.writer.make_anew(sql, self.commits.known);
+            made.map_err(|error| Stop::from(error).doing(BEGINNING))?;
+        }
+        let begun = sql.changes();
+        let first = commands.chunk_by(together).next().unwrap_or_default();
+        let named = Named::by(first, now, &self.hands().queues);
+        let (mut ledger, rows) = begin(sql, now, (commands, named), (wanted, self.writer))
+            .map_err(|stop| stop.doing(BEGINNING))?;
+        if self.by_server_clock {
+            ledger.count_by_server();
+        }
+        if self.spares(now) {
+            ledger.spare();
+        }
+        // Released before the commit is written, so that claims can go on.
+        let mut hands = lock(&self.hands);
+        hands.grace = ledger.grace(now);
+        let Hands { held, queues, .. } = hands.turn();
+        if !commands.iter().all(Command::is_frequent) {
+            self.commits.note_leases(commands);
+            queues.retain(|lane, term| held.holds(lane, term));
+        }
+        ledger.look(held, queues);
+        let mut work = Work {
+            sql,
+            now,
+            run: &[],
+            limits: &self.limits,
+            ledger,
+            held,
+            queues,
+            noted: &mut self.noted,
+            gathered: &mut self.gathered,
+            room: Room::default(),
+            rows,
+            bodies: BTreeMap::new(),
+            written: Written::default(),
+        };
+        let mut replies = Vec::with_capacity(commands.len());
+        for (place, run) in commands.chunk_by(together).enumerate() {
+            work.carry_out_run(run, place == 0, &mut replies)?;
+        }
+        let rest = Closing { ledger: work.ledger, rows: work.rows, written: work.written };
+        drop(hands);
+        self.finish(now, begun, rest, commands, replies)
+    }
+
+    fn finish(
+        &mut self,
+        now: StoreTime,
+        begun: u64,
+        closing: Closing,
+        commands: &[Command],
+        mut replies: Vec<Reply>,
+    ) -> std::result::Result<Done, Failed> {
+        let Some(sql) = self.link.as_ref() else {
+            return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
+        };
+        let Closing { mut ledger, mut rows, written: counted } = closing;
+        columns::flush(sql, &mut ledger, &mut rows).map_err(|stop| stop.doing("write a commit"))?;
+        if !commands.iter().all(Command::only_reads) {
+            latencies::flush(sql, self.gathered.due(now))
+                .map_err(|stop| stop.doing("write the latencies"))?;
+        }
+        replies.iter_mut().for_each(|reply| rows.number(reply));
+        let written = sql.changes() - begun;
+        let done = Done {
+            replies,
+            written: Written { commits: u64::from(written > 0), rows: written, ..counted },
+            now,
+        };
+        if written == 0 && ledger.moved().is_none() {
+            sql.batch("COMMIT").map_err(|error| Stop::from(error).doing("commit"))?;
+            return Ok(done);
+        }
+        self.commits.token += 1;
+        let token = self.commits.token;
+        let doubt = Doubt::new(token, done);
+        let next = self.writer.after(token);
+        let committed = doubt.commit(sql, next, now, &ledger);
+        match committed {
+            Ok(()) => {
+                self.writer = next;
+                self.commits.happened(token, now);
+                Ok(doubt.into_done())
+            }
+            // The server refused: nothing happened.
+            Err(error) if failure::is_refused(&error) => Err(Stop::from(error).doing("commit")),
+            Err(error) => {
+                self.commits.doubt = Some(doubt.about(commands));
+                Err(Stop::from(error).doing("commit"))
+            }
+        }
+    }
+}
+
+/// The state of a commit after its commands.
+struct Closing {
+    ledger: Ledger,
+    rows: Rows,
+    written: Written,
+}
+
+impl Store for PostgresStore {
+    fn commit(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> std::result::Result<Vec<Reply>, StoreError> {
+        if let Some(replies) = self.settle_doubt(now, commands)? {
+            return Ok(replies);
+        }
+        match self.transact(now, commands) {
+            Ok(done) => {
+                self.forget_owners_after(now, commands);
+                Ok(self.keep(done))
+            }
+            Err(error) => {
+                if matches!(error, StoreError::Lost { .. }) {
+                    self.link = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn close(&mut self) -> std::result::Result<(), StoreError> {
+        Self::close(self)
+    }
+
+    fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
+        Self::begin_clock(self, beginning)
+    }
+
+    fn written(&self) -> Written {
+        self.written
+    }
+
+    fn locks_leases(&self) -> fn(&Command) -> bool {
+        wanted::locks_leases
+    }
+
+    fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
+        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.hands.clone()))))
+    }
+}
+
+/// One commit under way. The methods for its commands are in the files named after them.
+struct Work<'a> {
+    sql: &'a Link,
+    now: StoreTime,
+    /// The commands that are carried out together.
+    run: &'a [Command],
+    limits: &'a Limits,
+    ledger: Ledger,
+    held: &'a mut Held,
+    queues: &'a mut Queues,
+    noted: &'a mut Noted,
+    gathered: &'a mut Gathered,
+    room: Room,
+    rows: Rows,
+    bodies: claim::Bodies,
+    written: Written,
+}

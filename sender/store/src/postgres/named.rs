@@ -1,0 +1,204 @@
+//! Reads the rows that commands name: at the start of a commit, and again after a command that may have changed them.
+
+use tokio_postgres::Row;
+
+use super::ledger::Ledger;
+use super::link::{Ask, Link};
+use super::queues::Queues;
+use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, next_numbers, numbers};
+use super::stop::{Result, Wanted};
+use super::values::{int, size};
+use super::writer::Writer;
+use crate::Command;
+use crate::command::Settlement;
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
+
+const EVENT_NUMBERS: &str = next_numbers!("event_numbers");
+const BODY_NUMBERS: &str = next_numbers!("body_numbers");
+
+/// The row of a claimed delivery, read when its lane had this count of `disturbed`.
+#[derive(Debug)]
+struct Remembered {
+    lane: LaneId,
+    term: Term,
+    delivery: DeliveryId,
+    disturbed: u64,
+    row: Delivery,
+}
+
+/// Whether two commands share one read.
+pub(super) const fn together(one: &Command, next: &Command) -> bool {
+    is_named(one) == is_named(next)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Named<'a> {
+    deliveries: Vec<DeliveryId>,
+    /// Rows that need no read if they are still valid.
+    remembered: Vec<Remembered>,
+    ids: Vec<&'a str>,
+    lanes: Vec<LaneId>,
+    keys: Vec<&'a str>,
+    now: StoreTime,
+}
+
+/// The maximum number of events and of separate bodies to record.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    events: i64,
+    bodies: i64,
+}
+
+impl Counted {
+    fn of(commands: &[Command]) -> Self {
+        let mut counted = Self::default();
+        for command in commands {
+            if let Command::Emit(emit) = command {
+                counted.events += 1;
+                // One body is in the event's row.
+                counted.bodies += int(size(emit.bodies.len().saturating_sub(1)));
+            }
+        }
+        counted
+    }
+
+    fn asks(&self) -> Vec<Ask<'_>> {
+        let mut asks = Vec::new();
+        if self.events > 0 {
+            asks.push(Ask { text: EVENT_NUMBERS, values: vec![&self.events] });
+        }
+        if self.bodies > 0 {
+            asks.push(Ask { text: BODY_NUMBERS, values: vec![&self.bodies] });
+        }
+        asks
+    }
+
+    fn read(self, answers: &mut impl Iterator<Item = Vec<Row>>, rows: &mut Rows) -> Result<()> {
+        let mut next = || numbers(&answers.next().unwrap_or_default()).map(Vec::into_iter);
+        if self.events > 0 {
+            rows.spare.0 = next()?;
+        }
+        if self.bodies > 0 {
+            rows.spare.1 = next()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a command's rows are read before it runs, together with those of others.
+pub(super) const fn is_named(command: &Command) -> bool {
+    matches!(command, Command::Emit(_) | Command::Settle(_))
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn by(commands: &'a [Command], now: StoreTime, queues: &Queues) -> Self {
+        let mut named = Self { now, ..Self::default() };
+        for command in commands {
+            match command {
+                Command::Emit(emit) => {
+                    if !emit.id_is_new {
+                        named.ids.push(&emit.id);
+                    }
+                    for target in &emit.targets {
+                        if let Some(coalesce) = &target.coalesce {
+                            named.lanes.push(target.lane);
+                            named.keys.push(&coalesce.key);
+                        }
+                    }
+                }
+                Command::Settle(settlements) => {
+                    for &Settlement { lane, term, delivery, .. } in settlements {
+                        match queues.row(lane, term, delivery).cloned() {
+                            Some((disturbed, row)) => {
+                                named.remembered.push(Remembered { lane, term, delivery, disturbed, row });
+                            }
+                            None => named.deliveries.push(delivery),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        named
+    }
+
+    fn asks(&self) -> Vec<Ask<'_>> {
+        let mut asks = Vec::new();
+        if !self.deliveries.is_empty() {
+            asks.push(Ask { text: DELIVERIES, values: vec![&self.deliveries] });
+        }
+        if !self.ids.is_empty() {
+            asks.push(Ask { text: NAMED, values: vec![&self.ids] });
+        }
+        if !self.keys.is_empty() {
+            asks.push(Ask { text: ALIKE, values: vec![&self.lanes, &self.keys, &self.now] });
+        }
+        asks
+    }
+
+    fn read(&self, answers: &mut impl Iterator<Item = Vec<Row>>, rows: &mut Rows) -> Result<()> {
+        let mut next = || answers.next().unwrap_or_default();
+        if !self.deliveries.is_empty() {
+            rows.deliveries.extend(self.deliveries.iter().map(|delivery| (*delivery, None)));
+            rows.add_deliveries(&next())?;
+        }
+        if !self.ids.is_empty() {
+            rows.named.extend(self.ids.iter().map(|id| ((*id).into(), Vec::new())));
+            rows.add_named(&next())?;
+        }
+        if !self.keys.is_empty() {
+            for (lane, key) in self.lanes.iter().zip(&self.keys) {
+                rows.alike.entry(*lane).or_default().insert((*key).into(), None);
+            }
+            rows.add_alike(&next())?;
+        }
+        Ok(())
+    }
+
+    /// Uses the remembered rows that are still valid, and reads the others.
+    fn recall(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
+        let mut changed = Vec::new();
+        for Remembered { lane, term, delivery, disturbed, row } in self.remembered {
+            let stands = ledger.lane(lane)?.is_some_and(|lane| lane.term == term)
+                && ledger.signs(lane)?.is_some_and(|signs| signs.disturbed == disturbed);
+            rows.deliveries.insert(delivery, stands.then_some(row));
+            if !stands {
+                changed.push(delivery);
+            }
+        }
+        if !changed.is_empty() {
+            rows.add_deliveries(&sql.query(DELIVERIES, &[&changed])?)?;
+        }
+        Ok(())
+    }
+
+    /// Reads everything in the middle of a commit.
+    pub(super) fn look_up(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
+        let asks = self.asks();
+        if !asks.is_empty() {
+            let mut answers = sql.query_all(&asks)?.into_iter();
+            self.read(&mut answers, rows)?;
+        }
+        self.recall(sql, ledger, rows)
+    }
+}
+
+/// Begins a transaction, locks rows, and reads the named rows, in one round trip.
+pub(super) fn begin(
+    sql: &Link,
+    now: StoreTime,
+    (commands, named): (&[Command], Named<'_>),
+    (wanted, writer): (&Wanted, Writer),
+) -> Result<(Ledger, Rows)> {
+    let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
+    let mut asks = vec![Ask { text: "BEGIN", values: Vec::new() }];
+    asks.extend(wanted.asks(&lanes, &writer));
+    asks.extend(counted.asks());
+    asks.extend(named.asks());
+    let mut answers = sql.query_all(&asks)?.into_iter().skip(1);
+    let (ledger, mut rows) = (wanted.read(&mut answers, (writer, now))?, Rows::default());
+    counted.read(&mut answers, &mut rows)?;
+    named.read(&mut answers, &mut rows)?;
+    named.recall(sql, &ledger, &mut rows)?;
+    Ok((ledger, rows))
+}

@@ -1,0 +1,263 @@
+//! The reading side, on a connection that writes nothing. `arrivals` tracks the deliveries of other processes,
+//! `figures` counts, and `listing` returns pages.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use tokio_postgres::error::SqlState;
+
+use super::address::Address;
+use super::failure::failure;
+use super::link::{Link, Purpose};
+use super::open;
+use super::{clock, latencies, nodes};
+use crate::StoreError;
+use crate::clock::{Beginning, Start};
+use crate::command::{Body, OutboxId};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::paging::{Cursor, Page};
+use crate::read::{
+    Attempted, AuditSecond, Checkpoint, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus,
+    LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
+    RejectedRow, Status, Subscriber, TimesPage, Whom, Work,
+};
+
+mod arrivals;
+mod figures;
+mod listing;
+mod outside;
+
+use arrivals::Arrivals;
+
+/// How often an idle node polls. It limits the latency of an event that another process records after a pause. Each
+/// poll costs the server processor time.
+const CALM_PAUSE: Duration = Duration::from_millis(50);
+
+type Read<T> = Result<T, tokio_postgres::Error>;
+
+/// The reading side of a store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresReader {
+    address: Address,
+    /// `None` after a failure.
+    link: RefCell<Option<Link>>,
+    arrivals: RefCell<Arrivals>,
+    late: Cell<u64>,
+}
+
+impl PostgresReader {
+    /// Opens a database in which a [`super::PostgresStore`] has made its tables.
+    ///
+    /// # Errors
+    ///
+    /// If the tables are missing, have another version, or cannot be reached.
+    pub fn open(address: &Address) -> Result<Self, StoreError> {
+        let link = open::reader(address)?;
+        Ok(Self {
+            address: address.clone(),
+            link: RefCell::new(Some(link)),
+            arrivals: RefCell::default(),
+            late: Cell::new(0),
+        })
+    }
+
+    /// Runs a query, over a new connection if the last one is gone.
+    fn ask<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
+        let mut place = self.link.borrow_mut();
+        let link = match place.take().filter(|link| !link.is_closed()) {
+            Some(link) => link,
+            // The tables were checked when the reader was opened.
+            None => open::connect(&self.address, Purpose::Reading)?,
+        };
+        match read(&link) {
+            Ok(found) => {
+                *place = Some(link);
+                Ok(found)
+            }
+            Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                // Dropping the connection ends an open transaction.
+                Err(StoreError::TooMuch { doing })
+            }
+            Err(error) => Err(failure(doing, &error)),
+        }
+    }
+
+    /// Runs several queries on one snapshot.
+    fn moment<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
+        self.ask(doing, |sql| {
+            sql.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+            let found = read(sql)?;
+            sql.batch("COMMIT")?;
+            Ok(found)
+        })
+    }
+
+    fn page<T>(
+        &self,
+        doing: &'static str,
+        listing: char,
+        from: Option<Cursor>,
+        read: impl FnOnce(&Link, Option<[u64; 2]>) -> Read<(Vec<T>, Option<[u64; 2]>)>,
+    ) -> Result<Page<T>, ReadError> {
+        let place = from.map(|cursor| cursor.place(listing)).transpose()?;
+        let (items, next) = self.ask(doing, |sql| read(sql, place))?;
+        Ok(Page { items, next: next.map(|at| Cursor::new(listing, at)) })
+    }
+}
+
+impl Notices for PostgresReader {
+    fn glance(&self) -> Result<Glance, StoreError> {
+        self.ask("glance at the store", |sql| {
+            sql.soon(|sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
+        })
+    }
+
+    fn calm_pause(&self) -> Option<Duration> {
+        Some(CALM_PAUSE)
+    }
+
+    fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
+        self.ask("look for new work", |sql| outside::work_after(sql, after, max))
+    }
+
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
+        self.ask("look for due work", |sql| outside::heads(sql, lanes))
+    }
+}
+
+impl Reader for PostgresReader {
+    fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
+        self.ask("read the outbox", |sql| outside::outbox(sql, after, max))
+    }
+
+    fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError> {
+        self.page("list rejected outbox rows", 'o', from, |sql, place| outside::rejected(sql, place, max))
+    }
+
+    fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
+        self.ask("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+    }
+
+    fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
+        self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
+    }
+
+    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError> {
+        self.ask("read a subscriber", |sql| listing::subscriber(sql, which))
+    }
+
+    fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
+        self.ask("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+    }
+
+    fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
+        self.moment("read the status", |sql| figures::status(sql, now))
+    }
+
+    fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError> {
+        self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
+    }
+
+    fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError> {
+        self.ask("read a lane", |sql| figures::lane(sql, lane))
+    }
+
+    fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError> {
+        self.ask("read the breakers", |sql| figures::broken_off(sql, max))
+    }
+
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {
+        self.ask("read latencies", |sql| latencies::read(sql, lanes, over))
+    }
+
+    fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError> {
+        self.ask("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
+    }
+
+    fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {
+        match of.queue() {
+            Some(lane) => {
+                self.page("list a queue", 'q', from, |sql, place| listing::queue(sql, lane, place, max))
+            }
+            None => {
+                self.page("list deliveries", 'd', from, |sql, place| listing::deliveries(sql, of, place, max))
+            }
+        }
+    }
+
+    fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError> {
+        self.ask("read a delivery", |sql| listing::delivery(sql, delivery))
+    }
+
+    fn deliveries_of_event(
+        &self,
+        event: &str,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Delivery>, ReadError> {
+        self.page("list an event's deliveries", 'e', from, |sql, place| {
+            listing::deliveries_of_event(sql, event, place, max)
+        })
+    }
+
+    fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
+        self.ask("read who has an event", |sql| listing::lanes_in_part(sql, event))
+    }
+
+    fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
+        self.ask("read a body", |sql| listing::body(sql, delivery))
+    }
+
+    fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
+        self.ask("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+    }
+
+    fn dead(
+        &self,
+        lane: Option<LaneId>,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadLetter>, ReadError> {
+        self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
+    }
+
+    fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
+        self.ask("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+    }
+
+    fn audit(
+        &self,
+        lane: Option<LaneId>,
+        from: StoreTime,
+        until: StoreTime,
+        max: u32,
+    ) -> Result<Vec<AuditSecond>, StoreError> {
+        self.ask("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+    }
+
+    fn limited(&self, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>, StoreError> {
+        self.ask("count attempts", |sql| figures::limited(sql, from, until))
+    }
+
+    fn attempt_times(
+        &self,
+        lane: Option<LaneId>,
+        from: (StoreTime, DeliveryId),
+        until: StoreTime,
+        max: u32,
+    ) -> Result<TimesPage, StoreError> {
+        self.ask("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+    }
+
+    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+        self.ask("read the time of the store", |sql| clock::look(sql, beginning))
+    }
+
+    fn owners(&self) -> Result<Vec<Owner>, StoreError> {
+        self.ask("list owners", outside::owners)
+    }
+
+    fn nodes(&self) -> Result<Nodes, StoreError> {
+        self.ask("list nodes", |sql| nodes::nodes(sql, StoreTime(0)))
+    }
+}

@@ -1,0 +1,120 @@
+//! The rows of attempts. The hottest path: it works in memory, between one read and one write.
+
+use super::recorded::NewAttempt;
+use super::values::storable;
+use super::{Result, Work};
+use crate::command::{Attempt, Settlement};
+use crate::commit::settle::{AttemptRows, Before, shortened};
+use crate::engine::StoreTime;
+use crate::gathered::Gathered;
+use crate::read::Place;
+
+impl AttemptRows for Work<'_> {
+    fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>> {
+        let Settlement { lane, delivery, .. } = *settlement;
+        if self.rows.may_record(delivery) {
+            self.flush()?;
+            self.rows.look_again(delivery);
+        }
+        Ok(self.rows.delivery(self.sql, lane, delivery)?.map(|row| Before {
+            place: row.place,
+            attempts: row.attempts,
+            bytes: row.bytes,
+            last_attempt: row.last_attempt,
+            due: row.at,
+        }))
+    }
+
+    fn insert_attempt(
+        &mut self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Before>,
+        capped: bool,
+    ) -> Result<bool> {
+        if self.is_known(settlement, attempt, before)? {
+            return Ok(false);
+        }
+        let last = before.and_then(|before| before.last_attempt);
+        self.rows.attempts.push(NewAttempt {
+            at: attempt.at,
+            delivery: settlement.delivery,
+            lane: settlement.lane,
+            number: settlement.attempts,
+            latency: attempt.latency,
+            outcome: attempt.outcome,
+            status: attempt.status.map(i32::from),
+            error: kept_error(attempt),
+            body_hash: attempt.body_hash,
+            before: last,
+            capped,
+            is_first: before.is_some() && last.is_none(),
+        });
+        Ok(true)
+    }
+
+    fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<()> {
+        self.rows.change(settlement.delivery, |row| {
+            row.last_attempt = Some(attempt.at);
+            row.status = attempt.status.map(i32::from);
+            row.error = kept_error(attempt);
+        });
+        Ok(())
+    }
+
+    fn set_delivered(&mut self, settlement: &Settlement) -> Result<()> {
+        let attempt = settlement.attempt.as_ref();
+        let now = self.now;
+        self.rows.change(settlement.delivery, |row| {
+            row.place = Place::Delivered;
+            row.at = now;
+            row.attempts = row.attempts.max(settlement.attempts);
+            row.last_attempt = attempt.map(|attempt| attempt.at).or(row.last_attempt);
+            row.status = attempt.and_then(|attempt| attempt.status).map(i32::from);
+            row.error = None;
+            row.reason = None;
+        });
+        Ok(())
+    }
+
+    fn set_retry(&mut self, settlement: &Settlement, due: StoreTime) -> Result<()> {
+        self.rows.change(settlement.delivery, |row| {
+            row.at = due;
+            row.attempts = settlement.attempts;
+        });
+        Ok(())
+    }
+
+    fn set_attempts(&mut self, settlement: &Settlement) -> Result<()> {
+        self.rows.change(settlement.delivery, |row| row.attempts = settlement.attempts);
+        Ok(())
+    }
+
+    fn latencies(&mut self) -> &mut Gathered {
+        self.gathered
+    }
+
+    fn settled(&mut self, settlement: &Settlement, _: bool) {
+        self.rows.note(settlement.delivery);
+        self.queues.forget_row(settlement.lane, settlement.delivery);
+    }
+}
+
+impl Work<'_> {
+    /// Whether the attempt was recorded before. One later than its delivery's last attempt is new.
+    fn is_known(&self, settlement: &Settlement, attempt: &Attempt, before: Option<&Before>) -> Result<bool> {
+        if before.is_some_and(|before| before.last_attempt.is_none_or(|last| last < attempt.at)) {
+            return Ok(false);
+        }
+        let delivery = settlement.delivery;
+        if self.rows.attempts.iter().any(|new| new.delivery == delivery && new.at == attempt.at) {
+            return Ok(true);
+        }
+        let query = "SELECT 1 FROM attempts WHERE at = $1 AND delivery = $2";
+        Ok(self.sql.exists(query, &[&attempt.at, &delivery])?)
+    }
+}
+
+fn kept_error(attempt: &Attempt) -> Option<Box<str>> {
+    attempt.error.as_deref().map(|error| storable(shortened(error)).into())
+}

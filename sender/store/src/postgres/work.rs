@@ -1,0 +1,112 @@
+//! A commit under way: runs each command.
+
+use super::named::{Named, is_named};
+use super::stop::Failed;
+use super::{Result, Stop, Work, columns};
+use crate::command::Claim;
+use crate::commit::{Commands, Lane, Rows};
+use crate::engine::{LaneId, StoreTime};
+use crate::held::Held;
+use crate::lane::{Counts, Limits};
+use crate::reply::Reply;
+use crate::{Command, Written};
+
+impl<'a> Work<'a> {
+    /// Runs commands that share one read, after reading their rows.
+    pub(super) fn carry_out_run(
+        &mut self,
+        run: &'a [Command],
+        is_read: bool,
+        replies: &mut Vec<Reply>,
+    ) -> std::result::Result<(), Failed> {
+        self.run = run;
+        if !is_read && run.first().is_some_and(is_named) {
+            let named = Named::by(run, self.now, self.queues);
+            let read = named.look_up(self.sql, &self.ledger, &mut self.rows);
+            read.map_err(|stop| stop.doing("read what a commit is about"))?;
+        }
+        for command in run {
+            replies.push(self.apply(command).map_err(|stop| stop.doing(command.name()))?);
+        }
+        Ok(())
+    }
+
+    /// Runs a command. Emits and settlements find this commit's changes in memory. Other commands query the database,
+    /// so pending changes are written before and cached rows dropped after them.
+    fn apply(&mut self, command: &Command) -> Result<Reply> {
+        let asks = !matches!(command, Command::Emit(_) | Command::Settle(_));
+        if asks {
+            self.flush_and_forget()?;
+        }
+        let reply = self.carry_out(command)?;
+        if asks {
+            self.flush_and_forget()?;
+        }
+        Ok(reply)
+    }
+
+    fn flush_and_forget(&mut self) -> Result<()> {
+        self.flush()?;
+        self.rows.forget();
+        Ok(())
+    }
+
+    /// Writes pending changes, so that queries see them.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        columns::flush(self.sql, &mut self.ledger, &mut self.rows)
+    }
+}
+
+impl Rows for Work<'_> {
+    type Error = Stop;
+
+    fn now(&self) -> StoreTime {
+        self.now
+    }
+
+    fn limits(&self) -> &Limits {
+        self.limits
+    }
+
+    fn totals(&self) -> &Counts {
+        self.ledger.totals()
+    }
+
+    fn held(&mut self) -> &mut Held {
+        self.held
+    }
+
+    fn written(&mut self) -> &mut Written {
+        &mut self.written
+    }
+
+    fn lock(&mut self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
+        self.ledger.need(lanes)
+    }
+
+    fn lane(&mut self, lane: LaneId) -> Result<Option<&Lane>> {
+        self.ledger.lane(lane)
+    }
+
+    fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
+        self.ledger.amend(lane, amend)
+    }
+
+    fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
+        self.ledger.count(lane, count)
+    }
+
+    fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<()> {
+        self.ledger.arrive(lane, due)
+    }
+
+    fn disturb(&mut self, lane: LaneId) -> Result<()> {
+        self.ledger.disturb(lane)
+    }
+}
+
+impl Commands for Work<'_> {
+    fn claim(&mut self, claim: &Claim) -> Result<Reply> {
+        self.claim_rows(claim)
+    }
+}

@@ -1,0 +1,258 @@
+//! Claims: an index scan of a lane's due deliveries, which skips those that are handed out.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
+
+use super::Work;
+use super::content::{self, Content, Contents};
+use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
+use super::values::{int, size};
+use crate::command::{Claim, Reason};
+use crate::commit::dead::DeadRows;
+use crate::commit::settle::shortened;
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
+use crate::held::{Standing, Waiting};
+use crate::lane::{LaneState, OwnerId};
+use crate::reply::{Claimed, ClaimedRow, Refusal, Reply};
+
+/// Limit for one claim.
+const ROWS_MAX: u32 = 10_000;
+
+/// Waiting deliveries of a lane, the longest due first.
+pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
+    WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
+
+/// The same from a due time on.
+pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
+    WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
+
+pub(super) const ROW: &str = "SELECT attempts, expires, signature, event, body, bytes, last_attempt FROM deliveries WHERE delivery = ?1";
+
+/// Reads deliveries to hand out, inside a commit or beside one.
+pub(super) struct RowReader<'a> {
+    pub(super) sql: &'a Connection,
+    pub(super) now: StoreTime,
+    pub(super) contents: &'a mut Contents,
+    /// Extends the expiry of claimed deliveries.
+    pub(super) expiry_grace: Nanos,
+    /// The delivery that the disk could not read, after an answer failed for that reason.
+    pub(super) not_given: Option<DeliveryId>,
+}
+
+/// A claim's answer, and due deliveries that are unreadable.
+pub(super) struct Answer {
+    pub(super) claimed: Claimed,
+    /// The state of each claimed row, if it is valid.
+    pub(super) known: Vec<Option<Waiting>>,
+    /// Everything due before this is handed out once the answer is.
+    pub(super) reached: Option<StoreTime>,
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
+pub(super) struct Unreadable {
+    delivery: DeliveryId,
+    why: String,
+}
+
+struct Front {
+    /// Due deliveries that are not handed out, with their due times.
+    due: Vec<(DeliveryId, StoreTime)>,
+    /// When the next delivery that is not handed out is due.
+    next: Option<StoreTime>,
+    /// Everything due before this is handed out or in `due`.
+    reached: Option<StoreTime>,
+}
+
+impl RowReader<'_> {
+    /// Reads a claim's answer, from a due time before which nothing is free. Does not mark anything as handed out.
+    pub(super) fn answer(
+        &mut self,
+        claim: &Claim,
+        from: Option<StoreTime>,
+        standing: impl Fn(DeliveryId) -> Standing,
+    ) -> Result<Answer> {
+        let max = claim.max.min(ROWS_MAX);
+        let mut front = self.front(claim.lane, max, from, &standing)?;
+        if from.is_some() && size(front.due.len()) < u64::from(max) {
+            // At the end of the queue, reads again from the beginning: another program may have changed the file.
+            front = self.front(claim.lane, max, None, &standing)?;
+        }
+        let Front { due, mut next, mut reached } = front;
+        let (mut rows, mut known) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
+        let mut unreadable = Vec::new();
+        let (mut bytes, mut too_long) = (0_u64, None);
+        let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql)?);
+        for (delivery, at) in due {
+            let (row, waiting) = match self.row(&mut read, delivery) {
+                Err(error) if is_about_the_row(&error) => {
+                    unreadable.push(Unreadable { delivery, why: error.to_string() });
+                    continue;
+                }
+                Err(error) => {
+                    self.not_given = Some(delivery).filter(|_| is_about_the_disk(&error));
+                    return Err(error);
+                }
+                Ok(row) => row,
+            };
+            bytes = bytes.saturating_add(size(row.body.bytes.len()));
+            if bytes > claim.bytes_max {
+                too_long = rows.is_empty().then_some(bytes);
+                next = Some(at);
+                reached = reached.map(|reached| reached.min(at));
+                break;
+            }
+            rows.push(row);
+            known.push(waiting);
+        }
+        Ok(Answer {
+            claimed: Claimed { lane: claim.lane, term: claim.term, rows, next, too_long },
+            known,
+            reached,
+            unreadable,
+        })
+    }
+
+    /// Returns due deliveries that are free, and when the next one is due.
+    fn front(
+        &self,
+        lane: LaneId,
+        max: u32,
+        from: Option<StoreTime>,
+        standing: impl Fn(DeliveryId) -> Standing,
+    ) -> Result<Front> {
+        let mut queue = self.sql.prepare_cached(QUEUE_FROM)?;
+        let from = from.map_or(i64::MIN, |from| int(from.0));
+        let mut found = queue.query(params![lane, from])?;
+        let (mut due, mut again) = (Vec::new(), None);
+        while let Some(row) = found.next()? {
+            let delivery: DeliveryId = row.get(0)?;
+            match standing(delivery) {
+                Standing::Free => {}
+                Standing::Held => continue,
+                Standing::Unread(until) => {
+                    again = Some(again.map_or(until, |again: StoreTime| again.min(until)));
+                    continue;
+                }
+            }
+            // An invalid time counts as past.
+            let at: StoreTime = or_least(row.get(1))?;
+            if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
+                let next = Some(again.map_or(at, |again| again.min(at)));
+                return Ok(Front { due, next, reached: again.is_none().then_some(at) });
+            }
+            due.push((delivery, at));
+        }
+        let last = due.last().map(|(_, at)| *at);
+        Ok(Front { due, next: again, reached: last.filter(|_| again.is_none()) })
+    }
+
+    fn row(
+        &mut self,
+        (read_row, read_content): &mut (CachedStatement<'_>, content::Reader<'_>),
+        delivery: DeliveryId,
+    ) -> Result<(ClaimedRow, Option<Waiting>)> {
+        read_row.query_row([delivery], |row| {
+            let expires: StoreTime = row.get(1)?;
+            let Content { event, kind, received, body } =
+                self.contents.read(read_content, row.get(3)?, row.get(4)?)?;
+            let attempts = row.get(0)?;
+            let waiting =
+                row.get(5).and_then(|bytes| Ok(Waiting { attempts, bytes, last_attempt: row.get(6)? }));
+            let claimed = ClaimedRow {
+                delivery,
+                attempts,
+                expires: StoreTime(expires.0.saturating_add(self.expiry_grace.0)),
+                event,
+                kind,
+                received,
+                body,
+                signature: row.get(2)?,
+            };
+            // Invalid values here are reported at the settlement.
+            Ok((claimed, waiting.ok()))
+        })
+    }
+}
+
+impl Work<'_> {
+    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Reply> {
+        let owner = match self.fence(claim.lane, claim.term)? {
+            Ok(owner) => owner,
+            Err(refusal) => return Ok(Reply::Refused(refusal)),
+        };
+        if !self.held.holds(claim.lane, claim.term) {
+            self.fronts.forget(claim.lane);
+        }
+        self.held.begin(claim.lane, owner, claim.term);
+        self.fronts.fresh.forget(claim.lane);
+        let mut reader = RowReader {
+            sql: self.sql,
+            now: self.now,
+            contents: &mut self.contents,
+            expiry_grace: self.rules.expiry_grace,
+            not_given: None,
+        };
+        let answer =
+            reader.answer(claim, None, |delivery| self.held.standing(claim.lane, delivery, self.now));
+        if let Some(delivery) = reader.not_given {
+            // The next claim skips it.
+            self.held.unread.note(delivery, self.now);
+        }
+        let Answer { claimed, unreadable, .. } = answer?;
+        self.set_aside(claim.lane, &unreadable)?;
+        for row in &claimed.rows {
+            self.held.take(claim.lane, row.delivery);
+        }
+        Ok(Reply::Claimed(claimed))
+    }
+
+    /// Turns unreadable deliveries into dead letters, so that their lane can go on.
+    fn set_aside(&mut self, lane: LaneId, unreadable: &[Unreadable]) -> Result<()> {
+        let Some(first) = unreadable.first() else { return Ok(()) };
+        for row in unreadable {
+            let buried = self.bury_unreadable(lane, row);
+            if buried.is_err() {
+                // Its row cannot be written either, so the next claim skips it.
+                self.held.unread.note(row.delivery, self.now);
+            }
+            buried?;
+        }
+        tracing::error!(
+            lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
+            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
+        );
+        Ok(())
+    }
+
+    fn bury_unreadable(&mut self, lane: LaneId, row: &Unreadable) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE deliveries SET status = NULL, error = ?2 WHERE delivery = ?1")?
+            .execute(params![row.delivery, shortened(&row.why)])?;
+        self.bury(lane, row.delivery, Reason::Unreadable)
+    }
+
+    /// The lane's owner, if the term is current.
+    pub(super) fn fence(
+        &mut self,
+        lane: LaneId,
+        term: Term,
+    ) -> Result<std::result::Result<OwnerId, Refusal>> {
+        let Some(found) = self.ledger.lane(self.sql, lane)?.filter(|found| found.state != LaneState::Removed)
+        else {
+            self.held.end(lane, term);
+            return Ok(Err(Refusal::UnknownLane(lane)));
+        };
+        let current = found.term;
+        match found.owner.filter(|_| current == term) {
+            Some(owner) => Ok(Ok(owner)),
+            None => {
+                self.held.end(lane, term);
+                Ok(Err(Refusal::StaleTerm { lane, term, current }))
+            }
+        }
+    }
+
+    /// When the first waiting delivery is due, whether or not it is handed out.
+    pub(super) fn head(&self, lane: LaneId) -> Result<Option<StoreTime>> {
+        self.sql.prepare_cached(QUEUE)?.query_row([lane], |row| row.get(1)).optional()
+    }
+}

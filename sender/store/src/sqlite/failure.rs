@@ -1,0 +1,42 @@
+//! Converts SQLite's errors into the store's.
+
+use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
+use rusqlite::{Error, ErrorCode};
+
+use crate::StoreError;
+
+pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
+    let detail = error.to_string();
+    match error.sqlite_error_code() {
+        // SQLite's own code for a full disk does not cover quotas, file size limits, or the log's index.
+        _ if is_refused_write(error) => StoreError::Full { doing, detail },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { doing, detail },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { doing, detail },
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OutOfMemory
+            | ErrorCode::NoLargeFileSupport,
+        ) => StoreError::Io { doing, detail },
+        Some(ErrorCode::OperationInterrupted) => StoreError::TooMuch { doing },
+        _ => StoreError::Broken { doing, detail },
+    }
+}
+
+pub(super) fn is_refused_write(error: &Error) -> bool {
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || matches!(extended, Some(SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE))
+}
+
+/// Adds the operation to SQLite's error.
+pub(super) trait Doing<T> {
+    fn doing(self, what: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T> Doing<T> for rusqlite::Result<T> {
+    fn doing(self, what: &'static str) -> Result<T, StoreError> {
+        self.map_err(|error| failure(what, &error))
+    }
+}

@@ -1,0 +1,42 @@
+//! A file as a store, by its parts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::liveness::OwnerFiles;
+use super::{Options, SqliteReader, SqliteStore};
+use crate::liveness::Liveness;
+use crate::parts::Parts;
+use crate::{Durability, Reader, Store, StoreError};
+
+/// A file that is, or becomes, a store.
+#[derive(Clone, Debug)]
+pub struct SqliteFile(PathBuf);
+
+impl SqliteFile {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl From<PathBuf> for SqliteFile {
+    fn from(path: PathBuf) -> Self {
+        Self(path)
+    }
+}
+
+impl Parts for SqliteFile {
+    fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError> {
+        let options = Options { durability, create: true, identity, ..Options::default() };
+        Ok(Box::new(SqliteStore::open(&self.0, &options)?))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        Ok(Box::new(SqliteReader::open(&self.0)?))
+    }
+
+    fn liveness(&self) -> Arc<dyn Liveness> {
+        Arc::new(OwnerFiles::of(&self.0))
+    }
+}

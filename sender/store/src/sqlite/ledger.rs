@@ -1,0 +1,383 @@
+//! Counts of lanes and of the whole store, lane owners, and the next free numbers.
+//!
+//! A commit reads a lane's row once, counts in memory, and writes the row once at its end. No other process can write
+//! meanwhile. The next commit continues from there ([`KnownLanes`]) if no other connection has written since.
+
+use std::collections::{BTreeMap, btree_map};
+
+use rusqlite::{Connection, OptionalExtension, Result, Row, Statement, params};
+
+use super::fronts::Known;
+use super::values::{Bits, int};
+use crate::commit::Lane;
+use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::lane::{Bounds, Counts};
+use crate::reply::Record;
+
+#[derive(Debug)]
+struct Entry {
+    lane: Lane,
+    /// A new checkpoint that is not yet written.
+    record: Option<Record>,
+    counts_changed: bool,
+    terms_changed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Totals {
+    pub(super) identity: u64,
+    /// The latest time of any commit, which measures leases.
+    pub(super) clock: StoreTime,
+    pub(super) roster: u64,
+    pub(super) stirred: u64,
+    pub(super) next_lane: u64,
+    pub(super) next_event: u64,
+    pub(super) next_body: u64,
+    pub(super) next_delivery: u64,
+    marked_minute: u64,
+    pub(super) counts: Counts,
+}
+
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) totals: Totals,
+    lanes: BTreeMap<LaneId, Option<Entry>>,
+    /// The totals before this commit.
+    before: Counts,
+    totals_changed: bool,
+    /// Lanes to write. May contain duplicates.
+    changed: Vec<LaneId>,
+    version: Version,
+    /// Whether it is certain that no other connection has written since the last commit.
+    pub(super) undisturbed: bool,
+}
+
+/// `PRAGMA data_version`: changes when another connection has committed, in any process.
+type Version = i64;
+
+/// The lanes as the last commit left them.
+#[derive(Debug, Default)]
+pub(super) struct KnownLanes {
+    lanes: BTreeMap<LaneId, Option<Entry>>,
+    version: Option<Version>,
+}
+
+/// Limit of lanes kept between commits.
+const KNOWN_MAX: usize = 16_384;
+
+/// Figures need only the last hour.
+const MARKS_KEPT_MINUTES: u64 = 24 * 60;
+
+impl Ledger {
+    /// Reads the totals. `known` is used if no other connection has written since.
+    pub(super) fn begin(sql: &Connection, now: StoreTime, known: KnownLanes) -> Result<Self> {
+        let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
+        totals.clock = totals.clock.max(now);
+        let before = totals.counts;
+        // Inside the transaction, so that no write can come between this and later reads.
+        let version = sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let undisturbed = known.version == Some(version);
+        let lanes = if undisturbed { known.lanes } else { BTreeMap::new() };
+        Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version, undisturbed })
+    }
+
+    /// The state from which the next commit continues, once this one is durable.
+    pub(super) fn known(self) -> KnownLanes {
+        debug_assert!(self.changed.is_empty(), "not written: {:?}", self.changed);
+        let Self { mut lanes, version, .. } = self;
+        if lanes.len() > KNOWN_MAX {
+            lanes.clear();
+        }
+        KnownLanes { lanes, version: Some(version) }
+    }
+
+    pub(super) fn lane(&mut self, sql: &Connection, lane: LaneId) -> Result<Option<&Lane>> {
+        Ok(self.entry(sql, lane)?.as_ref().map(|found| &found.lane))
+    }
+
+    fn entry(&mut self, sql: &Connection, lane: LaneId) -> Result<&mut Option<Entry>> {
+        match self.lanes.entry(lane) {
+            btree_map::Entry::Occupied(known) => Ok(known.into_mut()),
+            btree_map::Entry::Vacant(unknown) => {
+                let read = sql.prepare_cached(LANE)?.query_row([lane], Entry::read).optional()?;
+                Ok(unknown.insert(read))
+            }
+        }
+    }
+
+    /// Changes the counts of the lane and of the whole store.
+    pub(super) fn count(
+        &mut self,
+        sql: &Connection,
+        lane: LaneId,
+        count: impl Fn(&mut Counts),
+    ) -> Result<()> {
+        if let Some(found) = self.entry(sql, lane)? {
+            count(&mut found.lane.counts);
+            if !std::mem::replace(&mut found.counts_changed, true) {
+                self.changed.push(lane);
+            }
+        }
+        count(&mut self.totals.counts);
+        self.totals_changed = true;
+        Ok(())
+    }
+
+    /// Changes an existing lane's owner, term, state or bounds.
+    pub(super) fn amend(
+        &mut self,
+        sql: &Connection,
+        lane: LaneId,
+        amend: impl FnOnce(&mut Lane),
+    ) -> Result<()> {
+        if let Some(found) = self.entry(sql, lane)? {
+            amend(&mut found.lane);
+            found.terms_changed = true;
+            self.changed.push(lane);
+        }
+        Ok(())
+    }
+
+    /// Keeps a lane's last checkpoint of this commit.
+    pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
+        if let Some(found) = self.entry(sql, lane)? {
+            found.record = Some(record);
+            self.changed.push(lane);
+            self.totals_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Reads again whether a lane has window caps.
+    pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
+        if let Some(Some(known)) = self.lanes.get_mut(&lane) {
+            known.lane.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
+        }
+        Ok(())
+    }
+
+    /// Drops a lane that was just inserted or deleted.
+    pub(super) fn forget(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+    }
+
+    pub(super) fn change(&mut self) -> &mut Totals {
+        self.totals_changed = true;
+        &mut self.totals
+    }
+
+    /// Corrects a latest time that came from a clock that was ahead.
+    pub(super) fn set_back(&mut self, now: StoreTime) {
+        let totals = self.change();
+        totals.clock = now;
+        totals.marked_minute = totals.marked_minute.min(now.0 / Nanos::MINUTE.0);
+    }
+
+    pub(super) fn next_roster(&mut self) -> u64 {
+        let totals = self.change();
+        totals.roster += 1;
+        totals.roster
+    }
+
+    /// Writes the changes since the last flush, each row once. Runs at the end of a commit, and before queries that
+    /// must see its changes.
+    pub(super) fn flush(&mut self, sql: &Connection, now: StoreTime) -> Result<()> {
+        self.flush_lanes(sql)?;
+        if self.totals_changed {
+            debug_assert!(self.totals.counts.conserved(), "{:?}", self.totals.counts);
+            let minute = now.0 / Nanos::MINUTE.0;
+            if minute > self.totals.marked_minute {
+                self.mark(sql, minute)?;
+                self.totals.marked_minute = minute;
+            }
+            self.totals.flush(sql)?;
+            self.totals_changed = false;
+        }
+        Ok(())
+    }
+
+    fn flush_lanes(&mut self, sql: &Connection) -> Result<()> {
+        if self.changed.is_empty() {
+            return Ok(());
+        }
+        let mut changed = std::mem::take(&mut self.changed);
+        // In the order of their rows.
+        changed.sort_unstable();
+        changed.dedup();
+        let (mut terms, mut counts) = (sql.prepare_cached(TERMS)?, sql.prepare_cached(COUNTS)?);
+        for id in changed {
+            if let Some(Some(lane)) = self.lanes.get_mut(&id) {
+                lane.flush(id, &mut terms, &mut counts)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&self, sql: &Connection, minute: u64) -> Result<()> {
+        let old = minute.saturating_sub(MARKS_KEPT_MINUTES);
+        sql.prepare_cached("DELETE FROM marks WHERE minute < ?1")?.execute([int(old)])?;
+        sql.prepare_cached("INSERT OR IGNORE INTO marks VALUES (?1, ?2, ?3, ?4, ?5)")?.execute([
+            int(minute),
+            int(self.before.delivered),
+            int(self.before.failed_attempts),
+            int(self.before.dead),
+            int(self.before.latency_us),
+        ])?;
+        Ok(())
+    }
+}
+
+const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept,
+    failed_attempts, latency_us, identity, clock, roster, stirred, next_lane, next_event, next_body, next_delivery,
+    marked_minute FROM totals";
+
+impl Totals {
+    /// Numbers that change with every addition to a queue.
+    pub(super) fn numbers(&self) -> Known {
+        (self.next_delivery, self.stirred)
+    }
+
+    pub(super) fn read(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            counts: counts(row)?,
+            identity: row.get::<_, Bits>(10)?.0,
+            clock: row.get(11)?,
+            roster: row.get(12)?,
+            stirred: row.get(13)?,
+            next_lane: row.get(14)?,
+            next_event: row.get(15)?,
+            next_body: row.get(16)?,
+            next_delivery: row.get(17)?,
+            marked_minute: row.get(18)?,
+        })
+    }
+
+    fn flush(&self, sql: &Connection) -> Result<()> {
+        let counts = &self.counts;
+        sql.prepare_cached(
+            "UPDATE totals SET accepted = ?1, delivered = ?2, dead = ?3, coalesced = ?4, waiting = ?5,
+             waiting_bytes = ?6, retrying = ?7, dead_kept = ?8, failed_attempts = ?9, latency_us = ?10,
+             clock = ?11, roster = ?12, stirred = ?13, next_lane = ?14, next_event = ?15, next_body = ?16,
+             next_delivery = ?17, marked_minute = ?18",
+        )?
+        .execute(params![
+            int(counts.accepted),
+            int(counts.delivered),
+            int(counts.dead),
+            int(counts.coalesced),
+            int(counts.waiting),
+            int(counts.waiting_bytes),
+            int(counts.retrying),
+            int(counts.dead_kept),
+            int(counts.failed_attempts),
+            int(counts.latency_us),
+            self.clock,
+            int(self.roster),
+            int(self.stirred),
+            int(self.next_lane),
+            int(self.next_event),
+            int(self.next_body),
+            int(self.next_delivery),
+            int(self.marked_minute),
+        ])?;
+        Ok(())
+    }
+}
+
+pub(super) fn numbers(sql: &Connection) -> Result<Known> {
+    sql.prepare_cached("SELECT next_delivery, stirred FROM totals")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Reads the stored totals.
+pub(super) fn totals(sql: &Connection) -> Result<Totals> {
+    sql.prepare_cached(TOTALS)?.query_row([], Totals::read)
+}
+
+const LANE: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept,
+    failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term,
+    EXISTS (SELECT 1 FROM capped WHERE lane = ?1) FROM lanes WHERE lane = ?1";
+
+const TERMS: &str =
+    "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7
+    WHERE lane = ?1";
+
+/// The counts and the checkpoint share a row, so that both cost one write.
+const COUNTS: &str =
+    "UPDATE lanes SET accepted = ?2, delivered = ?3, dead = ?4, coalesced = ?5, waiting = ?6,
+    waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
+    record_at = coalesce(?12, record_at), record = coalesce(?13, record) WHERE lane = ?1";
+
+impl Entry {
+    fn read(row: &Row<'_>) -> Result<Self> {
+        let lane = Lane {
+            counts: counts(row)?,
+            state: row.get(10)?,
+            bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
+            owner: row.get(14)?,
+            term: row.get(15)?,
+            capped: row.get(16)?,
+        };
+        Ok(Self { lane, record: None, counts_changed: false, terms_changed: false })
+    }
+
+    fn flush(&mut self, id: LaneId, terms: &mut Statement<'_>, counts: &mut Statement<'_>) -> Result<()> {
+        let lane = &self.lane;
+        debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
+        if self.terms_changed {
+            terms.execute(params![
+                id,
+                lane.state,
+                int(lane.bounds.rows_max),
+                int(lane.bounds.bytes_max),
+                lane.bounds.when_full,
+                lane.owner,
+                lane.term,
+            ])?;
+            self.terms_changed = false;
+        }
+        if self.counts_changed || self.record.is_some() {
+            self.flush_counts(id, counts)?;
+            self.counts_changed = false;
+            self.record = None;
+        }
+        Ok(())
+    }
+
+    fn flush_counts(&self, id: LaneId, write: &mut Statement<'_>) -> Result<()> {
+        let counts = &self.lane.counts;
+        let record = self.record.as_ref();
+        write.execute(params![
+            id,
+            int(counts.accepted),
+            int(counts.delivered),
+            int(counts.dead),
+            int(counts.coalesced),
+            int(counts.waiting),
+            int(counts.waiting_bytes),
+            int(counts.retrying),
+            int(counts.dead_kept),
+            int(counts.failed_attempts),
+            int(counts.latency_us),
+            record.map(|record| record.at),
+            record.map(|record| &*record.bytes),
+        ])?;
+        Ok(())
+    }
+}
+
+/// Reads counts from the first ten columns.
+pub(super) fn counts(row: &Row<'_>) -> Result<Counts> {
+    Ok(Counts {
+        accepted: row.get(0)?,
+        delivered: row.get(1)?,
+        dead: row.get(2)?,
+        coalesced: row.get(3)?,
+        waiting: row.get(4)?,
+        waiting_bytes: row.get(5)?,
+        retrying: row.get(6)?,
+        dead_kept: row.get(7)?,
+        failed_attempts: row.get(8)?,
+        latency_us: row.get(9)?,
+    })
+}

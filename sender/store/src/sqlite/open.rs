@@ -1,0 +1,200 @@
+//! Opening a file: is it ours, do we know its version, and may we write it?
+
+use std::fs::{Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::Options;
+use super::failure::Doing;
+use super::values::Bits;
+use crate::{Durability, StoreError};
+
+/// "HKPF": marks a file as ours.
+const APPLICATION_ID: i64 = 0x484B_5046;
+
+/// The version of the schema, which a file says in its `user_version`.
+const VERSION: i64 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// How long a reader waits for another process: while it opens the file, and never after.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A write-ahead log that a burst has made longer shrinks to this again.
+const LOG_BYTES_KEPT: u32 = 64 << 20;
+
+/// Pages that a connection keeps in memory, in KiB. More would cost more than it saves: SQLite looks through all of the
+/// writer's at the end of each commit in which a tree was balanced, and the system keeps the file's pages too.
+const WRITER_CACHE_KIB: u32 = 4 * 1024;
+/// A commit may change so much before it writes pages to the log that it may change again.
+const WRITER_SPILLS_KIB: u32 = 8 * 1024;
+/// Each of half a dozen connections has one: SQLite empties it at the first reading after somebody else's commit.
+const READER_CACHE_KIB: u32 = 512;
+
+/// As many statements as the store has, with room to spare.
+const STATEMENTS_CACHED: usize = 128;
+
+const OPENING: &str = "open the store";
+
+/// Opens a file to write to, made if need be.
+pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+    if options.create {
+        create_private(path)?;
+    }
+    let mut sql = connect(path, options.patience)?;
+    let is_made = recognise(&sql, path)?;
+    if sql.is_readonly("main").doing(OPENING)? {
+        let detail = format!("{} may not be written", path.display());
+        return Err(StoreError::ReadOnly { doing: OPENING, detail });
+    }
+    let synchronous = match options.durability {
+        Durability::PowerLoss => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    let settings = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
+         PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA cache_spill = -{WRITER_SPILLS_KIB};
+         PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+    );
+    sql.execute_batch(&settings).doing(OPENING)?;
+    if !is_made {
+        make(&mut sql, options.identity).doing("make the store")?;
+    }
+    // Only now: a new file must be allowed its schema.
+    if let Some(pages) = options.pages_max {
+        let pragma = format!("PRAGMA max_page_count = {pages}");
+        sql.query_row(&pragma, [], |_| Ok(())).doing(OPENING)?;
+    }
+    Ok(sql)
+}
+
+/// Opens a file that a writer has open, to move its log's content into it.
+pub(super) fn mover(path: &Path) -> Result<Connection, StoreError> {
+    let sql = connect(path, Duration::ZERO)?;
+    sql.execute_batch("PRAGMA synchronous = NORMAL").doing(OPENING)?;
+    Ok(sql)
+}
+
+/// Opens a file to read from.
+pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let sql = connect(path, READER_PATIENCE)?;
+    if !recognise(&sql, path)? {
+        let detail = "it is empty; `serve` or `subscriber add` makes a store of it".to_owned();
+        return Err(StoreError::Foreign { path: path.to_owned(), detail });
+    }
+    let settings = format!(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;"
+    );
+    sql.execute_batch(&settings).doing(OPENING)?;
+    Ok(sql)
+}
+
+fn connect(path: &Path, patience: Duration) -> Result<Connection, StoreError> {
+    // Without SQLITE_OPEN_URI: a path is a path, whatever it is called.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
+    sql.busy_timeout(READER_PATIENCE).doing(OPENING)?;
+    hookproof_failed_sync::repair(&sql).doing(OPENING)?;
+    sql.busy_timeout(patience).doing(OPENING)?;
+    // Plans are made once and for all: SQLite would otherwise compile some statements anew for each value bound.
+    sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).doing(OPENING)?;
+    sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    Ok(sql)
+}
+
+/// Makes an empty file that only its owner may read: it will hold secrets. One that is there is left alone.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => {
+            Err(StoreError::Io { doing: "create the store", detail: format!("{}: {error}", path.display()) })
+        }
+    }
+}
+
+/// Whether the file holds a store; not if it is empty. An error if it is not ours, or of another version. Writes nothing.
+fn recognise(sql: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let foreign = |detail: String| StoreError::Foreign { path: path.to_owned(), detail };
+    let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let application = match ask("PRAGMA application_id") {
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
+            return Err(foreign("it is no SQLite database; choose another file".to_owned()));
+        }
+        other => other.doing(OPENING)?,
+    };
+    let tables = ask("SELECT count(*) FROM sqlite_schema").doing(OPENING)?;
+    if application == 0 && tables == 0 {
+        return Ok(false);
+    }
+    if application != APPLICATION_ID {
+        return Err(foreign("it is an SQLite database of another program; choose another file".to_owned()));
+    }
+    let found = ask("PRAGMA user_version").doing(OPENING)?;
+    if found != VERSION {
+        return Err(StoreError::OtherVersion { path: path.to_owned(), found, expected: VERSION });
+    }
+    Ok(true)
+}
+
+/// Makes the tables in one transaction, unless another process has made them meanwhile.
+fn make(sql: &mut Connection, identity: u64) -> rusqlite::Result<()> {
+    let tx = sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if tx.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? == 0 {
+        tx.execute_batch(SCHEMA)?;
+        tx.execute(
+            "INSERT INTO totals VALUES (1, ?1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
+            [Bits(identity)],
+        )?;
+        let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}");
+        tx.execute_batch(&marks)?;
+    }
+    tx.commit()
+}
+
+/// Knows the file that was opened, so as to notice when it is deleted, moved or replaced: SQLite would go on writing
+/// to what nobody will ever read.
+#[derive(Debug)]
+pub(super) struct Watched {
+    path: PathBuf,
+    known: Option<(u64, u64)>,
+}
+
+impl Watched {
+    pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
+        // Not by opening it: closing it again would drop the locks that SQLite holds on it for this process.
+        let metadata = std::fs::metadata(path).map_err(|error| StoreError::Io {
+            doing: OPENING,
+            detail: format!("{}: {error}", path.display()),
+        })?;
+        Ok(Self { path: path.to_owned(), known: file_number(&metadata) })
+    }
+
+    pub(super) fn check(&self, doing: &'static str) -> Result<(), StoreError> {
+        let found = std::fs::metadata(&self.path);
+        if self.known.is_some() && found.ok().and_then(|metadata| file_number(&metadata)) != self.known {
+            return Err(StoreError::Missing { doing, path: self.path.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// What tells files apart, where the system has it.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn file_number(metadata: &Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn file_number(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}

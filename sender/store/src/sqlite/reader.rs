@@ -1,0 +1,294 @@
+//! The reading side, on connections of its own, so that reader and writer do not wait for each other.
+//!
+//! `figures` counts, `listing` returns pages, and `outside` tracks other processes and applications.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rusqlite::{Connection, Transaction};
+
+use super::failure::Doing;
+use super::{clock, latencies, ledger, nodes, open};
+use crate::StoreError;
+use crate::clock::{Beginning, FileClock, Start};
+use crate::command::{Body, OutboxId};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::paging::{Cursor, Page};
+use crate::read::{
+    Attempted, AuditSecond, Checkpoint, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus,
+    LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
+    RejectedRow, Status, Subscriber, TimesPage, Whom, Work,
+};
+
+pub(super) mod figures;
+mod listing;
+mod outside;
+
+/// The reading side of a store in an SQLite file.
+#[derive(Debug)]
+pub struct SqliteReader {
+    sql: Connection,
+    watched: open::Watched,
+    /// The steps that the present read may still take, of [`STEP`] instructions each.
+    left: Arc<AtomicU32>,
+    log: Arc<LogBound>,
+}
+
+/// The limit of the log's length during a long read.
+#[derive(Debug)]
+struct LogBound {
+    path: PathBuf,
+    bytes_max: AtomicU64,
+}
+
+impl LogBound {
+    const NONE: u64 = u64::MAX;
+
+    fn is_passed(&self) -> bool {
+        let max = self.bytes_max.load(Ordering::Relaxed);
+        // Without a log, the limit is kept.
+        max != Self::NONE && fs::metadata(&self.path).is_ok_and(|log| log.len() > max)
+    }
+}
+
+/// SQLite instructions between two checks of a read.
+const STEP: i32 = 1_000_000;
+
+/// Steps that a read may take, which are some seconds. A read prevents the log from starting again.
+const STEPS_MAX: u32 = 500;
+
+impl SqliteReader {
+    /// Opens a file that a [`super::SqliteStore`] has made.
+    ///
+    /// # Errors
+    ///
+    /// If the file is missing or is not a store of this version.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
+        let mut log_path = path.as_os_str().to_owned();
+        log_path.push("-wal");
+        let log = Arc::new(LogBound { path: log_path.into(), bytes_max: AtomicU64::new(LogBound::NONE) });
+        let (watched, watched_log) = (Arc::clone(&left), Arc::clone(&log));
+        let is_over = move || {
+            let left = watched.load(Ordering::Relaxed);
+            watched.store(left.saturating_sub(1), Ordering::Relaxed);
+            left == 0 || watched_log.is_passed()
+        };
+        sql.progress_handler(STEP, Some(is_over)).doing("open the store")?;
+        Ok(Self { sql, watched: open::Watched::new(path)?, left, log })
+    }
+
+    /// The file's time.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub fn clock(&self) -> Result<FileClock, StoreError> {
+        self.moment("read the time of the store", |sql| clock::file_clock(sql))
+    }
+
+    /// Runs queries on one snapshot.
+    pub(super) fn moment<T>(
+        &self,
+        doing: &'static str,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.moment_of(STEPS_MAX, doing, read)
+    }
+
+    /// The same without a limit of steps, while the log is at most `log_bytes_max` long.
+    pub(super) fn moment_within<T>(
+        &self,
+        log_bytes_max: u64,
+        doing: &'static str,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.log.bytes_max.store(log_bytes_max, Ordering::Relaxed);
+        let result = if self.log.is_passed() {
+            Err(StoreError::TooMuch { doing })
+        } else {
+            self.moment_of(u32::MAX, doing, read)
+        };
+        self.log.bytes_max.store(LogBound::NONE, Ordering::Relaxed);
+        result
+    }
+
+    fn moment_of<T>(
+        &self,
+        steps_max: u32,
+        doing: &'static str,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.watched.check(doing)?;
+        self.left.store(steps_max, Ordering::Relaxed);
+        let moment = self.sql.unchecked_transaction().doing(doing)?;
+        let result = read(&moment).doing(doing)?;
+        moment.finish().doing(doing)?;
+        Ok(result)
+    }
+
+    fn page<T>(
+        &self,
+        doing: &'static str,
+        listing: char,
+        from: Option<Cursor>,
+        read: impl FnOnce(&Transaction<'_>, Option<[u64; 2]>) -> rusqlite::Result<(Vec<T>, Option<[u64; 2]>)>,
+    ) -> Result<Page<T>, ReadError> {
+        let place = from.map(|cursor| cursor.place(listing)).transpose()?;
+        let (items, next) = self.moment(doing, |moment| read(moment, place))?;
+        Ok(Page { items, next: next.map(|at| Cursor::new(listing, at)) })
+    }
+}
+
+impl Notices for SqliteReader {
+    fn glance(&self) -> Result<Glance, StoreError> {
+        self.moment("glance at the store", |sql| outside::glance(sql))
+    }
+
+    fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
+        self.moment("look for new work", |sql| outside::work_after(sql, after, max))
+    }
+
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
+        self.moment("look for due work", |sql| outside::heads(sql, lanes))
+    }
+}
+
+impl Reader for SqliteReader {
+    fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
+        self.moment("read the outbox", |sql| outside::outbox(sql, after, max))
+    }
+
+    fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError> {
+        self.page("list rejected outbox rows", 'o', from, |sql, place| outside::rejected(sql, place, max))
+    }
+
+    fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
+        self.moment("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+    }
+
+    fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
+        self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
+    }
+
+    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError> {
+        self.moment("read a subscriber", |sql| listing::subscriber(sql, which))
+    }
+
+    fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
+        self.moment("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+    }
+
+    fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
+        self.moment("read the status", |sql| figures::status(sql, now))
+    }
+
+    fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError> {
+        self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
+    }
+
+    fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError> {
+        self.moment("read a lane", |sql| figures::lane(sql, lane))
+    }
+
+    fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError> {
+        self.moment("read the breakers", |sql| figures::broken_off(sql, max))
+    }
+
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {
+        self.moment("read latencies", |sql| latencies::read(sql, lanes, over))
+    }
+
+    fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError> {
+        self.moment("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
+    }
+
+    fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {
+        match of.queue() {
+            Some(lane) => {
+                self.page("list a queue", 'q', from, |sql, place| listing::queue(sql, lane, place, max))
+            }
+            None => {
+                self.page("list deliveries", 'd', from, |sql, place| listing::deliveries(sql, of, place, max))
+            }
+        }
+    }
+
+    fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError> {
+        self.moment("read a delivery", |sql| listing::delivery(sql, delivery))
+    }
+
+    fn deliveries_of_event(
+        &self,
+        event: &str,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Delivery>, ReadError> {
+        self.page("list an event's deliveries", 'e', from, |sql, place| {
+            listing::deliveries_of_event(sql, event, place, max)
+        })
+    }
+
+    fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
+        self.moment("read who has an event", |sql| listing::lanes_in_part(sql, event))
+    }
+
+    fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
+        self.moment("read a body", |sql| listing::body(sql, delivery))
+    }
+
+    fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
+        self.moment("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+    }
+
+    fn dead(
+        &self,
+        lane: Option<LaneId>,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadLetter>, ReadError> {
+        self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
+    }
+
+    fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
+        self.moment("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+    }
+
+    fn audit(
+        &self,
+        lane: Option<LaneId>,
+        from: StoreTime,
+        until: StoreTime,
+        max: u32,
+    ) -> Result<Vec<AuditSecond>, StoreError> {
+        self.moment("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+    }
+
+    fn limited(&self, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>, StoreError> {
+        self.moment("count attempts", |sql| figures::limited(sql, from, until))
+    }
+
+    fn attempt_times(
+        &self,
+        lane: Option<LaneId>,
+        from: (StoreTime, DeliveryId),
+        until: StoreTime,
+        max: u32,
+    ) -> Result<TimesPage, StoreError> {
+        self.moment("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+    }
+
+    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+        Ok(self.clock()?.start(beginning))
+    }
+
+    fn owners(&self) -> Result<Vec<Owner>, StoreError> {
+        self.moment("list owners", |sql| outside::owners(sql))
+    }
+
+    fn nodes(&self) -> Result<Nodes, StoreError> {
+        self.moment("list nodes", |sql| nodes::nodes(sql, ledger::totals(sql)?.clock))
+    }
+}

@@ -1,0 +1,279 @@
+//! Listings: subscribers, deliveries, attempts, dead letters.
+
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::super::damaged::or_least;
+use super::super::event_id::{EventId, Kept};
+use super::super::values::{Bits, int, size};
+use crate::command::SECRETS_MAX;
+use crate::command::{Attempt, Body};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::lane::{Bounds, Secret};
+use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
+
+/// A page of rows, and where the next one begins.
+type Rows<T> = (Vec<T>, Option<[u64; 2]>);
+
+/// Limit of rows examined for one page.
+const LOOKED_AT_MAX: u32 = 10_000;
+
+/// Limit of attempts listed for a delivery.
+const ATTEMPTS_MAX: usize = 1_000;
+
+/// Where the next page begins, if this one is full.
+pub(super) fn last_if_full<T>(rows: &[T], max: u32, place: impl Fn(&T) -> [u64; 2]) -> Option<[u64; 2]> {
+    let full = rows.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+    rows.last().filter(|_| full).map(place)
+}
+
+const SUBSCRIBER: &str =
+    "SELECT s.lane, s.id, s.name, s.url, s.patterns, s.settings, l.rows_max, l.bytes_max,
+    l.when_full, l.state, s.version, s.created FROM subscribers s JOIN lanes l ON l.lane = s.lane";
+
+fn read_subscriber(row: &Row<'_>) -> Result<Subscriber> {
+    Ok(Subscriber {
+        lane: row.get(0)?,
+        id: row.get(1)?,
+        name: row.get(2)?,
+        url: row.get(3)?,
+        patterns: row.get(4)?,
+        settings: row.get(5)?,
+        bounds: Bounds { rows_max: row.get(6)?, bytes_max: row.get(7)?, when_full: row.get(8)? },
+        state: row.get(9)?,
+        version: row.get(10)?,
+        created: row.get(11)?,
+    })
+}
+
+pub(super) fn subscribers_since(sql: &Connection, since: u64, max: u32) -> Result<Vec<Subscriber>> {
+    sql.prepare_cached(&format!("{SUBSCRIBER} WHERE s.version > ?1 ORDER BY s.version LIMIT ?2"))?
+        .query_map(params![int(since), max], read_subscriber)?
+        .collect()
+}
+
+pub(super) fn subscribers(sql: &Connection, place: Option<[u64; 2]>, max: u32) -> Result<Rows<Subscriber>> {
+    let after = place.map_or(0, |at| at[0]);
+    let rows: Vec<Subscriber> = sql
+        .prepare_cached(&format!(
+            "{SUBSCRIBER} WHERE s.lane > ?1 AND s.removed IS NULL ORDER BY s.lane LIMIT ?2"
+        ))?
+        .query_map(params![int(after), max], read_subscriber)?
+        .collect::<Result<_>>()?;
+    let next = last_if_full(&rows, max, |row| [row.lane.0, 0]);
+    Ok((rows, next))
+}
+
+pub(super) fn subscriber(sql: &Connection, which: &Whom) -> Result<Option<Subscriber>> {
+    let find = |condition: &str, value: &dyn rusqlite::ToSql| {
+        let query = format!("{SUBSCRIBER} WHERE s.removed IS NULL AND {condition} = ?1");
+        sql.prepare_cached(&query)?.query_row([value], read_subscriber).optional()
+    };
+    match which {
+        Whom::Lane(lane) => find("s.lane", lane),
+        Whom::Id(id) => find("s.id", id),
+        Whom::Name(name) => find("s.name", name),
+    }
+}
+
+pub(super) fn secrets(sql: &Connection, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>> {
+    sql.prepare_cached(
+        "SELECT secret, created, retires FROM secrets WHERE lane = ?1 AND (retires IS NULL OR retires > ?2)
+         ORDER BY id DESC LIMIT ?3",
+    )?
+    .query_map(params![lane, now, int(size(SECRETS_MAX))], |row| {
+        Ok(LiveSecret {
+            secret: Secret::new(row.get::<_, Box<str>>(0)?),
+            created: row.get(1)?,
+            retires: row.get(2)?,
+        })
+    })?
+    .collect()
+}
+
+const DELIVERY: &str =
+    "SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes,
+    d.at, d.expires, d.reason, d.status, d.error FROM deliveries d";
+
+/// A dead letter may have lost its event.
+const ITS_EVENT: &str = "LEFT JOIN events e ON e.event = d.event";
+
+fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
+    Ok(Delivery {
+        delivery: row.get(0)?,
+        lane: row.get(1)?,
+        event: row.get::<_, Option<Kept>>(2)?.map(|id| id.0).unwrap_or_default(),
+        kind: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
+        key: row.get(4)?,
+        received: or_least(row.get::<_, Option<_>>(5))?.unwrap_or_default(),
+        place: row.get(6)?,
+        // An invalid figure must not hide the others.
+        attempts: or_least(row.get(7))?,
+        bytes: or_least(row.get(8))?,
+        at: or_least(row.get(9))?,
+        expires: or_least(row.get(10))?,
+    })
+}
+
+/// Waiting deliveries of a lane, by due time.
+pub(super) fn queue(
+    sql: &Connection,
+    lane: LaneId,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<Rows<Delivery>> {
+    let [at, delivery] = place.unwrap_or([0, 0]);
+    let rows: Vec<Delivery> = sql
+        .prepare_cached(&format!(
+            "{DELIVERY} INDEXED BY deliveries_due {ITS_EVENT} WHERE d.lane = ?1 AND d.state = 0
+             AND (d.at, d.delivery) > (?2, ?3) ORDER BY d.at, d.delivery LIMIT ?4"
+        ))?
+        .query_map(params![lane, int(at), int(delivery), max], read_delivery)?
+        .collect::<Result<_>>()?;
+    let next = last_if_full(&rows, max, |row| [row.at.0, row.delivery.0]);
+    Ok((rows, next))
+}
+
+pub(super) fn deliveries(
+    sql: &Connection,
+    of: Filter,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<Rows<Delivery>> {
+    let before = place.map_or(u64::MAX, |at| at[0]);
+    let mut query = sql.prepare_cached(&format!(
+        "{DELIVERY} {ITS_EVENT} WHERE d.delivery < ?1 ORDER BY d.delivery DESC LIMIT ?2"
+    ))?;
+    let mut found = query.query(params![int(before), LOOKED_AT_MAX])?;
+    let (mut rows, mut last, mut looked_at) = (Vec::new(), None, 0);
+    while let Some(row) = found.next()? {
+        let delivery = read_delivery(row)?;
+        last = Some([delivery.delivery.0, 0]);
+        looked_at += 1;
+        if of.lane.is_none_or(|lane| lane == delivery.lane)
+            && of.place.is_none_or(|place| place == delivery.place)
+        {
+            rows.push(delivery);
+        }
+        if rows.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
+            return Ok((rows, last));
+        }
+    }
+    Ok((rows, last.filter(|_| looked_at == LOOKED_AT_MAX)))
+}
+
+pub(super) fn delivery(sql: &Connection, delivery: DeliveryId) -> Result<Option<Delivery>> {
+    sql.prepare_cached(&format!("{DELIVERY} {ITS_EVENT} WHERE d.delivery = ?1"))?
+        .query_row([delivery], read_delivery)
+        .optional()
+}
+
+pub(super) fn deliveries_of_event(
+    sql: &Connection,
+    event: &str,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<Rows<Delivery>> {
+    let from = place.map_or(0, |at| at[0].saturating_add(1));
+    let rows: Vec<Delivery> = sql
+        .prepare_cached(&format!(
+            "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1
+             AND (e.in_part IS NOT NULL OR e.event = (SELECT max(event) FROM events WHERE id = ?1))
+             AND d.event = e.event AND d.delivery >= max(e.first_delivery, ?3)
+             AND d.delivery < e.first_delivery + e.deliveries ORDER BY d.delivery LIMIT ?2"
+        ))?
+        .query_map(params![EventId::new(event), max, int(from)], read_delivery)?
+        .collect::<Result<_>>()?;
+    let next = last_if_full(&rows, max, |row| [row.delivery.0, 0]);
+    Ok((rows, next))
+}
+
+pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>> {
+    sql.prepare_cached(
+        "SELECT d.lane FROM events e JOIN deliveries d
+         ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+         WHERE e.id = ?1 AND e.in_part IS NOT NULL",
+    )?
+    .query_map([EventId::new(event)], |row| row.get(0))?
+    .collect()
+}
+
+pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<Body>> {
+    sql.prepare_cached(
+        "SELECT e.body FROM deliveries d JOIN events e ON e.event = d.event
+         WHERE d.delivery = ?1 AND d.body = 0 AND e.body IS NOT NULL
+         UNION ALL SELECT b.bytes FROM deliveries d JOIN further_bodies b ON b.body = d.body WHERE d.delivery = ?1",
+    )?
+    .query_row([delivery], |row| Ok(Body { bytes: row.get(0)? }))
+    .optional()
+}
+
+const ATTEMPT: &str = "SELECT delivery, number, at, latency, outcome, status, error, body_hash, before, lane
+    FROM attempts";
+
+fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
+    Ok(Attempted {
+        delivery: row.get(0)?,
+        number: row.get(1)?,
+        attempt: Attempt {
+            at: row.get(2)?,
+            latency: row.get(3)?,
+            outcome: row.get(4)?,
+            status: row.get(5)?,
+            error: row.get(6)?,
+            body_hash: row.get::<_, Bits>(7)?.0,
+            received: None,
+        },
+    })
+}
+
+/// Follows the chain: one lookup for each attempt.
+pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Attempted>> {
+    let mut at: Option<StoreTime> = sql
+        .prepare_cached("SELECT last_attempt FROM deliveries WHERE delivery = ?1")?
+        .query_row([delivery], |row| row.get(0))
+        .optional()?
+        .flatten();
+    let mut query = sql.prepare_cached(&format!("{ATTEMPT} WHERE at = ?1 AND delivery = ?2"))?;
+    let mut attempts = Vec::new();
+    while let Some(moment) = at.take()
+        && attempts.len() < ATTEMPTS_MAX
+    {
+        let link = query
+            .query_row(params![moment, delivery], |row| Ok((read_attempt(row)?, row.get(8)?)))
+            .optional()?;
+        if let Some((attempt, before)) = link {
+            attempts.push(attempt);
+            at = before;
+        }
+    }
+    Ok(attempts)
+}
+
+pub(super) fn dead(
+    sql: &Connection,
+    lane: Option<LaneId>,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<Rows<DeadLetter>> {
+    let before = place.map_or(u64::MAX, |at| at[0]);
+    let (index, condition) = match lane {
+        Some(_) => ("deliveries_dead_of_lane", "d.lane = ?3"),
+        None => ("deliveries_dead", "?3 IS NULL"),
+    };
+    let rows: Vec<DeadLetter> = sql
+        .prepare_cached(&format!(
+            "{DELIVERY} INDEXED BY {index} {ITS_EVENT} WHERE d.state = 2 AND {condition} AND d.delivery < ?1
+             ORDER BY d.delivery DESC LIMIT ?2"
+        ))?
+        .query_map(params![int(before), max, lane], |row| {
+            Ok(DeadLetter {
+                delivery: read_delivery(row)?,
+                reason: row.get(11)?,
+                status: row.get(12)?,
+                error: row.get(13)?,
+            })
+        })?
+        .collect::<Result<_>>()?;
+    let next = last_if_full(&rows, max, |row| [row.delivery.delivery.0, 0]);
+    Ok((rows, next))
+}

@@ -1,0 +1,178 @@
+//! Disk space reserved for deliveries: a file beside the database without useful content.
+//!
+//! A commit that finds the disk full shrinks this file and is retried. While the file is not complete, events are
+//! refused, so that the rest serves deliveries. It is refilled when the disk has room for that and [`MARGIN`] more.
+//! All processes on the database share the file. Its length tells each whether to accept events, and a lock
+//! serialises changes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+use crate::StoreError;
+use crate::engine::{Nanos, StoreTime};
+use crate::log_size::DiskRoom;
+
+const BYTES: u64 = 32 << 20;
+/// How much one failed commit releases. Other programs that fill the disk get no more at a time.
+const STEP: u64 = 4 << 20;
+/// Extra free space required before a refill. Otherwise the next event would be refused again.
+const MARGIN: u64 = 16 << 20;
+const LOOK_EVERY: Nanos = Nanos::SECOND;
+
+/// The reserve, as one store object sees it.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+    room: DiskRoom,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Whether to create a missing file. Processes that do not deliver only respect an existing one.
+    is_kept: bool,
+    looked: Option<StoreTime>,
+    is_told: bool,
+}
+
+impl Reserve {
+    /// Finds the reserve of a database, without creating it.
+    pub(super) fn beside(database: &Path) -> Self {
+        // All links to the database lead to the same reserve. A database that does not exist yet has no links.
+        let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+        let mut path = database.into_os_string();
+        path.push("-reserve");
+        let (room, seen) = Default::default();
+        Self { path: path.into(), room, seen }
+    }
+
+    pub(super) fn room(&self) -> &DiskRoom {
+        &self.room
+    }
+
+    /// From now on, creates a missing file.
+    pub(super) fn keep(&self) {
+        let mut seen = self.seen();
+        seen.is_kept = true;
+        self.look_as(&mut seen, None);
+        if let Some(left) = self.room.reserve_left() {
+            Self::tell(&mut seen, left);
+        }
+    }
+
+    /// Reads the file's state, and refills it if the disk has room.
+    pub(super) fn look(&self, now: StoreTime) {
+        self.look_as(&mut self.seen(), Some(now));
+    }
+
+    /// Logs once that a commit succeeded with the help of the reserve. The store's thread logs failed commits.
+    pub(super) fn carried(&self) {
+        if let Some(left @ 1..) = self.room.reserve_left() {
+            Self::tell(&mut self.seen(), left);
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_as(&self, seen: &mut Seen, now: Option<StoreTime>) {
+        let found = std::fs::metadata(&self.path).ok().map(|file| file.len());
+        let mut left = found.unwrap_or(if seen.is_kept { 0 } else { BYTES });
+        let is_time = seen
+            .looked
+            .is_none_or(|looked| now.is_none_or(|now| now < looked || now.since(looked) >= LOOK_EVERY));
+        if left < BYTES && is_time {
+            seen.looked = now;
+            match self.fill() {
+                Ok(()) => left = BYTES,
+                Err(error) => tracing::debug!(%error, "the disk has no room for the reserve yet"),
+            }
+        }
+        let is_whole = left >= BYTES;
+        self.room.set_reserve_left((!is_whole).then_some(left));
+        if is_whole && std::mem::take(&mut seen.is_told) {
+            tracing::info!("the disk has room again: events are taken");
+        }
+    }
+
+    fn tell(seen: &mut Seen, left: u64) {
+        if !std::mem::replace(&mut seen.is_told, true) {
+            let left_mib = left >> 20;
+            tracing::error!(
+                left_mib,
+                "the disk is full: events are refused, and deliveries go on with the reserve; free some space"
+            );
+        }
+    }
+
+    /// Runs `act`, releasing parts of the reserve while the disk is full.
+    pub(super) fn lend<T>(&self, mut act: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        loop {
+            match act() {
+                Err(StoreError::Full { .. }) if self.release() => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Releases a part. Returns false if nothing is left.
+    pub(super) fn release(&self) -> bool {
+        let released = open(&self.path, false).and_then(|file| {
+            file.lock()?;
+            let length = file.metadata()?.len();
+            let left = length.saturating_sub(STEP);
+            file.set_len(left)?;
+            Ok((length > 0).then_some(left))
+        });
+        match released {
+            Ok(Some(left)) => {
+                self.room.set_reserve_left(Some(left));
+                return true;
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(%error, "the reserve {} cannot be given back", self.path.display());
+            }
+        }
+        false
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let mut file = open(&self.path, true)?;
+        file.lock()?;
+        let length = file.metadata()?.len();
+        let missing = BYTES.saturating_sub(length);
+        let disk = statvfs(self.path.parent().unwrap_or(Path::new("/")))?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < missing + MARGIN {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let filled = match fallocate(&file, FallocateFlags::empty(), 0, BYTES) {
+            // File systems without this call must be written to.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill_with_zeros(&mut file, missing),
+            filled => filled.map_err(io::Error::from),
+        };
+        if filled.is_err() {
+            file.set_len(length)?;
+        }
+        filled
+    }
+}
+
+fn fill_with_zeros(file: &mut File, bytes: u64) -> io::Result<()> {
+    file.seek(SeekFrom::End(0))?;
+    io::copy(&mut io::repeat(0).take(bytes), file).map(drop)
+}
+
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(create).truncate(false);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

@@ -1,0 +1,118 @@
+//! The rows of subscribers and secrets.
+
+use rusqlite::{OptionalExtension, Result, params};
+
+use super::Work;
+use super::values::int;
+use crate::command::{Change, Subscribe};
+use crate::commit::subscribe::SubscriberRows;
+use crate::engine::{LaneId, StoreTime};
+use crate::lane::LaneState;
+
+impl SubscriberRows for Work<'_> {
+    fn roster(&self) -> u64 {
+        self.ledger.totals.roster
+    }
+
+    fn next_roster(&mut self) -> Result<u64> {
+        Ok(self.ledger.next_roster())
+    }
+
+    fn id_is_taken(&mut self, id: &str) -> Result<bool> {
+        self.sql.prepare_cached("SELECT 1 FROM subscribers WHERE id = ?1")?.exists([id])
+    }
+
+    fn lane_named(&mut self, name: &str) -> Result<Option<LaneId>> {
+        self.sql
+            .prepare_cached("SELECT lane FROM subscribers WHERE name = ?1 AND removed IS NULL")?
+            .query_row([name], |row| row.get(0))
+            .optional()
+    }
+
+    fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId> {
+        let totals = self.ledger.change();
+        let lane = LaneId(totals.next_lane);
+        totals.next_lane += 1;
+        self.sql
+            .prepare_cached("INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL)")?
+            .execute(params![
+                lane,
+                new.id,
+                new.name,
+                new.url,
+                new.patterns,
+                new.settings,
+                self.now,
+                int(version)
+            ])?;
+        self.sql
+            .prepare_cached(
+                "INSERT INTO lanes VALUES (?1, ?2, ?3, ?4, ?5, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL)",
+            )?
+            .execute(params![
+                lane,
+                LaneState::Active,
+                int(new.bounds.rows_max),
+                int(new.bounds.bytes_max),
+                new.bounds.when_full
+            ])?;
+        self.ledger.forget(lane);
+        self.note_caps(lane)?;
+        Ok(lane)
+    }
+
+    fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<()> {
+        let lane = change.lane;
+        self.sql
+            .prepare_cached(
+                "UPDATE subscribers SET name = coalesce(?2, name), url = coalesce(?3, url),
+                 patterns = coalesce(?4, patterns), settings = coalesce(?5, settings), version = ?6 WHERE lane = ?1",
+            )?
+            .execute(params![lane, change.name, change.url, change.patterns, change.settings, int(version)])?;
+        if change.settings.is_some() { self.note_caps(lane) } else { Ok(()) }
+    }
+
+    fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>> {
+        self.sql
+            .prepare_cached("SELECT version FROM subscribers WHERE lane = ?1 AND removed IS NULL")?
+            .query_row([lane], |row| row.get(0))
+            .optional()
+    }
+
+    fn set_version(&mut self, lane: LaneId, version: u64) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE subscribers SET version = ?2 WHERE lane = ?1")?
+            .execute(params![lane, int(version)])
+            .map(drop)
+    }
+
+    fn forget_secrets(&mut self, lane: LaneId, retired: StoreTime) -> Result<u64> {
+        self.sql
+            .prepare_cached("DELETE FROM secrets WHERE lane = ?1 AND retires <= ?2")?
+            .execute(params![lane, retired])?;
+        self.sql
+            .prepare_cached("SELECT count(*) FROM secrets WHERE lane = ?1")?
+            .query_row([lane], |row| row.get(0))
+    }
+
+    fn retire_secrets(&mut self, lane: LaneId, by: StoreTime) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE secrets SET retires = min(coalesce(retires, ?2), ?2) WHERE lane = ?1")?
+            .execute(params![lane, by])
+            .map(drop)
+    }
+
+    fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<()> {
+        self.sql
+            .prepare_cached("INSERT INTO secrets (lane, secret, created) VALUES (?1, ?2, ?3)")?
+            .execute(params![lane, secret, self.now])
+            .map(drop)
+    }
+
+    fn set_removed(&mut self, lane: LaneId) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE subscribers SET removed = ?2 WHERE lane = ?1")?
+            .execute(params![lane, self.now])?;
+        self.sql.prepare_cached("DELETE FROM secrets WHERE lane = ?1")?.execute([lane]).map(drop)
+    }
+}

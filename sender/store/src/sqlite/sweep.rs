@@ -1,0 +1,421 @@
+//! Gives up deliveries that expired or belong to removed subscribers, in small steps.
+//!
+//! A delivery's expiry is noted after it has waited for [`NOTED_AFTER`], so that faster deliveries cost no note. One
+//! that expires sooner is noted when it is recorded.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::{Error, OptionalExtension, Result, params};
+
+use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
+use super::ended::STILL_COUNTS;
+use super::event_id::Kept;
+use super::unswept::{NOTED_AFTER, Unswept};
+use super::values::{int, size};
+use super::{Work, latencies};
+use crate::command::Reason;
+use crate::commit::Rows;
+use crate::commit::sweep::SweepRows;
+use crate::ended::MARGIN;
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::reply::Purged;
+
+/// Noted expiries, the earliest first, including leftovers. Rows are read one by one, so that an unreadable one stops
+/// no other.
+pub(super) const EXPIRING: &str = "SELECT expires, delivery FROM expiring ORDER BY expires, delivery";
+
+/// Limit of leftovers that one sweep deletes.
+const LEFT_BEHIND_MAX: usize = 8_192;
+
+/// A delivery that expires within this time is noted when it is recorded. Twice the delay of sweeps, because a flood
+/// may keep them busy.
+const SHORT: Nanos = NOTED_AFTER.times(2);
+
+/// Where the next step continues. `None`: at the beginning.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    event: Option<u64>,
+    letter: Option<DeliveryId>,
+    /// The attempt's start and its delivery.
+    attempt: Option<(u64, u64)>,
+    unswept: Unswept,
+    /// Events that could not be deleted.
+    events_passed_over: PassedOver,
+    /// Deliveries whose expiry could not be read.
+    deliveries_passed_over: PassedOver,
+}
+
+impl Places {
+    /// Starts again after a failed commit.
+    pub(super) fn undo(&mut self) {
+        self.unswept.undo();
+        (self.event, self.letter, self.attempt) = (None, None, None);
+    }
+}
+
+/// Numbers of rows that made a commit fail, so that the next one skips them. Only in memory: a restart finds them
+/// again.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver(BTreeSet<u64>);
+
+impl PassedOver {
+    /// Beyond this number, no more rows are skipped.
+    const ROWS_MAX: usize = 8_192;
+
+    fn has(&self, number: u64) -> bool {
+        self.0.contains(&number)
+    }
+
+    /// Notes a row that made a commit fail, if the row may be the reason.
+    fn note(&mut self, number: u64, error: &Error) {
+        let may_be_the_row = is_about_the_row(error) || is_about_the_disk(error);
+        if may_be_the_row && self.0.len() < Self::ROWS_MAX {
+            self.0.insert(number);
+        }
+    }
+}
+
+struct Event {
+    event: u64,
+    /// Its id, if it was partly accepted.
+    in_part: Option<Arc<str>>,
+    received: StoreTime,
+    first_delivery: u64,
+    deliveries: u64,
+    first_body: u64,
+    bodies: u64,
+}
+
+impl SweepRows for Work<'_> {
+    fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool)> {
+        let (corrected, correcting) = self.correct_times(max)?;
+        Ok((corrected, self.note_expiring()? || correcting))
+    }
+
+    /// The longest expired deliveries that are not handed out. Skips rows whose lane is unreadable; a disk error
+    /// fails only this commit. Also deletes the leftovers that it passes, and returns whether more may remain.
+    fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
+        let before = int(self.surely_before(self.now).0);
+        let mut query = self.sql.prepare_cached(EXPIRING)?;
+        let mut rows = query.query([])?;
+        let (mut expired, mut left_behind) = (Vec::new(), Vec::new());
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        while expired.len() < max
+            && left_behind.len() < LEFT_BEHIND_MAX
+            && let Some(row) = rows.next()?
+        {
+            let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
+            if self.places.deliveries_passed_over.has(delivery.0) {
+                continue;
+            }
+            match self.expiring_row(delivery, expires) {
+                Err(error) if is_about_the_row(&error) => {}
+                Err(error) => {
+                    self.places.deliveries_passed_over.note(delivery.0, &error);
+                    return Err(error);
+                }
+                Ok(None) => left_behind.push((expires, delivery)),
+                Ok(_) if expires > before => break,
+                // A delivery that is handed out is left to its holder.
+                Ok(Some((lane, _))) if self.held.has(lane, delivery) => {}
+                Ok(Some((lane, reason))) => expired.push((lane, delivery, reason)),
+            }
+        }
+        let mut delete =
+            self.sql.prepare_cached("DELETE FROM expiring WHERE expires = ?1 AND delivery = ?2")?;
+        for (expires, delivery) in &left_behind {
+            delete.execute(params![expires, delivery])?;
+        }
+        Ok((expired, left_behind.len() >= LEFT_BEHIND_MAX))
+    }
+
+    fn removed_lanes(&mut self, _: u32) -> Result<Vec<LaneId>> {
+        // The query must see this commit's removals.
+        self.ledger.flush(self.sql, self.now)?;
+        let lanes: Vec<LaneId> = self
+            .sql
+            .prepare_cached("SELECT lane FROM lanes INDEXED BY lanes_removed WHERE state = 3 ORDER BY lane")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        let mut waiting = Vec::new();
+        for lane in lanes {
+            if self.lane(lane)?.is_some_and(|lane| lane.counts.waiting > 0) {
+                waiting.push(lane);
+            }
+        }
+        Ok(waiting)
+    }
+
+    fn tidy(&mut self) -> Result<()> {
+        self.forget_owners()?;
+        // An outbox row with a huge id may be gone now.
+        self.renumber_outbox()
+    }
+
+    fn surely_before(&self, moment: StoreTime) -> StoreTime {
+        StoreTime(moment.0.saturating_sub(self.rules.expiry_grace.0))
+    }
+
+    fn purge_place(&mut self) -> &mut Option<DeliveryId> {
+        &mut self.places.letter
+    }
+
+    fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
+        let mut left = u64::from(max);
+        while left > 0 {
+            let next = self.event_after(self.places.event.unwrap_or(0))?;
+            // Nothing is settled before it is received, and events are ordered by receipt. The exceptions were
+            // received "later than now" by a clock that was ahead.
+            let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
+                self.places.event = None;
+                return Ok(false);
+            };
+            left -= 1;
+            if !self.purge_event(&event, before, &mut left, purged)? {
+                // The next step continues.
+                return Ok(true);
+            }
+            self.places.event = Some(event.event);
+        }
+        Ok(true)
+    }
+
+    fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
+        let (at, delivery) = self.places.attempt.unwrap_or_default();
+        let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
+        let looked_at: Vec<(u64, u64, bool)> = self
+            .sql
+            .prepare_cached(&format!(
+                "SELECT a.at, a.delivery, {STILL_COUNTS} FROM attempts a
+                 WHERE (a.at, a.delivery) > (?5, ?6) AND a.at < ?1 ORDER BY a.at, a.delivery LIMIT ?2"
+            ))?
+            .query_map(params![before, max, longest, MARGIN, StoreTime(at), StoreTime(delivery)], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<Result<_>>()?;
+        let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
+        let mut deleted = 0;
+        for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
+            deleted += size(delete.execute(params![StoreTime(*at), StoreTime(*delivery)])?);
+        }
+        let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+        self.places.attempt = looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
+        Ok((deleted, full))
+    }
+
+    fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {
+        self.ledger.flush(self.sql, self.now)?;
+        let lanes: Vec<LaneId> = self
+            .sql
+            .prepare_cached(
+                "SELECT l.lane FROM lanes l INDEXED BY lanes_removed JOIN subscribers s ON s.lane = l.lane
+                 WHERE l.state = 3 AND s.removed < ?1",
+            )?
+            .query_map([removed_before], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        for lane in lanes {
+            let counts = self.ledger.lane(self.sql, lane)?.map(|lane| lane.counts);
+            let empty = counts.is_some_and(|counts| counts.waiting == 0 && counts.dead_kept == 0);
+            if empty {
+                self.sql.prepare_cached("DELETE FROM subscribers WHERE lane = ?1")?.execute(params![lane])?;
+                self.sql.prepare_cached("DELETE FROM lanes WHERE lane = ?1")?.execute(params![lane])?;
+                latencies::forget_lane(self.sql, lane)?;
+                self.sql.prepare_cached("DELETE FROM capped WHERE lane = ?1")?.execute(params![lane])?;
+                self.ledger.forget(lane);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_latencies(&mut self, max: u32) -> Result<()> {
+        latencies::forget_old(self.sql, self.now, max)
+    }
+}
+
+impl Work<'_> {
+    /// Notes the expiry of deliveries that may have waited for [`NOTED_AFTER`]. Returns whether more may remain.
+    fn note_expiring(&mut self) -> Result<bool> {
+        let newest = self.ledger.totals.next_delivery - 1;
+        let old = self.places.unswept.old(self.now, newest);
+        let kept: u64 =
+            self.sql.prepare_cached("SELECT delivery FROM swept")?.query_row([], |row| row.get(0))?;
+        let after = self.places.unswept.after(kept);
+        if after >= old {
+            return Ok(false);
+        }
+        let (noted, last) = self.note_some(after, old)?;
+        if self.places.unswept.reach(last, kept) || noted > 0 {
+            self.sql.prepare_cached("UPDATE swept SET delivery = ?1")?.execute([int(last)])?;
+        }
+        Ok(last < old)
+    }
+
+    /// Notes one range of deliveries. Returns the number noted, and the last one examined. After an unreadable row
+    /// SQLite accepts no more writes in this transaction, so it fails, and the next sweeps skip the row. A claim
+    /// decides what happens to it.
+    fn note_some(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
+        let last = self.places.unswept.step(after).min(old);
+        let noted = self
+            .sql
+            .prepare_cached(
+                "INSERT OR IGNORE INTO expiring SELECT expires, delivery FROM deliveries
+                 WHERE delivery > ?1 AND delivery <= ?2 AND state = 0",
+            )?
+            .execute([int(after), int(last)]);
+        if noted.as_ref().is_err_and(|error| is_about_the_row(error) || is_about_the_disk(error)) {
+            self.places.unswept.fail(after, last);
+        }
+        Ok((noted?, last))
+    }
+
+    /// Notes a new delivery that may expire before a sweep examines it.
+    pub(super) fn note_if_short(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+        if expires.since(self.now) <= SHORT { self.note_new_expiry(delivery, expires) } else { Ok(()) }
+    }
+
+    /// Notes a changed expiry.
+    pub(super) fn note_new_expiry(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+        self.sql
+            .prepare_cached("INSERT OR IGNORE INTO expiring VALUES (?1, ?2)")?
+            .execute(params![expires, delivery])?;
+        Ok(())
+    }
+
+    /// The lane and reason of a delivery that waits and expires at that time.
+    fn expiring_row(&self, delivery: DeliveryId, expires: i64) -> Result<Option<(LaneId, Reason)>> {
+        self.sql
+            .prepare_cached(
+                "SELECT lane, bytes, attempts FROM deliveries WHERE delivery = ?1 AND state = 0 AND expires = ?2",
+            )?
+            .query_row(params![delivery, expires], |row| {
+                let (bytes, attempts) = (row.get::<_, u64>(1), row.get::<_, u32>(2));
+                // Invalid figures become an `unreadable` letter. A disk error fails the commit.
+                let is_damaged = bytes.is_err() || attempts.is_err();
+                or_least(bytes)?;
+                or_least(attempts)?;
+                Ok((row.get(0)?, if is_damaged { Reason::Unreadable } else { Reason::Expired }))
+            })
+            .optional()
+    }
+
+    /// Returns false if parts of the event remain.
+    fn purge_event(
+        &mut self,
+        event: &Event,
+        before: StoreTime,
+        left: &mut u64,
+        purged: &mut Purged,
+    ) -> Result<bool> {
+        if event.received > self.now || self.places.events_passed_over.has(event.event) {
+            return Ok(true);
+        }
+        let done = self.delete_where_old(event, before, left, purged);
+        if let Err(error) = &done {
+            self.places.events_passed_over.note(event.event, error);
+        }
+        done
+    }
+
+    /// Deletes an event that nothing keeps. Returns false if parts remain.
+    fn delete_where_old(
+        &self,
+        event: &Event,
+        before: StoreTime,
+        left: &mut u64,
+        purged: &mut Purged,
+    ) -> Result<bool> {
+        if self.kept_by(event, before)? {
+            return Ok(true);
+        }
+        let deleted = self.delete_deliveries(event, (*left).max(1))?;
+        purged.deliveries += deleted;
+        *left = left.saturating_sub(deleted);
+        if self.any_delivery(event)? {
+            return Ok(false);
+        }
+        self.delete_event(event)?;
+        purged.events += 1;
+        Ok(true)
+    }
+
+    fn event_after(&self, after: u64) -> Result<Option<Event>> {
+        self.sql
+            .prepare_cached(
+                "SELECT event, received, first_delivery, deliveries, first_body, bodies, iif(in_part, id, NULL) FROM events
+                 WHERE event > ?1 ORDER BY event LIMIT 1",
+            )?
+            .query_row([int(after)], |row| {
+                Ok(Event {
+                    event: row.get(0)?,
+                    received: row.get(1)?,
+                    first_delivery: row.get(2)?,
+                    deliveries: row.get(3)?,
+                    first_body: row.get(4)?,
+                    bodies: row.get(5)?,
+                    in_part: row.get::<_, Option<Kept>>(6)?.map(|id| id.0),
+                })
+            })
+            .optional()
+    }
+
+    /// Whether a delivery still waits, is a dead letter or was settled recently, or the outbox row waits for targets
+    /// without room.
+    fn kept_by(&self, event: &Event, before: StoreTime) -> Result<bool> {
+        if let Some(id) = &event.in_part
+            && self.sql.prepare_cached("SELECT 1 FROM outbox WHERE event = ?1")?.exists([id])?
+        {
+            return Ok(true);
+        }
+        self.sql
+            .prepare_cached(
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?4
+                 AND (state IN (0, 2) OR at >= ?3) LIMIT 1",
+            )?
+            .exists(params![
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                before,
+                int(event.event)
+            ])
+    }
+
+    fn delete_deliveries(&self, event: &Event, max: u64) -> Result<u64> {
+        let deleted = self
+            .sql
+            .prepare_cached(
+                "DELETE FROM deliveries WHERE delivery IN
+                 (SELECT delivery FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?4
+                  ORDER BY delivery LIMIT ?3)",
+            )?
+            .execute([
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                int(max),
+                int(event.event),
+            ])?;
+        Ok(size(deleted))
+    }
+
+    fn any_delivery(&self, event: &Event) -> Result<bool> {
+        self.sql
+            .prepare_cached(
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?3 LIMIT 1",
+            )?
+            .exists([
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                int(event.event),
+            ])
+    }
+
+    fn delete_event(&self, event: &Event) -> Result<()> {
+        if event.bodies > 0 {
+            self.sql
+                .prepare_cached("DELETE FROM further_bodies WHERE body >= ?1 AND body < ?2")?
+                .execute([int(event.first_body), int(event.first_body + event.bodies)])?;
+        }
+        self.sql.prepare_cached("DELETE FROM events WHERE event = ?1")?.execute([int(event.event)])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! The rows of a file as lines of text, as [`crate::transfer`] moves them: read from a whole file, or written to a new one
+//! that has another name until all is in it.
+
+mod line;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, Statement, params_from_iter};
+
+use super::{Options, SqliteStore, event_id};
+use crate::StoreError;
+use line::Kind;
+pub(crate) use line::Zeros;
+
+/// So much is read before it is sent on.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The figures of a file, in the order in which a server takes them.
+const FIGURES: &str = "SELECT identity, roster, stirred, next_lane, next_event, next_body, next_delivery, clock, accepted, delivered,
+    dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us FROM totals";
+const FIGURES_COUNT: usize = 18;
+/// The same, in the order in which a server tells them.
+const TOTALS: &str = "UPDATE totals SET identity = ?1, clock = ?2, roster = ?3, stirred = ?4, next_lane = ?5, next_event = ?6,
+    next_body = ?7, next_delivery = ?8, accepted = ?9, delivered = ?10, dead = ?11, coalesced = ?12, waiting = ?13,
+    waiting_bytes = ?14, retrying = ?15, dead_kept = ?16, failed_attempts = ?17, latency_us = ?18";
+/// The next row of the outbox has a number of its own, also beside those that were set aside.
+const IDENTITIES: &str = "DELETE FROM sqlite_sequence WHERE name = 'outbox';
+    INSERT INTO sqlite_sequence (name, seq) SELECT 'outbox', max(id) FROM
+        (SELECT id FROM outbox UNION ALL SELECT id FROM outbox_rejected) HAVING max(id) > 0";
+/// How the names of a database's files end.
+const ALL_ENDS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
+/// What went wrong on the side of the file.
+#[derive(Debug)]
+pub(crate) enum FileFault {
+    /// A row makes no sense.
+    Row { table: &'static str, detail: String },
+    /// It cannot be opened.
+    Store(StoreError),
+    /// It cannot be read or written.
+    Sqlite(String),
+    /// Its name or folder.
+    Io(std::io::Error),
+}
+
+impl From<StoreError> for FileFault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<rusqlite::Error> for FileFault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for FileFault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A file that is read. Nobody writes to it meanwhile.
+pub(crate) struct Source(Connection);
+
+impl Source {
+    pub(crate) fn open(file: &Path) -> Result<Self, FileFault> {
+        // Refuses a file that is no store of this version.
+        drop(SqliteStore::open(file, &Options::default())?);
+        let sql = Connection::open(file)?;
+        event_id::teach(&sql)?;
+        sql.execute_batch("BEGIN IMMEDIATE")?;
+        Ok(Self(sql))
+    }
+
+    /// The identity first.
+    pub(crate) fn figures(&self) -> Result<Vec<i64>, FileFault> {
+        let figures = |row: &rusqlite::Row<'_>| (0..FIGURES_COUNT).map(|column| row.get(column)).collect();
+        Ok(self.0.query_row(FIGURES, [], figures)?)
+    }
+
+    /// Has `send` take all that a query finds of a table: whole lines, many at a time.
+    pub(crate) async fn read<E: From<FileFault>>(
+        &self,
+        table: &'static str,
+        query: &str,
+        zeros: Zeros,
+        mut send: impl AsyncFnMut(String) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error: rusqlite::Error| FileFault::from(error);
+        let mut statement = self.0.prepare(query).map_err(failed)?;
+        let columns = statement.column_count();
+        let (mut rows, mut lines) = (statement.query([]).map_err(failed)?, String::new());
+        while let Some(row) = rows.next().map_err(failed)? {
+            for column in 0..columns {
+                let wrong = |detail| FileFault::Row { table, detail };
+                line::write(&mut lines, row.get_ref(column).map_err(failed)?, zeros).map_err(wrong)?;
+                lines.push(if column + 1 == columns { '\n' } else { '\t' });
+            }
+            if lines.len() >= CHUNK_BYTES {
+                send(std::mem::take(&mut lines)).await?;
+            }
+        }
+        send(lines).await
+    }
+}
+
+/// A file that is made.
+pub(crate) struct Target {
+    sql: Connection,
+    unfinished: PathBuf,
+    file: PathBuf,
+}
+
+impl Target {
+    /// What is in the place of such a file, if anything is: SQLite would play an older file's log into the store that takes its name.
+    pub(crate) fn occupied(file: &Path) -> Option<PathBuf> {
+        ALL_ENDS.map(|end| named(file, end)).into_iter().find(|place| place.exists())
+    }
+
+    pub(crate) fn begin(file: &Path) -> Result<Self, FileFault> {
+        let unfinished = named(file, ".moving");
+        // What an earlier move left.
+        for end in ALL_ENDS {
+            remove(&named(&unfinished, end))?;
+        }
+        let options = Options { create: true, ..Options::default() };
+        drop(SqliteStore::open(&unfinished, &options)?);
+        let sql = Connection::open(&unfinished)?;
+        sql.execute_batch("BEGIN")?;
+        Ok(Self { sql, unfinished, file: file.to_owned() })
+    }
+
+    /// Adds rows to a table.
+    pub(crate) fn table(&self, table: &'static str) -> Result<Rows<'_>, FileFault> {
+        let kinds = kinds(&self.sql, table)?;
+        let places = vec!["?"; kinds.len()].join(", ");
+        let insert = self.sql.prepare(&format!("INSERT INTO {table} VALUES ({places})"))?;
+        Ok(Rows { table, kinds, insert })
+    }
+
+    /// All rows are there: the file gets its name.
+    pub(crate) fn finish(self, figures: &[i64]) -> Result<(), FileFault> {
+        let Self { sql, unfinished, file } = self;
+        sql.execute(TOTALS, params_from_iter(figures))?;
+        sql.execute_batch(IDENTITIES)?;
+        sql.execute_batch("COMMIT")?;
+        // All of it in the one file that gets another name.
+        sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE")?;
+        sql.close().map_err(|(_, error)| error)?;
+        fs::File::open(&unfinished)?.sync_all()?;
+        fs::rename(&unfinished, &file)?;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(fs::File::open(folder)?.sync_all()?)
+    }
+}
+
+/// Rows on their way into a table.
+pub(crate) struct Rows<'a> {
+    table: &'static str,
+    kinds: Vec<Kind>,
+    insert: Statement<'a>,
+}
+
+impl Rows<'_> {
+    /// One more, as a line without its end.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), FileFault> {
+        let values = line.split('\t').zip(&self.kinds).map(|(column, kind)| line::read(column, *kind));
+        let values = values.collect::<Result<Vec<_>, _>>();
+        let values = values.map_err(|detail| FileFault::Row { table: self.table, detail })?;
+        self.insert.execute(params_from_iter(values))?;
+        Ok(())
+    }
+}
+
+/// What the columns of a table take.
+fn kinds(target: &Connection, table: &str) -> rusqlite::Result<Vec<Kind>> {
+    let mut columns = target.prepare("SELECT type FROM pragma_table_info(?1) ORDER BY cid")?;
+    columns.query_map([table], |row| Ok(Kind::of(&row.get::<_, String>(0)?)))?.collect()
+}
+
+fn named(file: &Path, end: &str) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(end);
+    name.into()
+}
+
+fn remove(file: &Path) -> std::io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! From a server to a file, which has another name until all is in it.
+
+use std::path::Path;
+
+use futures_util::StreamExt as _;
+use tokio_postgres::{Client, Row};
+
+use super::{MoveError, Moved, TABLES, nobody_works};
+use crate::postgres::{Address, PostgresReader};
+use crate::sqlite::Target;
+
+/// All that is read is of one moment, and nobody writes meanwhile. Bodies get numbers that follow one another within an event.
+const BEGIN: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE lanes, owners, state, outbox IN SHARE MODE;
+    CREATE TEMPORARY TABLE moved_bodies ON COMMIT DROP AS
+        SELECT n.body, row_number() OVER (ORDER BY e.event, n.place) AS number
+        FROM events e, unnest(e.bodies) WITH ORDINALITY AS n (body, place);
+    CREATE UNIQUE INDEX ON moved_bodies (body); ANALYZE moved_bodies";
+/// In the order of a file's row.
+const FIGURES: &str = "SELECT s.identity, t.clock, s.roster, s.stirred, s.next_lane, n.event, b.body, d.delivery, t.accepted,
+    t.delivered, t.dead, t.coalesced, t.waiting, t.waiting_bytes, t.retrying, t.dead_kept, t.failed_attempts, t.latency_us
+    FROM state s, (SELECT last_value + is_called::int AS event FROM event_numbers) n,
+    (SELECT coalesce(max(number), 0) + 1 AS body FROM moved_bodies) b,
+    (SELECT last_value + is_called::int AS delivery FROM delivery_numbers) d,
+    (SELECT coalesce(max(clock), 0) AS clock, coalesce(sum(accepted), 0)::int8 AS accepted,
+        coalesce(sum(delivered), 0)::int8 AS delivered, coalesce(sum(dead), 0)::int8 AS dead,
+        coalesce(sum(coalesced), 0)::int8 AS coalesced, coalesce(sum(waiting), 0)::int8 AS waiting,
+        coalesce(sum(waiting_bytes), 0)::int8 AS waiting_bytes, coalesce(sum(retrying), 0)::int8 AS retrying,
+        coalesce(sum(dead_kept), 0)::int8 AS dead_kept, coalesce(sum(failed_attempts), 0)::int8 AS failed_attempts,
+        coalesce(sum(latency_us), 0)::int8 AS latency_us FROM totals) t";
+/// Lanes that have, or had, window caps have a table of their own in a file.
+const CAPPED: &str = "SELECT lane FROM lanes WHERE capped";
+
+pub(super) async fn transfer(
+    address: &Address,
+    file: &Path,
+    set: &str,
+    tell: &mut dyn FnMut(Moved),
+) -> Result<(), MoveError> {
+    if let Some(place) = Target::occupied(file) {
+        let what = "a file is there".to_owned();
+        return Err(MoveError::Occupied { database: place.display().to_string(), what });
+    }
+    is_a_store(address)?;
+    let (client, _) = address.connect(set).await?;
+    client.batch_execute(BEGIN).await?;
+    nobody_works(&client, address).await?;
+    let target = Target::begin(file)?;
+    for table in &TABLES {
+        let rows = copy(&client, &target, table.in_file(), table.of_server).await?;
+        tell(Moved { table: table.name, rows });
+    }
+    copy(&client, &target, "capped", CAPPED).await?;
+    let figures = client.query_one(FIGURES, &[]).await?;
+    Ok(target.finish(&numbers(&figures)?)?)
+}
+
+/// On a thread of its own, as the reader waits for its answers in its own way.
+fn is_a_store(address: &Address) -> Result<(), MoveError> {
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| PostgresReader::open(address).map(drop)).join();
+        opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    Ok(())
+}
+
+fn numbers(row: &Row) -> Result<Vec<i64>, tokio_postgres::Error> {
+    (0..row.len()).map(|column| row.try_get(column)).collect()
+}
+
+/// Copies all rows of a table; answers how many.
+async fn copy(client: &Client, target: &Target, table: &'static str, query: &str) -> Result<u64, MoveError> {
+    let mut into = target.table(table)?;
+    let stream = client.copy_out(&format!("COPY ({query}) TO STDOUT")).await?;
+    let mut stream = std::pin::pin!(stream);
+    let (mut rest, mut rows) = (Vec::new(), 0);
+    while let Some(chunk) = stream.next().await {
+        rest.extend_from_slice(&chunk?);
+        let mut from = 0;
+        while let Some(length) = rest[from..].iter().position(|byte| *byte == b'\n') {
+            let line = std::str::from_utf8(&rest[from..from + length]);
+            let not_text = |_| MoveError::Row { table, detail: "it is not UTF-8".to_owned() };
+            into.add(line.map_err(not_text)?)?;
+            rows += 1;
+            from += length + 1;
+        }
+        rest.drain(..from);
+    }
+    Ok(rows)
+}
