@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::time::{Instant, Nanos};
 
 const HOURS: usize = 24;
-/// The most answers kept of the present hour.
 const KEPT_MAX: usize = 32;
 /// An hour goes on until it has this many answers. The first baseline needs as many.
 const KEPT_MIN: usize = KEPT_MAX / 2;
@@ -114,7 +113,7 @@ impl Baseline {
         })
     }
 
-    /// Continues from a record taken `downtime` ago. An invalid record counts as none.
+    /// An invalid record counts as none.
     pub(super) fn restore(record: Option<&BaselineRecord>, downtime: Nanos, now: Instant) -> Self {
         record.and_then(|record| Self::read(record, downtime, now)).unwrap_or_default()
     }

@@ -26,7 +26,6 @@ impl Lanes {
         self.by_id.is_empty()
     }
 
-    /// The most unsent deliveries that a lane may hold.
     pub(super) fn window(&self) -> u32 {
         share(self.holding)
     }
@@ -82,7 +81,6 @@ impl Lanes {
     }
 }
 
-/// The share of each of `lanes` lanes.
 fn share(lanes: usize) -> u32 {
     let share = u32::try_from(HELD / lanes.max(1)).unwrap_or(WINDOW_MAX);
     share.clamp(WINDOW_LEAST, WINDOW_MAX)

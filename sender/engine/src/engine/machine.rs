@@ -345,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// Persists the final record of a leaving lane once all its attempts have ended.
+    /// Waits for the lane's last attempt.
     fn finish_leaving(&mut self, slot: u32) {
         if let Some(lane) = self.lanes.get_mut(slot)
             && lane.has_left()

@@ -241,7 +241,7 @@ pub enum Output {
         /// The record. One that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
     },
-    /// Tell operators that a lane works at another share of its contract. Small changes are not reported, which
+    /// Tell operators that a lane works at another share of its contract. Few changes are reported, which
     /// bounds the number of outputs.
     Tell {
         /// The lane.

@@ -305,7 +305,6 @@ impl Pressure {
         self.lower(share, Why::Latency { lately, target }, lowering);
     }
 
-    /// True for an attempt that began before the last lowering.
     fn answers_the_same_trouble(&self, lowering: Lowering) -> bool {
         lowering.started < self.lowered
     }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use super::ids::{BatchId, LaneId, Term};
 use super::message::{Fate, Output, Settlement};
 
-/// The most settlements in one batch.
 pub(super) const BATCH_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -53,7 +52,6 @@ impl Settling {
         self.gathered.len() >= BATCH_MAX
     }
 
-    /// The oldest gathered settlements, as one batch.
     pub(super) fn flush(&mut self) -> Option<Output> {
         if self.gathered.is_empty() {
             return None;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::time::{Instant, Nanos};
 
-/// The shortest time between two reported lowerings.
+/// The shortest time between two reports, except for the return to the whole contract.
 const QUIET: Nanos = Nanos::from_secs(10);
 
 /// A change of a lane's share of its contract.
@@ -100,8 +100,8 @@ impl Journal {
         self.0.as_ref().map(|notes| notes.last)
     }
 
-    /// Reports a lowering if none was reported for [`QUIET`], and the return to the whole contract if the last
-    /// report says otherwise. A report covers all changes since the one before.
+    /// Reports a change if none was reported for [`QUIET`], and always the return to the whole contract. A
+    /// report covers all changes since the one before.
     pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
         // A change below one percent is not reported, unless it restores the whole contract.
         let is_seen = shift.from != shift.to;

@@ -19,7 +19,6 @@ impl Timers {
         self.heap.first().map(|&(at, _)| at)
     }
 
-    /// Removes and returns the earliest lane if its moment has come.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let &(at, lane) = self.heap.first()?;
         if at > now {

@@ -57,7 +57,6 @@ impl Doubts {
         self.count
     }
 
-    /// Attempts that no durable record includes.
     pub(super) fn unrecorded(&self) -> u32 {
         self.unrecorded
     }
@@ -131,7 +130,6 @@ impl Doubts {
         released
     }
 
-    /// The runs for the next owner.
     pub(super) fn record(&self, now: Instant) -> Vec<RunRecord> {
         let record = |run: &Run| RunRecord {
             ago: now.since(run.ended).0,

@@ -86,7 +86,6 @@ impl Ends {
         }
     }
 
-    /// Drops ends that are too old for each window, and for all.
     pub(super) fn advance(&mut self, now: Instant) {
         if let Some((when, keep)) = self.shorten
             && when <= now

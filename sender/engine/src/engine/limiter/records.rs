@@ -8,7 +8,6 @@ use crate::engine::time::{Instant, Nanos};
 const ENDS_MAX: u32 = 1_024;
 const AGE_MAX: Nanos = Nanos::MINUTE;
 
-/// The records of one ownership, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
     pub(super) taken: u64,
