@@ -12,7 +12,6 @@ use hookproof_sender::store::{Claimer, QuickClaims, Store, StoreError};
 
 use super::ledger::Ledger;
 
-/// The most claims in one call.
 const CLAIMS_MAX: usize = 64;
 
 /// The receiver of the store's answer.

@@ -74,11 +74,9 @@ pub struct Peak {
 pub struct Figures {
     /// Each subscriber, in the scenario's order.
     pub lanes: Vec<LaneFigures>,
-    /// Events offered.
     pub offered: u64,
     /// Events refused for any reason.
     pub refused: u64,
-    /// Deliveries shed because their lane was full.
     pub shed: u64,
     pub commits: u64,
     pub traffic_end: u64,
@@ -89,9 +87,7 @@ pub struct Figures {
     pub busiest: Busiest,
     /// The second with the most offered events.
     pub busiest_offered: Busiest,
-    /// The largest size of the database.
     pub database_bytes: u64,
-    /// The store's own counts.
     pub ledger: Ledger,
     /// The length of a stretch in `slowest`.
     pub stretch_ns: u64,
@@ -228,13 +224,11 @@ impl Figures {
         }
     }
 
-    /// Deliveries accepted, over all subscribers.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.delivered).sum()
     }
 
-    /// Dead letters, over all subscribers.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.lanes.iter().map(LaneFigures::given_up).sum()

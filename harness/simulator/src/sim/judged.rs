@@ -24,7 +24,6 @@ pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
     judgement
 }
 
-/// The checks that a sweep skips.
 #[must_use]
 pub fn not_judged_disturbed() -> Vec<&'static str> {
     CHECKS.iter().filter(|check| check.simulated == Simulated::Figure).map(|check| check.id).collect()
@@ -48,7 +47,6 @@ pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Jud
     judgement
 }
 
-/// The skipped checks, with the reasons.
 pub fn skipped(judgement: &Judgement) -> impl Iterator<Item = (&str, &str)> {
     let told = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::NotApplicable);
     told.filter_map(|verdict| Some((verdict.id.as_str(), verdict.sentence.strip_prefix("skipped: ")?)))

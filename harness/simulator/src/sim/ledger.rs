@@ -11,7 +11,6 @@ use hookproof_sender::store::reply::{Placed, Reply, SettleResult};
 pub struct Ledger {
     /// Deliveries of acknowledged events.
     pub acknowledged: u64,
-    /// The store's counts at the end.
     pub counts: Counts,
     /// Dead letters by settlements, for each lane and reason.
     settled: BTreeMap<LaneId, [u64; 4]>,

@@ -143,7 +143,6 @@ impl Bug {
         Ok(value.to_string().into_bytes().into())
     }
 
-    /// The next time to write something that was kept back.
     pub(super) fn next_write(&self) -> Option<u64> {
         let renewal = self.renewal.as_ref().map(|(at, _)| *at);
         self.unwritten.first().map(|(at, _)| *at).into_iter().chain(renewal).min()

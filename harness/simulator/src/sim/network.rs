@@ -296,7 +296,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// How the endpoint sees the end of the connection.
     fn walked_out(&self, id: u64) -> CutKind {
         let exchange = &self.net.exchanges[&id];
         let at = &self.net.endpoints[exchange.endpoint];
@@ -346,7 +345,6 @@ impl World<'_> {
         }
     }
 
-    /// Ends all exchanges that are open at the end of the run.
     pub(super) fn cut_open(&mut self) {
         let open = self.net.exchanges.iter().filter(|(_, exchange)| !exchange.closed && exchange.n.is_some());
         let open: Vec<u64> = open.map(|(id, _)| *id).collect();

@@ -4,7 +4,6 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Shared, Text};
 use hookproof_play::traffic::{Due, Schedule, Tokens};
 
-/// The offers and their progress.
 pub(super) struct Play {
     pub(super) schedule: Schedule,
     pub(super) next: usize,

@@ -17,7 +17,6 @@ use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
 use hookproof_judge::signature::digest::base64;
 use hookproof_judge::trace::{Fault, Record};
 
-/// The most dead letters in one redrive.
 const REDRIVE_MAX: u32 = 100_000;
 
 impl<'a> World<'a> {

@@ -66,7 +66,6 @@ struct Began {
 pub(super) struct Birth<'a> {
     pub(super) path: &'a Path,
     pub(super) at: u64,
-    /// The wall clock as the process reads it.
     pub(super) wall: StoreTime,
     pub(super) seed: u64,
     pub(super) dead: &'a [OwnerId],
@@ -134,7 +133,6 @@ impl Process {
         Ok(process)
     }
 
-    /// Adds a subscriber before the run begins.
     pub(super) fn subscribe(&mut self, command: Command) -> Result<LaneId, SimError> {
         let replies = self.store.commit(self.began.base, &[command]).map_err(store_failed("subscribe"))?;
         match replies.first() {
@@ -143,7 +141,6 @@ impl Process {
         }
     }
 
-    /// Frees the lanes of dead owners.
     pub(super) fn evict(&mut self, dead: &[OwnerId]) -> Result<(), SimError> {
         let owners = self.reader.owners().map_err(store_failed("read the owners"))?;
         for owner in dead_owners(owners, self.owner, |owner| dead.contains(&owner)) {
@@ -317,7 +314,6 @@ impl Process {
         looked.map(drop).map_err(store_failed("look"))
     }
 
-    /// The events without an answer.
     pub(super) fn unanswered(&self) -> Vec<u64> {
         let tokens = self.queue.unanswered().filter_map(|request| match &request.then {
             Then::Emit { tokens, .. } => Some(tokens),
@@ -326,7 +322,6 @@ impl Process {
         tokens.flatten().copied().collect()
     }
 
-    /// The operator actions without an answer, by number.
     pub(super) fn errands(&self) -> Vec<u64> {
         errands(self.queue.unanswered())
     }

@@ -39,7 +39,6 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     all
 }
 
-/// The length of a lease.
 pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
     let (words, _) = lease_words(&scenario.sender.arguments);
     let Some(word) = words.last() else { return Ok(LEASE_DEFAULT) };

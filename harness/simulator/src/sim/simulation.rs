@@ -48,7 +48,6 @@ static OURS: LazyLock<String> = LazyLock::new(|| {
 /// A run has this many stretches for the figures of latency.
 const STRETCHES: u64 = 360;
 
-///
 /// # Errors
 /// Fails if the scenario cannot be scheduled or the store fails. Defects of the sender are in the trace
 /// instead.

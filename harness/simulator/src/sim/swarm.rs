@@ -134,7 +134,6 @@ fn playing(options: &Options, seed: u64, until: Option<u64>) -> Options {
     Options { seed: Some(seed), keep: Keep::Trace, until, ..options.clone() }
 }
 
-/// The result of one seed.
 struct Played {
     failure: Option<Failure>,
     /// The seed came to a verdict.
@@ -161,7 +160,6 @@ fn play(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -
     Ok(Played { failure, held })
 }
 
-/// A witness in one line.
 #[must_use]
 pub fn witness_text(witness: &Witness) -> String {
     let seconds = |t: u64| format!("{}.{:03}s", t / SECOND, t % SECOND / 1_000_000);

@@ -32,7 +32,6 @@ pub(super) struct WorkerSlot {
     pub(super) generation: u64,
     /// The faults that stop it, by their indexes in the scenario.
     pub(super) stopped_by: BTreeSet<u32>,
-    /// Events that came while it was frozen.
     pub(super) stash: Vec<ProcessEvent>,
     pub(super) dirty: bool,
     pub(super) wake_at: u64,
@@ -67,7 +66,6 @@ pub(super) struct Troubles<'a> {
     pub(super) done: usize,
     pub(super) clock_offset: i64,
     pub(super) dead: Vec<OwnerId>,
-    /// Processes that will start.
     pub(super) starting: usize,
     pub(super) errands: Errands<'a>,
 }
@@ -153,7 +151,6 @@ impl World<'_> {
         self.slots[worker].is_frozen() && self.slots[worker].generation == generation
     }
 
-    /// Keeps an event for a frozen process.
     pub(super) fn keep_for_later(
         &mut self,
         worker: usize,

@@ -87,7 +87,6 @@ impl BodyLength {
     }
 }
 
-/// A claim to make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) lane: LaneId,
@@ -150,7 +149,6 @@ impl Budget {
         })
     }
 
-    /// Removes a lane from the queue.
     pub(super) fn forget(&mut self, lane: LaneId) {
         if let Some((size, turn)) = self.waits.remove(&lane) {
             self.pool(size).queue.remove(&turn);

@@ -29,14 +29,12 @@ struct Held {
     bodies: BodyLength,
 }
 
-/// A claimed row, with its bytes in the budget.
 #[derive(Debug)]
 struct Row {
     row: ClaimedRow,
     portion: Portion,
 }
 
-/// A lane that waits for its subscriber.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) taken: TakenLane,

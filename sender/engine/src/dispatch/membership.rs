@@ -137,7 +137,6 @@ impl Membership {
         self.view.draining
     }
 
-    /// Selects the lanes of ours that must move.
     pub(super) fn review(&mut self, ours: impl IntoIterator<Item = LaneId>) {
         self.going = ours.into_iter().filter(|lane| self.is_to_go(*lane)).collect();
     }

@@ -16,23 +16,15 @@
 //!
 //! Handle the events at hand, then poll until `None`, and carry the effects out in order:
 //!
-//! | effect               | action of the shell                                              | answer
-//! |
-//! |----------------------|------------------------------------------------------------------|------------------------|
-//! | [`Effect::Send`]     | makes one attempt, if its [`SendLimits`] still allow it          | [`Event::Ended`]
-//! |
-//! | [`Effect::Withdraw`] | withholds attempts of the lane that have not written a byte      |
-//! [`Event::Ended`], each |
-//! | [`Effect::Forget`]   | the same, and lets the lane's lease end                          |
-//! [`Event::Ended`], each |
-//! | [`Effect::Extend`]   | lets attempts under way continue until the new end of the lease  | nothing
-//! |
-//! | [`Effect::Ask`]      | submits a command to the store                                   |
-//! [`Event::Answered`]    |
-//! | [`Effect::Persist`]  | encodes a lane's record and submits it to the store              |
-//! [`Event::Answered`]    |
-//! | [`Effect::Tell`]     | logs it                                                          | nothing
-//! |
+//! | effect               | action of the shell                                    | answer                 |
+//! |----------------------|--------------------------------------------------------|------------------------|
+//! | [`Effect::Send`]     | makes one attempt, if its [`SendLimits`] allow it      | [`Event::Ended`]       |
+//! | [`Effect::Withdraw`] | withholds the lane's attempts without a written byte   | [`Event::Ended`], each |
+//! | [`Effect::Forget`]   | the same, and lets the lane's lease end                | [`Event::Ended`], each |
+//! | [`Effect::Extend`]   | lets attempts under way continue until the new end     | nothing                |
+//! | [`Effect::Ask`]      | submits a command to the store                         | [`Event::Answered`]    |
+//! | [`Effect::Persist`]  | encodes a lane's record and submits it to the store    | [`Event::Answered`]    |
+//! | [`Effect::Tell`]     | logs it                                                | nothing                |
 //!
 //! The dispatcher retries a failed command, with pauses that double up to [`PAUSE_LONGEST`], while the process
 //! owns the lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes

@@ -99,7 +99,6 @@ impl Obstacles {
         Some((lane, cause))
     }
 
-    /// Makes all retries due now.
     pub(super) fn hurry(&mut self) {
         for (_, lane, cause) in std::mem::take(&mut self.due) {
             self.plan(Instant::START, lane, cause);

@@ -159,7 +159,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Records a failed operation, and returns the moment of its retry.
     pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> Instant {
         let (again, is_new) = self.obstacles.meet(self.now, lane, cause, Arc::clone(&why));
         if is_new {

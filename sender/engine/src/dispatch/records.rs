@@ -21,7 +21,6 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Replaces an earlier record of the lane.
     pub(super) fn put(&mut self, lane: LaneId, unkept: Unkept) {
         self.unkept.insert(lane, unkept);
     }

@@ -23,7 +23,6 @@ const RETIRE_PAUSE: Nanos = Nanos::from_millis(100);
 /// The most lanes in one request, which bounds the rows of its commit.
 const ACQUIRE_MAX: u32 = 1_000;
 
-/// A request to the store.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Keep the owned lanes.
