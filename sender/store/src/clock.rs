@@ -1,28 +1,26 @@
-//! The time of a store: which moment it is when a process begins to count on a file.
+//! The store's time: from which moment a process on a file counts.
 //!
-//! All processes of one run of the machine count on one scale: the file keeps an [`Anchor`], the store's time at a moment of
-//! the machine, and everyone adds the time that the machine has run since. A wall clock that steps changes nothing, and
-//! neither does a process whose wall clock is wrong. The wall clock is asked by the first process of each run of the
-//! machine, and again by whoever finds the file's time ahead of it: that time is brought back to the wall clock by a process
-//! that is alone on the file, if it is not off by more than [`BACK_MAX`].
-//!
-//! Nothing is read here: clocks and file are arguments.
+//! All processes of one boot share a time scale. The file keeps an [`Anchor`], and each process adds the machine's
+//! uptime since then. So wall clocks that step or are wrong change nothing.
+//! The first process of each boot reads the wall clock, and so does a process that finds the file's time ahead. A
+//! process that is alone on the file then sets the time back to the wall clock, by [`BACK_MAX`] at most.
+//! Clocks and file are arguments here.
 
 use crate::engine::{Nanos, StoreTime};
 
-/// A difference up to this is no fault of anybody's clock.
+/// A smaller difference of clocks is no fault.
 pub const TOLERANCE: Nanos = Nanos::MINUTE;
 
-/// The file's time is brought back by no more than this without an operator's word. A wall clock that is further behind is
-/// more likely to be wrong itself: machines without a battery begin in 1970, or when their system was built.
+/// The most by which the file's time is set back without an operator. A wall clock that is further behind is more
+/// likely wrong itself: machines without a battery start in 1970, or at their system's build time.
 pub const BACK_MAX: Nanos = Nanos::DAY.times(30);
 
-/// A moment of the machine, which no wall clock has a say in.
+/// A moment of the machine, independent of wall clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineMoment {
-    /// Which run of the machine.
+    /// The boot's id.
     pub boot: Box<str>,
-    /// How long that had run, with the time in which it slept.
+    /// The uptime since then, including sleep.
     pub uptime: Nanos,
 }
 
@@ -35,50 +33,51 @@ pub struct Anchor {
     pub moment: MachineMoment,
 }
 
-/// What a file says of the time.
+/// The time as stored in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileClock {
-    /// The latest time that any commit had.
+    /// The latest time of any commit.
     pub latest: StoreTime,
-    /// What processes count from; nothing in a file that no process has begun to count on.
+    /// The base of all processes' time. `None` in a file that no process has used.
     pub anchor: Option<Anchor>,
-    /// Rows may have times of a clock that was ahead, and are still to be looked at.
+    /// Whether rows may still have times of a clock that was ahead.
     pub is_correcting: bool,
 }
 
-/// From which time a process counts.
+/// The time from which a process counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The store's time now.
     pub now: StoreTime,
-    /// What was, or is, wrong with the file's time.
+    /// The fault of the file's time, if any.
     pub fault: Option<Fault>,
 }
 
 /// The file's time is ahead of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// By so much, and counting goes on from the wall clock.
+    /// By this much. Counting continues from the wall clock.
     Corrected(Nanos),
-    /// By so much, and counting goes on from there: other processes do so too, or it is more than [`BACK_MAX`].
+    /// By this much. Counting continues from the file's time, because other processes use it or the difference
+    /// exceeds the limit.
     Kept(Nanos),
 }
 
-/// How a process begins to count on a file.
+/// The inputs for [`FileClock::start`].
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning<'m> {
     /// The wall clock.
     pub wall: StoreTime,
-    /// The machine's moment, where it tells one.
+    /// The machine's moment, if known.
     pub machine: Option<&'m MachineMoment>,
-    /// No other process counts on the file.
+    /// Whether no other process uses the file.
     pub alone: bool,
-    /// The file's time is brought back by no more than this: [`BACK_MAX`], or what an operator says.
+    /// The limit for setting the time back: [`BACK_MAX`], or an operator's choice.
     pub back_max: Nanos,
 }
 
 impl FileClock {
-    /// From which time a process counts that begins now.
+    /// The time from which a process that starts now counts.
     #[must_use]
     pub fn start(&self, beginning: Beginning<'_>) -> Start {
         let Beginning { wall, machine, alone, back_max } = beginning;
@@ -93,18 +92,18 @@ impl FileClock {
             };
         }
         let now = counted.unwrap_or(wall.max(self.latest));
-        // Somebody wrote who did not count as all others do.
+        // A process that did not use the common scale has written.
         let left_ahead = Some(self.latest.since(now)).filter(|ahead| *ahead > TOLERANCE);
         Start { now, fault: left_ahead.map(Fault::Corrected) }
     }
 
-    /// Whether processes count on the file in this run of the machine.
+    /// Whether the anchor belongs to this boot.
     #[must_use]
     pub fn is_anchored(&self, machine: Option<&MachineMoment>) -> bool {
         self.counted(machine).is_some()
     }
 
-    /// The time by the anchor, in the same run of the machine.
+    /// The time by the anchor, within the same boot.
     fn counted(&self, machine: Option<&MachineMoment>) -> Option<StoreTime> {
         let (anchor, machine) = (self.anchor.as_ref()?, machine?);
         let same = anchor.moment.boot == machine.boot && anchor.moment.uptime <= machine.uptime;

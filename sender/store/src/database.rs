@@ -1,4 +1,4 @@
-//! Where a store is, and how its parts are opened: the one place that knows every kind of store.
+//! The location of a store. The only place that knows both kinds of store.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,21 +11,21 @@ use super::vacuum::{Space, VacuumError};
 use super::{Finding, Parts, StoreError};
 use crate::engine::StoreTime;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Debug)]
 pub enum Database {
-    /// In a file, by SQLite.
+    /// An SQLite file.
     File(SqliteFile),
-    /// On a PostgreSQL server.
+    /// A PostgreSQL server.
     Postgres(Address),
 }
 
 impl Database {
-    /// Reads what people write: an address of PostgreSQL, or else a path.
+    /// Parses a PostgreSQL address or a path.
     ///
     /// # Errors
     ///
-    /// When it begins like an address and is none.
+    /// If it begins like an address and is invalid.
     pub fn parse(text: &OsStr) -> Result<Self, BadAddress> {
         match text.to_str().filter(|text| Address::SCHEMES.iter().any(|scheme| text.starts_with(scheme))) {
             Some(address) => address.parse().map(Self::Postgres),
@@ -33,7 +33,7 @@ impl Database {
         }
     }
 
-    /// All that a process knows of it.
+    /// The parts of the store, for either kind.
     #[must_use]
     pub const fn parts(&self) -> &dyn Parts {
         match self {
@@ -42,7 +42,7 @@ impl Database {
         }
     }
 
-    /// Whether there may be something: a server alone can say what it has.
+    /// Whether the store may exist. Always true for a server.
     #[must_use]
     pub fn may_exist(&self) -> bool {
         match self {
@@ -51,7 +51,7 @@ impl Database {
         }
     }
 
-    /// Whether its address has a password in it.
+    /// Whether its address contains a password.
     #[must_use]
     pub const fn says_password(&self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl Database {
         }
     }
 
-    /// How long the log is that is to be kept short from here; nothing, where there is none.
+    /// The length of the write-ahead log, in bytes. 0 for a server.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
         match self {
@@ -69,7 +69,7 @@ impl Database {
         }
     }
 
-    /// What `doctor` says of its clock, given from which time a process would count that begins now.
+    /// Examines the clock for `doctor`. `start`: the time from which a new process would count.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -80,7 +80,7 @@ impl Database {
         }
     }
 
-    /// What `doctor` says of what only such a store has, and what of that is mended.
+    /// Runs the other checks of this kind of store for `doctor`, and mends faults if asked.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -91,7 +91,7 @@ impl Database {
         }
     }
 
-    /// Why nothing of it is mended by `doctor`, where that is so.
+    /// The reason why `doctor` cannot mend this store.
     #[must_use]
     pub const fn nothing_to_mend(&self) -> Option<&'static str> {
         match self {
@@ -100,12 +100,12 @@ impl Database {
         }
     }
 
-    /// Gives the disk back what was deleted: how large it was, and its size in bytes now.
+    /// Packs the store. Returns its former space, and its size in bytes now.
     ///
     /// # Errors
     ///
-    /// When the store sees to that itself, when somebody works on it, when the disk is too full, or when it cannot be read and
-    /// written.
+    /// When a server does this itself, when another program uses the store, when the disk is too full, or when the
+    /// store cannot be read and written.
     pub fn vacuum(&self) -> Result<(Space, u64), VacuumError> {
         match self {
             Self::File(file) => sqlite::vacuum(file.path()),

@@ -1,11 +1,9 @@
-//! What an acknowledgement survives.
-
-/// What an acknowledgement survives.
+/// The failures that an acknowledgement survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut: every commit reaches the disk before it is answered.
     #[default]
     PowerLoss,
-    /// The death of the process, but not that of the machine.
+    /// The death of the process, but not of the machine.
     Process,
 }

@@ -1,21 +1,21 @@
-//! What ended on a lane with window caps since its record was written, as whoever seizes it is told.
+//! Attempts that ended since a lane's checkpoint, for the next owner of a lane with window caps.
 
 use super::reply::Ended;
 use crate::engine::{Nanos, StoreTime};
 
-/// How much older than its commit a record may be: a store in trouble commits late.
+/// How much older than its commit a checkpoint may be, because a store in trouble commits late.
 pub(super) const LATE_MAX: Nanos = Nanos(5 * Nanos::MINUTE.0);
 
-/// And how much older than its commit an attempt may have begun that it does not tell of.
+/// How long before its checkpoint's commit an attempt that the checkpoint lacks may have begun.
 pub(super) const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + LATE_MAX.0);
 
-/// More ends than this count for no window cap.
+/// No window cap counts more ends than this.
 pub(super) const ENDS_MAX: u32 = crate::engine::contract::WINDOW_LIMIT_MAX;
 
-/// They are told in no more runs than this.
+/// The maximum number of runs.
 pub(super) const RUNS_MAX: usize = 1_024;
 
-/// Runs of ends, each told as if all of it had ended with its last one, and none later than now.
+/// Groups ends into runs. All ends of a run count as ended with its last one, and none later than now.
 pub(super) fn runs(mut ends: Vec<StoreTime>, now: StoreTime) -> Vec<Ended> {
     ends.sort_unstable();
     let runs = ends.chunks(ends.len().div_ceil(RUNS_MAX).max(1));

@@ -1,4 +1,4 @@
-//! What goes wrong with a store. After any of these, nothing of the commit happened.
+//! Errors of a store. After any of them, nothing of the commit happened.
 
 use std::path::PathBuf;
 
@@ -8,53 +8,53 @@ pub enum StoreError {
     /// Another process holds the store.
     #[error("could not {doing}: the store is locked by another process ({detail}); it will be tried again")]
     Busy {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the store said.
+        /// The store's message.
         detail: String,
     },
-    /// Too many questions wait for an answer.
+    /// Too many reads wait.
     #[error("could not read: {waiting} questions wait already; ask again in a moment")]
     Overloaded {
-        /// How many.
+        /// The number of waiting reads.
         waiting: usize,
     },
     /// The database cannot be reached.
     #[error("could not {doing}: the database cannot be reached ({detail}); it will be tried again")]
     Lost {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What was found.
+        /// The cause.
         detail: String,
     },
-    /// No room left, or none that this user may have, or the disk takes nothing.
+    /// The disk, a quota or a size limit takes no more.
     #[error(
         "could not {doing}: the disk takes no more ({detail}); free some space, or check the disk and its quotas"
     )]
     Full {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the store said.
+        /// The store's message.
         detail: String,
     },
-    /// The disk, or what is in between, fails.
+    /// The disk, or a layer above it, fails.
     #[error(
         "could not {doing}: the store cannot be read or written ({detail}); check the disk and the permissions"
     )]
     Io {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the store said.
+        /// The store's message.
         detail: String,
     },
-    /// Nothing may be written to the file.
+    /// The file cannot be written.
     #[error(
         "could not {doing}: the store is read-only ({detail}); check the permissions of the file and its folder"
     )]
     ReadOnly {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the store said.
+        /// The store's message.
         detail: String,
     },
     /// The server takes no writes.
@@ -63,9 +63,9 @@ pub enum StoreError {
          will be tried again"
     )]
     TakesNoWrites {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the server said.
+        /// The server's message.
         detail: String,
     },
     /// The server's user lacks a right.
@@ -73,58 +73,58 @@ pub enum StoreError {
         "could not {doing}: the server does not let its user do that ({detail}); grant what is missing, or name another user"
     )]
     Forbidden {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the server said.
+        /// The server's message.
         detail: String,
     },
-    /// The server does not let its user in, or has no such database.
+    /// The server rejects its user, or lacks the database.
     #[error(
         "could not {doing}: the server does not let us in ({detail}); check the user, the password and the database that the address \
          names"
     )]
     NotAdmitted {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the server said.
+        /// The server's message.
         detail: String,
     },
-    /// The server has ended a statement that took too long, or was told to.
+    /// The server ended the statement, for its duration or on request.
     #[error("could not {doing}: the server has ended the statement ({detail}); it will be tried again")]
     Cancelled {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the server said.
+        /// The server's message.
         detail: String,
     },
-    /// The file was moved, deleted or replaced under a running program.
+    /// The file was moved, deleted or replaced while it was open.
     #[error("could not {doing}: {} is no longer the file that was opened; put it back, or restart the program", .path.display())]
     Missing {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// Where it was.
+        /// Its former path.
         path: PathBuf,
     },
-    /// The database is older than what was seen of it: nothing that is remembered of it holds.
+    /// The database is older than this process has seen it, so all remembered state is invalid.
     #[error(
         "could not {doing}: the database has gone back to before what this process did there ({detail}), as after a restore, or a \
          failover to a standby that lacked the last commits; start this process anew, so that it relies on nothing that is gone"
     )]
     WentBack {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What was found.
+        /// The difference.
         detail: String,
     },
-    /// Connections are not our own: prepared statements would be carried out for others.
+    /// Connections share server sessions, so prepared statements may reach others' sessions.
     #[error(
         "could not {doing}: at {address} is a pooler that lends the server's sessions out for a transaction or a statement at a \
          time, and ours must be our own; have it pool sessions (PgBouncer: pool_mode = session), or name the server itself"
     )]
     Pooled {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// Of what.
+        /// The database's address.
         address: String,
     },
     /// Made by another version of this program.
@@ -137,29 +137,29 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The one version known.
+        /// The expected version.
         expected: i64,
     },
-    /// Not a store of ours.
+    /// Not a Hookproof store.
     #[error("{} is not a hookproof store: {detail}", .path.display())]
     Foreign {
         /// The file, or the address of the database.
         path: PathBuf,
-        /// What it is instead, and what to do.
+        /// The actual content, and the remedy.
         detail: String,
     },
-    /// What was read makes no sense, or the program made a mistake.
+    /// Invalid data, or a defect of the program.
     #[error("could not {doing}: {detail}; this is a defect or a damaged store")]
     Broken {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the store said.
+        /// The store's message.
         detail: String,
     },
-    /// A reading took too long, and was ended for the sake of the others.
+    /// A read took too long and was stopped, so that others can go on.
     #[error("could not {doing}: it would take too long; ask for less, such as a shorter span of time")]
     TooMuch {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
     },
     /// The store's thread has ended.
@@ -168,7 +168,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same thing may succeed later, with nothing changed in the command.
+    /// Whether the same command may succeed later.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -187,13 +187,13 @@ impl StoreError {
         )
     }
 
-    /// Whether a part of the store cannot be read, and others perhaps can.
+    /// Whether a part of the store is unreadable, while others may be readable.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Io { .. })
     }
 
-    /// Whether it passes by itself, for all that is known: whoever begins waits for it.
+    /// Whether the error usually passes by itself, so that a starting process waits.
     #[must_use]
     pub const fn passes_by_itself(&self) -> bool {
         matches!(

@@ -1,20 +1,20 @@
-//! What a look at a store found, for operators.
+//! The findings of `doctor`.
 
 use std::fmt::Display;
 
 use super::StoreError;
 
-/// So many names are named.
+/// Limit of names in one finding.
 const NAMES_MAX: usize = 10;
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which check, in one word.
+    /// The check's name, in one word.
     pub check: &'static str,
     /// Its verdict.
     pub state: State,
-    /// For people; nothing, where all is well.
+    /// A message for people. Empty if all is well.
     pub detail: String,
 }
 
@@ -23,7 +23,7 @@ pub struct Finding {
 pub enum State {
     /// Nothing is wrong.
     Well,
-    /// It would have held up those that write.
+    /// The check would have delayed writers.
     Unchecked,
     /// Something is wrong.
     Off,
@@ -44,7 +44,7 @@ impl Finding {
         Self { check, state: State::Off, detail: detail.into() }
     }
 
-    /// Off, if what is checked cannot be read: the other checks go on.
+    /// Turns a read failure into a finding, so that the other checks go on.
     pub(crate) fn checked(check: &'static str, found: Result<Self, StoreError>) -> Result<Self, StoreError> {
         match found {
             Err(error) if error.is_damage() => Ok(Self::unreadable(check, error)),
@@ -58,7 +58,7 @@ impl Finding {
         Self::off(check, format!("cannot be checked: {why}"))
     }
 
-    /// Off, unless there is nothing to name.
+    /// A finding for these names. Well if there are none.
     #[must_use]
     pub fn of(check: &'static str, names: &[String], what: &str) -> Self {
         if names.is_empty() {

@@ -1,9 +1,8 @@
-//! Latencies on their way to the store: a row for each lane, measure and hour, and one for ever, in place of a write for
-//! each attempt.
+//! Latencies on their way to the store: a row for each lane, measure and hour, and one for all time, instead of a
+//! write for each attempt.
 //!
-//! What a commit settles is counted in memory and written with a later commit, about once a second for each lane that
-//! is busy, and less often where many are: up to once in ten seconds. A process that is killed takes these figures with it, and
-//! nothing else.
+//! Commits count in memory. A later commit writes the counts: every second, or up to every ten seconds with many busy
+//! lanes. A killed process loses only these counts.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +10,43 @@ use super::command::{Attempt, Outcome};
 use super::latency::{AttemptTimes, Measured};
 use crate::engine::{LaneId, Nanos, StoreTime};
 
-/// How long figures wait in memory, for each so many lanes and hours that wait; and the longest.
+/// The waiting time in memory for each [`WAITING_TOGETHER`] lanes and hours.
 const WAIT: Nanos = Nanos::SECOND;
 const WAITING_TOGETHER: usize = 100;
 const WAIT_MAX: Nanos = Nanos::from_secs(10);
-/// Lanes and hours that wait in memory; beyond that they are written sooner.
+/// Beyond this number of lanes and hours, they are written sooner.
 const SLICES_MAX: usize = 2_000;
-/// Lanes and hours written with one commit.
+/// Limit for one commit.
 const WRITTEN_MAX: usize = 500;
-/// A lane, and an hour of the clock.
+/// A lane and an hour.
 pub(super) type Slice = (LaneId, u64);
 
-/// What was counted and is not written.
+/// Counts that are not written.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     slices: BTreeMap<Slice, Measured>,
-    /// When the oldest of it was counted.
+    /// When the oldest of them was counted.
     since: Option<StoreTime>,
-    /// Counted by the commit under way.
+    /// Attempts counted by the commit under way.
     staged: Vec<(Slice, Outcome, AttemptTimes)>,
-    /// Written by the commit under way.
+    /// Slices written by the commit under way.
     written: Vec<Slice>,
 }
 
 impl Gathered {
-    /// Counts one attempt, if the present commit succeeds. `is_first`: of its delivery.
+    /// Counts an attempt if the commit succeeds. `is_first`: the first of its delivery.
     pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt, is_first: bool) {
         let &Attempt { at, latency, outcome, received, .. } = attempt;
         let times = AttemptTimes::of((at, latency), outcome, is_first, received);
         self.staged.push(((lane, hour(at)), outcome, times));
     }
 
-    /// What has waited long enough, as far as one commit may write it.
+    /// The counts that are due, within the limit for a commit.
     pub(super) fn due(&mut self, now: StoreTime) -> impl Iterator<Item = (Slice, &Measured)> {
         let is_due = self.since.is_some_and(|since| now.since(since) >= wait(self.slices.len()));
         self.first(if is_due || self.slices.len() > SLICES_MAX { WRITTEN_MAX } else { 0 })
     }
 
-    /// All there is.
     pub(super) fn all(&mut self) -> impl Iterator<Item = (Slice, &Measured)> {
         self.first(usize::MAX)
     }
@@ -63,7 +61,6 @@ impl Gathered {
         self.slices.is_empty()
     }
 
-    /// The commit succeeded.
     pub(super) fn keep(&mut self, now: StoreTime) {
         for slice in self.written.drain(..) {
             self.slices.remove(&slice);
@@ -79,20 +76,18 @@ impl Gathered {
         }
     }
 
-    /// It did not.
     pub(super) fn undo(&mut self) {
         self.staged.clear();
         self.written.clear();
     }
 }
 
-/// How long so many lanes and hours wait: each costs the same however much was counted for it.
+/// The waiting time. Each slice costs the same, however many attempts it counts.
 fn wait(slices: usize) -> Nanos {
     let times = (slices / WAITING_TOGETHER).max(1) as u64;
     WAIT.times(times).min(WAIT_MAX)
 }
 
-/// The hour of the clock.
 pub(super) fn hour(at: StoreTime) -> u64 {
     at.0 / Nanos::HOUR.0
 }

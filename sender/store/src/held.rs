@@ -1,13 +1,11 @@
-//! What this store object has handed out and not got back.
+//! The deliveries that this store object has handed out and that are not settled.
 //!
-//! It lives in memory only: that is why a claim writes nothing, and why a successor finds everything waiting. It is
-//! as large as what the engine holds. Like the file, it changes with a commit or not at all.
-//!
-//! While a commit is on its way to the disk, somebody else may claim beside it ([`Held::standing_beside`]). What that
-//! commit gives back, buries or replaces is still as it was on disk, so it counts as held until the commit is through.
-//!
-//! What is known of a delivery when it is handed out is kept with it, so that its settlement need not read it again, for as long
-//! as nobody else may have changed it.
+//! They are only in memory, so a claim writes nothing and a successor finds everything waiting. Changes follow the
+//! commit: all or none.
+//! Claims may run beside a commit under way ([`Held::standing_beside`]). A delivery that this commit releases, gives
+//! up or replaces is unchanged on disk, so it counts as held until the commit ends.
+//! The state of a delivery is kept from its claim, so that its settlement reads nothing. It is valid until another
+//! process may have changed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,26 +13,24 @@ use super::unread::Unread;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::lane::OwnerId;
 
-/// Whether a claim may hand a delivery out.
+/// Whether a claim may hand out a delivery.
 pub(super) enum Standing {
-    /// It may.
     Free,
-    /// It is handed out, or about to change.
+    /// It is handed out or about to change.
     Held,
-    /// It could not be read, and is tried again at that time.
+    /// It could not be read, and is retried at this time.
     Unread(StoreTime),
 }
 
-/// Whether a delivery is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InHand {
     No,
     Yes,
-    /// The commit under way moves it.
+    /// The commit under way changes it.
     Moving,
 }
 
-/// A delivery that waits, as it was when it was handed out.
+/// The state of a waiting delivery when it was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
     pub(super) attempts: u32,
@@ -42,28 +38,26 @@ pub(super) struct Waiting {
     pub(super) last_attempt: Option<StoreTime>,
 }
 
-/// What is kept of a delivery that is handed out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
-    /// How it was, and in which [`Held::era`].
+    /// The delivery's state, with the [`Held::era`] in which it was read.
     known: Option<(u64, Waiting)>,
 }
 
-/// All that is handed out, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     lanes: BTreeMap<LaneId, Hand>,
-    /// How to get back to the state before this commit, the last change last.
+    /// The steps to undo this commit, in order.
     journal: Vec<Undo>,
-    /// What this commit changes without holding it any more: not to be handed out beside it.
+    /// Deliveries that this commit changes and no longer holds. Claims beside it skip them.
     moving: BTreeSet<DeliveryId>,
-    /// What claims pass over. No commit that fails makes it readable.
+    /// Unreadable deliveries, which claims skip. A failed commit does not change them.
     pub(super) unread: Unread,
-    /// A new one begins whenever deliveries that are handed out may have changed.
+    /// Incremented whenever handed out deliveries may have changed.
     era: u64,
 }
 
-/// What is handed out of one lane, under one ownership.
+/// The deliveries of one lane, under one term.
 #[derive(Clone, Debug)]
 struct Hand {
     owner: OwnerId,
@@ -79,7 +73,7 @@ enum Undo {
 }
 
 impl Held {
-    /// Starts on a lane under a new ownership; whatever was held under an older one is forgotten.
+    /// Starts a new term of a lane, and forgets older ones.
     pub(super) fn begin(&mut self, lane: LaneId, owner: OwnerId, term: Term) {
         if self.lanes.get(&lane).is_some_and(|hand| hand.term == term) {
             return;
@@ -88,7 +82,7 @@ impl Held {
         self.journal.push(Undo::Lane(lane, before));
     }
 
-    /// Forgets a lane, if it is held under this ownership or an older one.
+    /// Forgets a lane of this term or an older one.
     pub(super) fn end(&mut self, lane: LaneId, term: Term) {
         if self.lanes.get(&lane).is_some_and(|hand| hand.term <= term) {
             let before = self.lanes.remove(&lane);
@@ -96,7 +90,7 @@ impl Held {
         }
     }
 
-    /// Hands out a delivery of a lane that was begun.
+    /// Hands out a delivery of a lane that has begun.
     pub(super) fn take(&mut self, lane: LaneId, delivery: DeliveryId) {
         let Some(hand) = self.lanes.get_mut(&lane) else { return };
         if hand.rows.insert(delivery, Row::default()).is_none() {
@@ -104,7 +98,7 @@ impl Held {
         }
     }
 
-    /// Gets a delivery back. False if it was not handed out under that ownership.
+    /// Takes a delivery back. Returns false if it was not handed out under this term.
     pub(super) fn give_back(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> bool {
         let hand = self.lanes.get_mut(&lane).filter(|hand| hand.term == term);
         let was_out = hand.is_some_and(|hand| hand.rows.remove(&delivery).is_some());
@@ -115,20 +109,20 @@ impl Held {
         was_out
     }
 
-    /// Somebody else may have changed what is handed out.
+    /// Notes that other processes may have changed handed out deliveries.
     pub(super) fn doubt_all(&mut self) {
         self.era += 1;
     }
 
-    /// How a delivery that waits was when it was handed out, and still is.
+    /// The state of a waiting delivery, if it is unchanged since it was handed out.
     pub(super) fn known(&self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<Waiting> {
         let hand = self.lanes.get(&lane).filter(|hand| hand.term == term)?;
         let (era, known) = hand.rows.get(&delivery)?.known?;
         (era == self.era).then_some(known)
     }
 
-    /// This commit buries or replaces a delivery, or tells what became of it, and whoever says so was not handed it. It may be
-    /// handed out all the same, under another ownership; if it is not, nobody is handed it beside this commit.
+    /// Notes that this commit gives up, replaces or settles a delivery that its sender does not hold. It may be
+    /// handed out under another term. Otherwise claims beside this commit skip it.
     pub(super) fn leave(&mut self, lane: LaneId, delivery: DeliveryId) {
         if let Some(hand) = self.lanes.get_mut(&lane) {
             self.moving.insert(delivery);
@@ -138,12 +132,11 @@ impl Held {
         }
     }
 
-    /// Whether a lane is held under this ownership.
     pub(super) fn holds(&self, lane: LaneId, term: Term) -> bool {
         self.lanes.get(&lane).is_some_and(|hand| hand.term == term)
     }
 
-    /// Whether a commit may hand a delivery out.
+    /// Whether a commit may hand out a delivery.
     pub(super) fn standing(&self, lane: LaneId, delivery: DeliveryId, now: StoreTime) -> Standing {
         match self.unread.until(delivery, now) {
             _ if self.has(lane, delivery) => Standing::Held,
@@ -152,66 +145,58 @@ impl Held {
         }
     }
 
-    /// The same beside a commit that is under way.
+    /// The same for a claim beside the commit under way.
     pub(super) fn standing_beside(&self, lane: LaneId, delivery: DeliveryId, now: StoreTime) -> Standing {
         if self.moving.contains(&delivery) { Standing::Held } else { self.standing(lane, delivery, now) }
     }
 
-    /// Hands out a delivery beside the commits, of which that is known: no failed commit takes it back.
+    /// Hands out a delivery beside the commits, with its state if known. A failed commit does not undo this.
     pub(super) fn take_beside(&mut self, lane: LaneId, delivery: DeliveryId, known: Option<Waiting>) {
         if let Some(hand) = self.lanes.get_mut(&lane) {
             hand.rows.insert(delivery, Row { known: known.map(|known| (self.era, known)) });
         }
     }
 
-    /// Whether a delivery is handed out.
     pub(super) fn has(&self, lane: LaneId, delivery: DeliveryId) -> bool {
         self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains_key(&delivery))
     }
 
-    /// Whether a delivery is handed out, as a commit sees it.
+    /// Whether a delivery is handed out, for a commit.
     pub(super) fn in_hand(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
         if self.has(lane, delivery) { InHand::Yes } else { InHand::No }
     }
 
-    /// The same beside a commit that is under way.
+    /// The same for a claim beside the commit under way.
     pub(super) fn in_hand_beside(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
         if self.moving.contains(&delivery) { InHand::Moving } else { self.in_hand(lane, delivery) }
     }
 
-    /// What the commit under way changes without holding it any more.
     pub(super) fn moving(&self) -> impl Iterator<Item = DeliveryId> {
         self.moving.iter().copied()
     }
 
-    /// The lanes held for an owner.
     pub(super) fn of(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
         let mine = self.lanes.iter().filter(|(_, hand)| hand.owner == owner);
         mine.map(|(lane, hand)| (*lane, hand.term)).collect()
     }
 
-    /// What is handed out of a lane.
     pub(super) fn rows(&self, lane: LaneId) -> Vec<DeliveryId> {
         self.lanes.get(&lane).map(|hand| hand.rows.keys().copied().collect()).unwrap_or_default()
     }
 
-    /// How much is handed out of a lane.
     pub(super) fn count(&self, lane: LaneId) -> usize {
         self.lanes.get(&lane).map_or(0, |hand| hand.rows.len())
     }
 
-    /// How much is handed out in total.
     pub(super) fn len(&self) -> usize {
         self.lanes.values().map(|hand| hand.rows.len()).sum()
     }
 
-    /// The commit is durable.
     pub(super) fn keep(&mut self) {
         self.journal.clear();
         self.moving.clear();
     }
 
-    /// The commit failed.
     pub(super) fn undo(&mut self) {
         self.moving.clear();
         while let Some(undo) = self.journal.pop() {

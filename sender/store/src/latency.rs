@@ -1,9 +1,7 @@
-//! How long endpoints and deliveries take, and how often attempts fail: a histogram whose counts are exact, whose values are at most a thirty-second too high,
-//! and which takes a few bytes for each length of time that occurred at all. Pure.
+//! Latency histograms. Counts are exact, values are at most 1/32 too high, and each distinct step takes a few bytes.
 //!
-//! Steps of a 512th (0.2 %) would take twelve times the bytes: for a lane with 100 answers a second whose lengths vary by a
-//! factor of e^0.5, 6,450 instead of 544 for each hour and measure, half a megabyte a lane, written anew each second. Where
-//! more is asked for, the attempts themselves tell ([`AttemptTimes`]).
+//! Finer steps would make the rows of a busy lane much larger, and they are written every second. For exact figures,
+//! the attempts themselves are read ([`AttemptTimes`]).
 
 use std::collections::BTreeMap;
 
@@ -12,20 +10,20 @@ pub use hookproof_words::states::Measure;
 use super::command::Outcome;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 
-/// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
+/// Each doubling has 2⁵ steps. Below 2⁵ µs, each microsecond has its own.
 const STEP_BITS: u32 = 5;
 const STEPS: u64 = 1 << STEP_BITS;
-/// How much too high a percentile may be, per thousand: a thirty-second, rounded up.
+/// The largest error of a percentile, in thousandths: 1/32, rounded up.
 pub const TOO_HIGH_PERMILLE: u64 = 1_000_u64.div_ceil(STEPS);
-/// Nearly 13 days. What takes longer counts as this.
+/// Nearly 13 days, the longest value counted.
 const LONGEST_US: u64 = (1 << 40) - 1;
 
-/// Over 2 s in the 95th percentile, an endpoint is called slow.
+/// An endpoint with a higher 95th percentile counts as slow.
 pub const SLOW: Nanos = Nanos::from_secs(2);
-/// With fewer attempts than this, nothing is called slow.
+/// With fewer attempts, no endpoint counts as slow.
 pub const SLOW_SAMPLES_MIN: u64 = 20;
 
-/// Lengths of time, counted. Two of them add up to what one would have counted.
+/// A histogram. Histograms can be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: BTreeMap<u16, u64>,
@@ -34,31 +32,31 @@ pub struct Histogram {
     failed: u64,
 }
 
-/// What a histogram comes to.
+/// The percentiles of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentiles {
-    /// How many attempts this is about.
+    /// The number of samples.
     pub samples: u64,
-    /// Half of them took no longer.
+    /// The median.
     pub p50: Nanos,
-    /// 95 of a hundred took no longer.
+    /// The 95th percentile.
     pub p95: Nanos,
-    /// 99 of a hundred took no longer.
+    /// The 99th percentile.
     pub p99: Nanos,
 }
 
-/// What became of a lane's attempts in the last hour.
+/// A lane's attempts in the last hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastHour {
     /// The lane.
     pub lane: LaneId,
     /// Attempts that succeeded.
     pub delivered: u64,
-    /// Attempts that did not.
+    /// Attempts that failed.
     pub failed: u64,
 }
 
-/// All that was measured of a lane, or of several together.
+/// The measurements of one or several lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// [`Measure::Answer`].
@@ -70,7 +68,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The figures of one measure.
+    /// The histogram of one measure.
     pub fn of(&mut self, measure: Measure) -> &mut Histogram {
         match measure {
             Measure::Answer => &mut self.answer,
@@ -79,21 +77,21 @@ impl Measured {
         }
     }
 
-    /// Each measure with its figures.
+    /// Each measure with its histogram.
     pub fn parts(&self) -> impl Iterator<Item = (Measure, &Histogram)> {
         let Self { answer, first_attempt, delivery } = self;
         [(Measure::Answer, answer), (Measure::FirstAttempt, first_attempt), (Measure::Delivery, delivery)]
             .into_iter()
     }
 
-    /// Counts one attempt.
+    /// Counts an attempt.
     pub fn attempt(&mut self, outcome: Outcome, times: AttemptTimes) {
         self.answer.attempt(outcome, times.answer);
         times.first_attempt.into_iter().for_each(|length| self.first_attempt.count(length));
         times.delivery.into_iter().for_each(|length| self.delivery.count(length));
     }
 
-    /// Counts all that another has counted.
+    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         self.answer.add(&other.answer);
         self.first_attempt.add(&other.first_attempt);
@@ -101,7 +99,7 @@ impl Measured {
     }
 }
 
-/// How long one attempt took, by measure; nothing where it is not about that.
+/// The times of an attempt. `None` for measures that do not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptTimes {
     /// [`Measure::Answer`].
@@ -113,7 +111,7 @@ pub struct AttemptTimes {
 }
 
 impl AttemptTimes {
-    /// The times of an attempt. `is_first`: of its delivery; `received`: when its event was, if that is known.
+    /// Computes the times. `is_first`: the first attempt of its delivery. `received`: the event's receipt, if known.
     #[must_use]
     pub fn of(
         (at, took): (StoreTime, Nanos),
@@ -124,7 +122,7 @@ impl AttemptTimes {
         let since_received = |moment: StoreTime| received.map(|received| moment.since(received));
         let ended = StoreTime(at.0.saturating_add(took.0));
         Self {
-            // Where nothing was sent, nobody took any time.
+            // Nothing was sent, so there is no answer time.
             answer: (outcome != Outcome::Unsent).then_some(took),
             first_attempt: since_received(at).filter(|_| is_first),
             delivery: since_received(ended).filter(|_| outcome == Outcome::Delivered),
@@ -132,17 +130,17 @@ impl AttemptTimes {
     }
 }
 
-/// Attempts in the order of time, as far as they were looked at.
+/// Attempts in the order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimesPage {
-    /// Each of them.
+    /// The attempts examined.
     pub attempts: Vec<AttemptTimes>,
-    /// The next one begins there, or later; nothing at the end.
+    /// Where the next page starts. `None` at the end.
     pub next: Option<(StoreTime, DeliveryId)>,
 }
 
 impl TimesPage {
-    /// A page that ends with the attempt `last`, of a delivery, and if it `is_full` is followed by another.
+    /// A page that ends with the attempt `last`. If it `is_full`, another follows.
     pub(super) fn new(
         attempts: Vec<AttemptTimes>,
         last: Option<(StoreTime, DeliveryId)>,
@@ -154,20 +152,20 @@ impl TimesPage {
     }
 }
 
-/// Over which time.
+/// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// 24 hours of the clock, the present one included.
+    /// 24 clock hours, including the present one.
     Day {
         /// Now.
         until: StoreTime,
     },
-    /// As long as the lane exists.
+    /// The lane's whole life.
     Ever,
 }
 
 impl Percentiles {
-    /// Whether the endpoint is slow, as far as so few attempts can tell.
+    /// Whether the endpoint is slow. False with too few attempts.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.samples >= SLOW_SAMPLES_MIN && self.p95 > SLOW
@@ -183,7 +181,7 @@ impl Histogram {
         self.sum_us = self.sum_us.saturating_add(us);
     }
 
-    /// Counts an attempt: how it went, and how long it took, if anything was sent.
+    /// Counts an attempt, with its length if anything was sent.
     pub fn attempt(&mut self, outcome: Outcome, length: Option<Nanos>) {
         length.into_iter().for_each(|length| self.count(length));
         let count = if outcome == Outcome::Delivered { &mut self.delivered } else { &mut self.failed };
@@ -196,19 +194,19 @@ impl Histogram {
         self.counts.is_empty() && self.delivered == 0 && self.failed == 0
     }
 
-    /// How many attempts succeeded.
+    /// Attempts that succeeded.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// How many did not, those included of which nothing was sent.
+    /// Attempts that failed, including unsent ones.
     #[must_use]
     pub const fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Counts all that another has counted.
+    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         for (step, more) in &other.counts {
             let count = self.counts.entry(*step).or_default();
@@ -219,26 +217,26 @@ impl Histogram {
         self.failed = self.failed.saturating_add(other.failed);
     }
 
-    /// How many were counted.
+    /// The number of lengths counted.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.counts.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// All of them together, in microseconds, exactly.
+    /// The exact sum of all lengths, in microseconds.
     #[must_use]
     pub const fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// How many surely took no longer than that.
+    /// The number of lengths surely at most `length`.
     #[must_use]
     pub fn at_most(&self, length: Nanos) -> u64 {
         let within = self.counts.iter().take_while(|(step, _)| longest_us(**step) <= length.0 / 1_000);
         within.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// What it comes to; nothing of nothing.
+    /// `None` without samples.
     #[must_use]
     pub fn percentiles(&self) -> Option<Percentiles> {
         let samples = self.samples();
@@ -256,7 +254,7 @@ impl Histogram {
         step.map(|(step, _)| Nanos::from_micros(longest_us(*step)))
     }
 
-    /// A few bytes for each step: its distance from the one before, and its count, in sevens of bits.
+    /// Encodes each step as its distance from the previous one and its count, as variable-length numbers.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + self.counts.len() * 3);
@@ -270,7 +268,7 @@ impl Histogram {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote. Nothing, if the bytes are something else.
+    /// Decodes [`Self::to_bytes`]. `None` for other bytes.
     #[must_use]
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
         let (sum_us, delivered, failed) = (pull(&mut bytes)?, pull(&mut bytes)?, pull(&mut bytes)?);
@@ -291,7 +289,7 @@ fn step(us: u64) -> u16 {
     u16::try_from(u64::from(doublings) * STEPS + (us >> doublings)).unwrap_or(u16::MAX)
 }
 
-/// The longest that falls into a step.
+/// The longest length in a step.
 fn longest_us(step: u16) -> u64 {
     let step = u64::from(step);
     let doublings = (step / STEPS).saturating_sub(1);

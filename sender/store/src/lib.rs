@@ -1,8 +1,7 @@
-//! The store: what is owed, to whom, and what became of it, on disk.
+//! The durable store of events, deliveries and results.
 //!
-//! It is the engine's peer behind `Claim`, `Settle` and `Persist`, the emitters' behind an acknowledgement, and the
-//! operators' behind every figure. It takes rows that are ready made and decides only what it alone can know: what
-//! is there already, what fits, who owns what.
+//! Commands contain complete rows. The store decides only facts that the database alone knows: duplicates, capacity
+//! and ownership.
 //!
 //! ```text
 //!   emitters, engine, operators ──► thread ──► Store::commit(now, [command, …]) ──► [reply, …]     one transaction
@@ -10,20 +9,18 @@
 //!   consoles, other processes   ◄── Reader ◄────────────┘                         never holds up the writing
 //! ```
 //!
-//! What holds, whatever happens:
+//! Invariants:
 //!
-//! - A reply is true on disk. If a commit fails, nothing of it happened, and nobody was told otherwise.
+//! - A reply is true on disk. If a commit fails, nothing of it happened, and no caller was told otherwise.
 //! - After every commit, in each lane and in total: accepted = delivered + dead + coalesced + waiting.
-//! - A lane has one owner at a time. What somebody says under an ownership that has ended is refused, except that
-//!   a delivery was delivered.
-//! - A claim writes nothing. What is handed out is known to the store object that handed it out, and to no other:
-//!   if the process dies, its successor finds everything waiting.
-//! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
+//! - A lane has one owner at a time. Commands under an old term are refused, except reports of deliveries.
+//! - A claim writes nothing. Only the store object that handed out a delivery knows it. If the process dies, its
+//!   successor finds everything waiting.
+//! - Time and randomness are arguments: `now` with each commit, ids from the caller.
 //!
-//! What a process knows of a store are its [`Parts`], whichever it is.
-//!
-//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and [`postgres`], which
-//! [`database`] tells apart, and [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
+//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and
+//! [`postgres`], which [`database`] hides, and [`thread`], which groups commands into commits. `tests/store/` holds
+//! the contract of every implementation.
 
 pub mod clock;
 mod commit;
@@ -69,100 +66,99 @@ use reply::Claimed;
 
 /// The writing side of a store.
 pub trait Store: Send {
-    /// Carries out all commands in one transaction, in their order, and answers each, in their order, once it is
-    /// durable. On an error nothing happened, and the same commands may be tried again as they are.
+    /// Carries out all commands in order in one transaction, and returns their replies in order, once durable. After
+    /// an error nothing happened, and the same commands may be retried.
     ///
-    /// `now` should never run backwards within a process, nor begin before the latest time that any commit had.
+    /// `now` must not run backwards within a process, nor start before the latest time of any commit.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read or written; see [`StoreError::may_pass`].
+    /// If the store cannot be read or written; see [`StoreError::may_pass`].
     fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError>;
 
-    /// Writes down what commits have put off: figures, nothing that was acknowledged. For whoever ends in order.
+    /// Writes pending latencies before an orderly end. Everything acknowledged is written already.
     ///
     /// # Errors
     ///
-    /// When the store cannot be written.
+    /// If the store cannot be written.
     fn close(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Begins to count the time of the store. Whoever commits without having called this hands in times of its own.
+    /// Starts to count the store's time. Without this call, `commit` uses the times that it is given.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read and written.
+    /// If the store cannot be read and written.
     fn begin_clock(&mut self, beginning: clock::Beginning<'_>) -> Result<clock::Start, StoreError> {
         Ok(clock::Start { now: beginning.wall, fault: None })
     }
 
-    /// What this store object has written so far.
+    /// The totals written by this store object.
     fn written(&self) -> Written;
 
-    /// Tells which commands lock the leases of all processes until their commit is durable, where others that write don't.
+    /// Returns a test for commands that lock all processes' leases until their commit is durable.
     fn locks_leases(&self) -> fn(&Command) -> bool {
         |_| false
     }
 
-    /// How long the log of what was written is; always nothing, where there is none.
+    /// The length of the write-ahead log. Always 0 without one.
     fn log_size(&self) -> LogSize {
         LogSize::default()
     }
 
-    /// Whether its disk is full; never, where that is not ours to know.
+    /// The state of the store's disk. Never full on a server.
     fn disk_room(&self) -> DiskRoom {
         DiskRoom::default()
     }
 
-    /// Sets room on the disk aside, so that deliveries go on when it is full. For processes that deliver.
+    /// Reserves disk space, so that deliveries go on when the disk is full. For processes that deliver.
     fn keep_reserve(&mut self) {}
 
     /// A way to claim beside the commits, if the store has one.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
         Ok(None)
     }
 
-    /// A way to claim without a look at the store, if the store has one.
+    /// A way to claim from memory, if the store has one.
     fn quick_claims(&self) -> Option<Arc<dyn QuickClaims>> {
         None
     }
 }
 
-/// Claims out of memory: what a [`Store`] object has just recorded for a lane that has nothing else to do before is handed out at once.
+/// Claims from memory: deliveries that a [`Store`] object has just recorded for a lane that keeps up.
 pub trait QuickClaims: Send + Sync {
-    /// Hands out what a claim would be handed; nothing, if that is to be asked of the store. Waits for nobody.
+    /// Answers a claim without waiting. `None`: the store must be asked.
     ///
-    /// Whoever asks sees to the same as before a [`Claimer::claim`]. What another process did to the lane in the last moments may
-    /// not be known here, so that nobody may send by this alone: a lease says whose the lane is. [`Claimed::next`] may be sooner
-    /// than anything is due.
+    /// The caller must meet the condition of [`Claimer::claim`]. Another process may have changed the lane a moment
+    /// ago, so only the lease permits sending. [`Claimed::next`] may be too early.
     fn claim(&self, now: StoreTime, claim: &Claim) -> Option<Claimed>;
 }
 
-/// Claims beside the commits of one [`Store`]: handing out work need not wait for the disk. What a commit under way
-/// changes is not handed out until it is durable, and what was handed out here is handed out nowhere else.
+/// Claims beside the commits of one [`Store`], without waiting for the disk. Deliveries that a commit under way
+/// changes are skipped. No delivery is handed out twice.
 pub trait Claimer: Send {
-    /// Answers all these claims, or none of them: then they want a commit, which tells what is wrong with them.
+    /// Answers all these claims, or none. `None`: a commit must handle them.
     ///
-    /// Whoever asks sees to it that nothing is on its way that the claims must come after: settlements of their
-    /// lanes, except deliveries.
+    /// The caller must make sure that no earlier settlement of the lanes is pending, except
+    /// [`command::Fate::Delivered`].
     ///
     /// # Errors
     ///
-    /// When the store cannot be read; then nothing was handed out.
+    /// If the store cannot be read. Then nothing was handed out.
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError>;
 }
 
-/// How much was written: the price of durability, for benches and metrics.
+/// Totals of writes, for benchmarks and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Commits that wrote something.
     pub commits: u64,
-    /// Rows inserted, changed or deleted; entries of indexes not counted.
+    /// Rows inserted, changed or deleted, without index entries.
     pub rows: u64,
     /// Deliveries recorded.
     pub recorded: u64,
@@ -170,7 +166,7 @@ pub struct Written {
     pub settled: u64,
     /// Deliveries given up to make room for new ones.
     pub shed: u64,
-    /// Dead letters forgotten as more were kept than may be.
+    /// Dead letters forgotten beyond the bounds.
     pub forgotten: u64,
 }
 

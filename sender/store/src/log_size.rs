@@ -1,11 +1,9 @@
-//! How a store's files are: how long the log is, where a store writes to one first and moves its content later, and whether the
-//! disk is full.
+//! The state of a store's files: the length of the write-ahead log, and whether the disk is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How long the log is, as the last commit or the last look found it. Copies are of the same; always nothing, where there is
-/// no log that this process looks after.
+/// The length of the log at the last commit or look. Clones share it. 0 without a log of this process.
 #[derive(Clone, Debug, Default)]
 pub struct LogSize(Arc<Found>);
 
@@ -16,16 +14,16 @@ struct Found {
 }
 
 impl LogSize {
-    /// Beyond this length something keeps the log from being cut.
+    /// Beyond this length, something keeps the log from being truncated.
     pub const PINNED_BYTES: u64 = 128 << 20;
 
-    /// In bytes.
+    /// The length in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether some program that reads kept its content from being moved, or the log from being cut, at the last look.
+    /// Whether a reader blocked the move or the truncation at the last look.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.is_held.load(Ordering::Relaxed)
@@ -40,8 +38,7 @@ impl LogSize {
     }
 }
 
-/// Whether the disk of a store is full, as the last commit found it. Copies are of the same; never, where the store is not on a disk
-/// of ours.
+/// Whether the store's disk was full at the last commit. Clones share it. Never full for a server.
 #[derive(Clone, Debug)]
 pub struct DiskRoom(Arc<AtomicU64>);
 
@@ -54,7 +51,8 @@ impl Default for DiskRoom {
 impl DiskRoom {
     const ENOUGH: u64 = u64::MAX;
 
-    /// Nothing while there is room. On a full disk, the bytes that are left of the room set aside for deliveries: no event is taken.
+    /// On a full disk, the bytes left in the reserve for deliveries. Events are then refused. `None`: the disk has
+    /// room.
     #[must_use]
     pub fn reserve_left(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|left| *left != Self::ENOUGH)
@@ -65,7 +63,7 @@ impl DiskRoom {
     }
 }
 
-/// Why the log is long.
+/// The reason for a long log, for messages.
 #[must_use]
 pub const fn why_long(is_held: bool) -> &'static str {
     if is_held {

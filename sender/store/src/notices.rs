@@ -1,4 +1,4 @@
-//! How a process learns what others did: it glances again and again, and looks closer where a glance shows a change.
+//! How a process learns of other processes' commits: it polls a cheap summary, and reads more after a change.
 
 use std::time::Duration;
 
@@ -6,46 +6,45 @@ use super::StoreError;
 use super::command::OutboxId;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 
-/// What others did to a store. The rest of what a glance tells of is read as by anybody: see [`super::Reader`].
+/// Other processes' changes. [`super::Reader`] reads the rest.
 pub trait Notices {
-    /// Everything that tells whether something has changed, in next to no time: cheap enough to ask every few
-    /// milliseconds.
+    /// A summary that tells whether something changed, cheap enough to read every few milliseconds.
     fn glance(&self) -> Result<Glance, StoreError>;
 
-    /// How long to wait between two glances once nothing has changed for a while, where each takes processor time that
-    /// others on the store need. Nothing, where it is no matter.
+    /// The pause between polls after some time without changes, if polls cost other users of the store processor
+    /// time.
     fn calm_pause(&self) -> Option<Duration> {
         None
     }
 
-    /// Lanes for which deliveries were recorded after `after`, and when the first of these is due. Looks at no more
-    /// than `max` deliveries; go on from [`Work::last`].
+    /// Lanes with deliveries recorded after `after`, and when the first of these is due. Examines at most `max`
+    /// deliveries; continue from [`Work::last`].
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError>;
 
-    /// When the first waiting delivery of each of these lanes is due, for those that have any.
+    /// When the first waiting delivery of each of these lanes is due. Omits empty lanes.
     fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError>;
 }
 
-/// Whether anything has changed.
+/// A summary of the store's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// Drawn when the store was made, so that ids of two stores can be told apart.
+    /// Random, chosen when the store was made, so that ids of two stores differ.
     pub identity: u64,
-    /// Grows with every change of a subscriber.
+    /// Increments with every change of a subscriber.
     pub roster: u64,
-    /// The latest delivery recorded.
+    /// The latest recorded delivery.
     pub last: DeliveryId,
-    /// All deliveries up to this one are there to be read, of those that ever will be. Between it and the last some may come
-    /// to be seen yet, where several nodes record at the same time.
+    /// All deliveries up to this one are visible. After it, some may become visible later, because several nodes
+    /// record at the same time.
     pub settled: DeliveryId,
-    /// Grows whenever deliveries come to be seen before the last one.
+    /// Increments when deliveries become visible before the last one.
     pub late: u64,
-    /// Grows whenever deliveries become due that were recorded before: see [`Notices::heads`].
+    /// Increments when earlier deliveries become due: see [`Notices::heads`].
     pub stirred: u64,
-    /// Another number than before whenever a node came, went, began or ceased to drain, or says something else of itself, and
-    /// when a lane was handed back: see [`super::read::Reader::nodes`]. A lease that ends changes nothing.
+    /// Changes when a node comes, goes, drains, stops draining or announces something else, and when a lane is handed
+    /// back: see [`super::read::Reader::nodes`]. An expired lease changes nothing.
     pub nodes: u64,
-    /// The latest row of the outbox, if it holds any.
+    /// The latest row of the outbox, if any.
     pub outbox: Option<OutboxId>,
 }
 
@@ -54,8 +53,8 @@ pub struct Glance {
 pub struct Work {
     /// The lanes, and when the first new delivery of each is due.
     pub lanes: Vec<(LaneId, StoreTime)>,
-    /// The last delivery looked at.
+    /// The last delivery examined.
     pub last: DeliveryId,
-    /// There may be more.
+    /// More may remain.
     pub more: bool,
 }

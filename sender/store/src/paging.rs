@@ -10,31 +10,31 @@ use crate::engine::DeliveryId;
 /// One page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on it. It may hold fewer than asked for, even nothing, and yet not be the last.
+    /// The items. A page may have fewer than requested, even none, and not be the last.
     pub items: Vec<T>,
-    /// Where the next one begins; nothing after the last.
+    /// The start of the next page. `None` after the last.
     pub next: Option<Cursor>,
 }
 
-/// Where a page begins. Opaque to those who hand it around; good for the same listing only.
+/// The start of a page. Opaque, and valid for the same listing only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cursor {
     listing: char,
     at: [u64; 2],
 }
 
-/// A cursor that no listing gave out.
+/// A text that is no cursor of the listing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a cursor of this listing; begin again without one")]
 pub struct BadCursor(pub String);
 
 impl Cursor {
-    /// A place in a listing, which a letter names.
+    /// A position in a listing, which a letter identifies.
     pub(super) const fn new(listing: char, at: [u64; 2]) -> Self {
         Self { listing, at }
     }
 
-    /// The place, if it is one of this listing.
+    /// The position, if it belongs to this listing.
     pub(super) fn place(self, listing: char) -> Result<[u64; 2], BadCursor> {
         if self.listing == listing { Ok(self.at) } else { Err(BadCursor(self.to_string())) }
     }
@@ -65,13 +65,13 @@ impl FromStr for Cursor {
     }
 }
 
-/// So many of the letters that are named, those after a place, the oldest first.
+/// The selected letters after a position, the oldest first.
 pub(super) fn letters_after(letters: &[DeliveryId], after: DeliveryId, max: u32) -> Vec<DeliveryId> {
     let named: BTreeSet<DeliveryId> = letters.iter().copied().filter(|letter| *letter > after).collect();
     named.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect()
 }
 
-/// The last of the letters of one step, if it is a full one: there may be more.
+/// The last letter of a step, if the step was full, so that more may remain.
 pub(super) fn last_if_full(letters: &[DeliveryId], max: u32) -> Option<DeliveryId> {
     letters.last().copied().filter(|_| size(letters.len()) == u64::from(max))
 }

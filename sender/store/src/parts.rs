@@ -1,27 +1,27 @@
-//! What a process knows of a store, whichever it is.
+//! The parts of a store, for either kind.
 
 use std::sync::Arc;
 
 use super::liveness::Liveness;
 use super::{Durability, Reader, Store, StoreError};
 
-/// A store by its parts. Claims come with the one that writes ([`Store::claimer`], [`Store::quick_claims`]), notices of what
-/// others did with the one that reads ([`super::read::Notices`]). [`super::Database`] says which store it is.
+/// The parts of a store. The writer provides claims ([`Store::claimer`], [`Store::quick_claims`]), and the reader
+/// provides other processes' changes ([`super::read::Notices`]). [`super::Database`] knows the kind.
 pub trait Parts {
-    /// Opens it to write to, made if there is nothing.
+    /// Opens the store for writing, and makes it if it is missing.
     ///
     /// # Errors
     ///
-    /// When it is not ours, is of another version, or cannot be read and written.
+    /// If it is not a store of this version, or cannot be read and written.
     fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError>;
 
-    /// Opens it to read from.
+    /// Opens the store for reading.
     ///
     /// # Errors
     ///
-    /// When there is nothing of ours, or it is of another version, or cannot be read.
+    /// If it is missing, is not a store of this version, or cannot be read.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
 
-    /// Which of its processes are alive.
+    /// The knowledge of living processes.
     fn liveness(&self) -> Arc<dyn Liveness>;
 }

@@ -1,4 +1,4 @@
-//! What operators, and processes beside the one that writes, may ask of a store. No reading holds up the writing.
+//! Reads for operators, and for processes beside the writer. No read blocks writes.
 
 use std::sync::Arc;
 
@@ -15,68 +15,68 @@ use super::paging::{BadCursor, Cursor, Page};
 use super::reply::Record;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
-/// A reading failed.
+/// A failed read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The caller's cursor.
+    /// The caller's cursor is invalid.
     #[error(transparent)]
     Cursor(#[from] BadCursor),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The reading side of a store. Each call sees one moment of it; all listings are paged and look at a bounded number
-/// of rows at a time, [`Reader::dead_groups`] and [`Reader::audit`] at what the span of time holds.
+/// The reading side of a store. Each call reads one snapshot. Listings are paged and examine a limited number of
+/// rows; [`Reader::dead_groups`] and [`Reader::audit`] examine a whole span of time.
 pub trait Reader: Notices + Send {
-    /// Rows of the outbox, the oldest first, after the given one or from the first on.
+    /// Rows of the outbox, the oldest first, after `after`.
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// Outbox rows that were set aside, the newest first.
+    /// Rejected rows of the outbox, the newest first.
     fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError>;
 
-    /// Subscribers that changed after the roster `since`, the removed ones included, in the order of their changes;
-    /// all there are, since 0. The roster that this brings one up to is the last one's version.
+    /// Subscribers that changed after version `since` of the set, including removed ones, in the order of changes.
+    /// The version of the last one is the next `since`; 0 returns all.
     fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError>;
 
     /// Subscribers that are not removed, the oldest first.
     fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError>;
 
-    /// One subscriber, unless it is removed.
+    /// `None` for a removed subscriber.
     fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError>;
 
-    /// The secrets of a lane that have not retired, the newest first, [`SECRETS_MAX`] at most. More may be there: an older
-    /// version took 8, and the clock may be set back. Those left out are the first to retire. Nothing else reads secrets.
+    /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist: an older version allowed
+    /// 8, and the clock may be set back. Omits the first to retire. Nothing else reads secrets.
     ///
     /// [`SECRETS_MAX`]: crate::command::SECRETS_MAX
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError>;
 
-    /// The figures for the whole store.
+    /// Figures of the whole store.
     fn status(&self, now: StoreTime) -> Result<Status, StoreError>;
 
-    /// The figures of lanes, the oldest first.
+    /// Figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
 
-    /// The figures of one lane, removed or not.
+    /// Figures of one lane, removed or not.
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError>;
 
-    /// Lanes whose latest checkpoint tells of an open breaker, the oldest first. Reads every checkpoint.
+    /// Lanes with an open breaker in their latest checkpoint, the oldest first. Reads every checkpoint.
     fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError>;
 
-    /// What was measured of lanes, in the order asked for; those without any are left out. The last second or so may be missing, of
-    /// each process that delivers.
+    /// Latencies of lanes, in the order given. Omits lanes without any. The last second or so of each delivering
+    /// process may be missing.
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError>;
 
-    /// What became of the attempts of lanes in the last hour, in the order of the lanes: roughly, for it is cheap.
+    /// Attempts of lanes in the last hour, in the order of lanes. Approximate and cheap.
     fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError>;
 
-    /// Deliveries, the newest first; those that wait on one lane in the order in which they are due.
+    /// Deliveries, the newest first. Those that wait on one lane come by due time.
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError>;
 
     /// One delivery.
     fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError>;
 
-    /// The deliveries of the event with this public id, of the newest such event, the oldest first.
+    /// The deliveries of the newest event with this public id, the oldest first.
     fn deliveries_of_event(
         &self,
         event: &str,
@@ -84,13 +84,13 @@ pub trait Reader: Notices + Send {
         max: u32,
     ) -> Result<Page<Delivery>, ReadError>;
 
-    /// The lanes that have the event with this public id, if it was taken in part.
+    /// The lanes that have the event with this public id, if it was partly accepted.
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError>;
 
-    /// What is, or was, sent for a delivery.
+    /// The body of a delivery.
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError>;
 
-    /// The attempts made for a delivery, the newest first, as far as they are kept.
+    /// The attempts of a delivery that are kept, the newest first.
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError>;
 
     /// Dead letters, the newest first.
@@ -101,11 +101,11 @@ pub trait Reader: Notices + Send {
         max: u32,
     ) -> Result<Page<DeadLetter>, ReadError>;
 
-    /// Dead letters since a moment, by lane, reason, status, error and hour; the largest groups first.
+    /// Dead letters since then, by lane, reason, status, error and hour, the largest groups first.
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
 
-    /// How many attempts began in each second of `[from, until)`, by lane; seconds without any are left out. At most
-    /// `max` rows, in the order of time.
+    /// Attempts begun in each second of `[from, until)`, by lane, at most `max` rows in the order of time. Omits
+    /// seconds without any.
     fn audit(
         &self,
         lane: Option<LaneId>,
@@ -114,12 +114,12 @@ pub trait Reader: Notices + Send {
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError>;
 
-    /// How many attempts began in `[from, until)`, and how many of these were answered 429, by lane; lanes without any are left out.
+    /// Attempts begun in `[from, until)`, and those of them answered 429, by lane. Omits lanes without any.
     fn limited(&self, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>, StoreError>;
 
-    /// How long the attempts took that began before `until`, in the order of time. Looks at no more than `max` attempts, from
-    /// the moment and the delivery given on; go on from [`TimesPage::next`]. An attempt whose delivery is forgotten is told
-    /// without the times that count from its event.
+    /// The times of attempts begun before `until`, in the order of time. Examines at most `max` attempts from the
+    /// given time and delivery on; continue from [`TimesPage::next`]. After its delivery is deleted, an attempt lacks
+    /// the times since the event.
     fn attempt_times(
         &self,
         lane: Option<LaneId>,
@@ -128,17 +128,17 @@ pub trait Reader: Notices + Send {
         max: u32,
     ) -> Result<TimesPage, StoreError>;
 
-    /// From which time a process would count that begins now. Writes nothing.
+    /// The time from which a process that starts now would count. Writes nothing.
     fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError>;
 
-    /// Everyone who owns lanes, or did until lately.
+    /// All owners of lanes, including recent ones.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
 
     /// All nodes.
     fn nodes(&self) -> Result<Nodes, StoreError>;
 }
 
-/// A row of the outbox, as an application put it there.
+/// A row of the outbox, as an application inserted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
     /// The row.
@@ -151,7 +151,7 @@ pub struct OutboxRow {
     pub data: Arc<str>,
     /// Its public id, if the application gave one.
     pub event: Option<Arc<str>>,
-    /// Why it is no text that could be an event; what is said of it above is then only what could be read of it.
+    /// The reason why the row cannot become an event. The fields above then hold only the readable part.
     pub unreadable: Option<String>,
 }
 
@@ -160,9 +160,9 @@ pub struct OutboxRow {
 pub struct RejectedRow {
     /// What it was.
     pub row: OutboxRow,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
-    /// When it was set aside.
+    /// When it was rejected.
     pub at: StoreTime,
 }
 
@@ -184,36 +184,36 @@ pub struct Subscriber {
     pub lane: LaneId,
     /// Its public id.
     pub id: Arc<str>,
-    /// What people call it.
+    /// Its name.
     pub name: Arc<str>,
     /// Its endpoint.
     pub url: Arc<str>,
-    /// The patterns of event types that it wants, as JSON text.
+    /// The wanted patterns of event types, as JSON text.
     pub patterns: Arc<str>,
-    /// Everything else that it is owed, as JSON text.
+    /// All other settings, as JSON text.
     pub settings: Arc<str>,
-    /// How much may wait for it.
+    /// Bounds of its queue.
     pub bounds: Bounds,
-    /// What may be done for it.
+    /// The state of its lane.
     pub state: LaneState,
-    /// The roster that its latest change made.
+    /// The version of the subscriber set after its latest change.
     pub version: u64,
     /// When it was added.
     pub created: StoreTime,
 }
 
-/// A secret that signs.
+/// A valid secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSecret {
     /// The secret.
     pub secret: Secret,
-    /// Since when.
+    /// The start of its validity.
     pub created: StoreTime,
-    /// Until when; for good, if nothing.
+    /// The end of its validity. `None`: unlimited.
     pub retires: Option<StoreTime>,
 }
 
-/// The figures for the whole store.
+/// Figures of the whole store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// All counts.
@@ -222,25 +222,25 @@ pub struct Status {
     pub delivered_last_hour: u64,
     /// Attempts that failed in the last hour.
     pub failed_last_hour: u64,
-    /// Dead letters made in the last hour, less those redriven.
+    /// Dead letters made in the last hour, minus those redriven.
     pub dead_last_hour: u64,
-    /// The mean latency of what was delivered in the last hour.
+    /// The mean latency of deliveries in the last hour.
     pub latency_last_hour: Option<Nanos>,
-    /// When the longest due delivery was due.
+    /// The due time of the longest due delivery.
     pub oldest_due: Option<StoreTime>,
-    /// When the delivery that expires first, of those waiting, was received.
+    /// When the delivery that expires first was received.
     pub next_to_expire: Option<StoreTime>,
     /// Subscribers that are active, paused, disabled.
     pub subscribers: [u64; 3],
-    /// Dead letters kept of which some part could not be read.
+    /// Dead letters with an unreadable part.
     pub unreadable: u64,
     /// Rows in the outbox.
     pub outbox: u64,
-    /// Outbox rows set aside.
+    /// Rejected rows of the outbox.
     pub outbox_rejected: u64,
 }
 
-/// The figures of one lane.
+/// Figures of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneStatus {
     /// The lane.
@@ -249,15 +249,15 @@ pub struct LaneStatus {
     pub id: Arc<str>,
     /// The subscriber's name.
     pub name: Arc<str>,
-    /// What may be done for it.
+    /// The state of the lane.
     pub state: LaneState,
-    /// How much may wait.
+    /// Bounds of its queue.
     pub bounds: Bounds,
     /// All counts.
     pub counts: Counts,
-    /// When its first waiting delivery is, or was, due.
+    /// When its first waiting delivery is due.
     pub next: Option<StoreTime>,
-    /// Who owns it, by which ownership.
+    /// The owner and its term.
     pub owner: Option<(OwnerId, Term)>,
 }
 
@@ -270,21 +270,21 @@ pub struct Checkpoint {
     pub id: Arc<str>,
     /// The subscriber's name.
     pub name: Arc<str>,
-    /// What its owner persisted last.
+    /// The checkpoint.
     pub record: Record,
 }
 
-/// Which deliveries.
+/// A selection of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of one lane.
+    /// On this lane.
     pub lane: Option<LaneId>,
-    /// In one place.
+    /// In this place.
     pub place: Option<Place>,
 }
 
 impl Filter {
-    /// The lane whose queue is asked for, if it is one.
+    /// The lane, if the filter selects a waiting queue.
     pub(super) fn queue(self) -> Option<LaneId> {
         self.lane.filter(|_| self.place == Some(Place::Waiting))
     }
@@ -305,35 +305,35 @@ pub struct Delivery {
     pub key: Option<Arc<str>>,
     /// When the event was received.
     pub received: StoreTime,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// Attempts made.
     pub attempts: u32,
-    /// The size of its body.
+    /// The size of its body, in bytes.
     pub bytes: u64,
-    /// When it is due, while it waits; when it was settled, after.
+    /// The due time while it waits, the settlement time afterwards.
     pub at: StoreTime,
-    /// No attempt from then on.
+    /// No attempt starts at or after this time.
     pub expires: StoreTime,
 }
 
-/// An attempt made.
+/// An attempt of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
-    /// For which delivery.
+    /// The delivery.
     pub delivery: DeliveryId,
-    /// The which, from 1.
+    /// Attempt number, from 1.
     pub number: u32,
-    /// How it went.
+    /// The attempt.
     pub attempt: Attempt,
 }
 
 /// A delivery given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The delivery; its `at` is when it was given up.
+    /// The delivery. Its `at` is the time when it was given up.
     pub delivery: Delivery,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The last attempt's status.
     pub status: Option<u16>,
@@ -341,12 +341,12 @@ pub struct DeadLetter {
     pub error: Option<Box<str>>,
 }
 
-/// Dead letters that have something in common.
+/// Dead letters with the same properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadGroup {
     /// The lane.
     pub lane: LaneId,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The last attempt's status.
     pub status: Option<u16>,
@@ -354,17 +354,17 @@ pub struct DeadGroup {
     pub error: Option<Box<str>>,
     /// The beginning of the hour in which they were given up.
     pub hour: StoreTime,
-    /// How many.
+    /// The number of letters.
     pub rows: u64,
     /// All attempts made for them.
     pub attempts: u64,
-    /// The first of them.
+    /// The time of the first.
     pub first: StoreTime,
-    /// The last of them.
+    /// The time of the last.
     pub last: StoreTime,
 }
 
-/// What began in one second.
+/// Attempts of a lane that began in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditSecond {
     /// The lane.
@@ -373,28 +373,28 @@ pub struct AuditSecond {
     pub second: u64,
     /// Attempts begun.
     pub attempts: u64,
-    /// Of these, the ones answered 429.
+    /// Attempts answered 429.
     pub limited: u64,
 }
 
-/// How often a lane was told that it sends too much.
+/// A lane's attempts, and those answered 429.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
     /// The lane.
     pub lane: LaneId,
     /// Attempts begun.
     pub attempts: u64,
-    /// Of these, the ones answered 429.
+    /// Attempts answered 429.
     pub limited: u64,
 }
 
-/// Somebody who owns lanes.
+/// An owner of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Who.
+    /// Its id.
     pub owner: OwnerId,
-    /// How many lanes.
+    /// The number of its lanes.
     pub lanes: u64,
-    /// When its leases end, by [`Nodes::lease_time`].
+    /// When its lease ends, by [`Nodes::lease_time`].
     pub until: StoreTime,
 }

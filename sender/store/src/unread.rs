@@ -1,21 +1,19 @@
-//! How claims get past deliveries that cannot be read.
-
 use std::collections::BTreeMap;
 
 use crate::engine::{DeliveryId, Nanos, StoreTime};
 
-/// Deliveries that could neither be read nor set aside, and until when claims pass over them. In memory only: whoever
-/// starts anew finds out again.
+/// Deliveries that could neither be read nor given up, and until when claims skip them. Only in memory: a restart
+/// finds them again.
 #[derive(Debug, Default)]
 pub(super) struct Unread(BTreeMap<DeliveryId, StoreTime>);
 
 impl Unread {
-    /// For how long claims pass over one.
+    /// How long claims skip a delivery.
     pub(super) const PAUSE: Nanos = Nanos::MINUTE;
-    /// So many are known at once. Of more, those that were found first are forgotten, and found out again.
+    /// Beyond this number, the ones found first are forgotten, and found again.
     const ROWS_MAX: usize = 1_024;
 
-    /// This one failed now, which is said when it is new.
+    /// Notes a failure, and logs it if it is new.
     pub(super) fn note(&mut self, delivery: DeliveryId, now: StoreTime) {
         if self.0.len() >= Self::ROWS_MAX
             && let Some(first) = self.0.iter().min_by_key(|(_, until)| **until).map(|(found, _)| *found)
@@ -31,7 +29,7 @@ impl Unread {
         }
     }
 
-    /// Until when to pass over one, if at all.
+    /// Until when to skip a delivery, if at all.
     pub(super) fn until(&self, delivery: DeliveryId, now: StoreTime) -> Option<StoreTime> {
         self.0.get(&delivery).copied().filter(|until| *until > now)
     }
