@@ -10,7 +10,7 @@ use crate::source;
 /// The most words of a document, or of each document in a folder.
 const WORDS_MAX: [(&str, usize); 3] =
     [("README.md", 1_300), ("ARCHITECTURE.md", 3_000), ("docs/internals/", 1_200)];
-/// The kinds of files whose prose is measured; of a Rust file that is its comments.
+/// The kinds of files with measured prose; in a Rust file only its comments count.
 const MEASURED: [&str; 1] = [".md"];
 const FREE_PER_THOUSAND_MAX: usize = 3;
 const LONG_PERCENT_MAX: usize = 6;

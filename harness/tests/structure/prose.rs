@@ -10,7 +10,7 @@ const LONG_WORDS: usize = 35;
 /// Fewer words are a heading or a cell, and no sentence.
 const SENTENCE_WORDS_MIN: usize = 3;
 
-/// What was counted in some text.
+/// The counts of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) words: usize,
