@@ -45,8 +45,8 @@ pub trait Reader: Notices + Send {
     /// `None` for a removed subscriber.
     fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError>;
 
-    /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist: an older version allowed
-    /// 8, and the clock may be set back. Omits the first to retire. Nothing else reads secrets.
+    /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist after the clock was set back;
+    /// then the first to retire are omitted. Nothing else reads secrets.
     ///
     /// [`SECRETS_MAX`]: crate::command::SECRETS_MAX
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError>;

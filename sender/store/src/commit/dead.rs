@@ -7,7 +7,6 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::paging::{last_if_full, letters_after};
 use crate::reply::{Redriven, Reply};
 
-/// A dead letter that may be redriven.
 pub(crate) struct Letter {
     pub(crate) delivery: DeliveryId,
     pub(crate) lane: LaneId,
@@ -51,7 +50,7 @@ pub(crate) trait DeadRows: Rows {
     /// Tells every process that deliveries wait which it did not record.
     fn stir(&mut self) -> Result<(), Self::Error>;
 
-    /// The first letters after `after`, each with its age.
+    /// The first letters after `after`, each with the time when it was given up.
     fn letters_after(
         &mut self,
         after: DeliveryId,

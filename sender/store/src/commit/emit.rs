@@ -34,7 +34,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
     /// The reason why the store accepts no events at present, if any.
     fn refuses_events(&self) -> Option<Refusal>;
 
-    /// The changed subscribers, to compare this commit's events with.
     fn newer(&mut self) -> &mut Newer;
 
     /// Reads the subscribers that changed since version `since` of the subscriber set.
@@ -51,7 +50,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
     /// Moves a row of the outbox to the rejected rows. Returns false if it does not exist.
     fn set_aside(&mut self, reject: &RejectOutbox) -> Result<bool, Self::Error>;
 
-    /// Marks the recorded event with this id as partly accepted.
     fn set_in_part(&mut self, id: &Arc<str>) -> Result<(), Self::Error>;
 
     /// The lanes that have an event of this id which was received after `since` or partly accepted.

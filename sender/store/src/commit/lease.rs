@@ -42,16 +42,13 @@ pub(crate) trait LeaseRows: Rows {
 
     fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>, Self::Error>;
 
-    /// Counts a lane that was taken from an owner.
     fn rob(&mut self, from: OwnerId) -> Result<(), Self::Error>;
 
     /// The number of lanes taken from an owner. `None`: it never had a lease.
     fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>, Self::Error>;
 
-    /// Writes the lease of an owner, known or new.
     fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<(), Self::Error>;
 
-    /// Ends the lease of a known owner.
     fn end_lease(&mut self, owner: OwnerId) -> Result<(), Self::Error>;
 
     fn set_record(&mut self, lane: LaneId, record: Record) -> Result<(), Self::Error>;

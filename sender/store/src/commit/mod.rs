@@ -26,7 +26,6 @@ use lease::LeaseRows;
 use settle::AttemptRows;
 use sweep::SweepRows;
 
-/// A lane as this commit will leave it.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) state: LaneState,

@@ -42,7 +42,6 @@ impl Newer {
         self.subscribers.insert(lane, Subscriber { version, wants: serde_json::from_slice(patterns).ok() });
     }
 
-    /// Whether this holds all subscribers to compare the event with.
     pub(crate) const fn cover(&self, emit: &Emit, current: u64) -> bool {
         self.since <= emit.roster && self.current == current
     }

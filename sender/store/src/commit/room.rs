@@ -14,7 +14,6 @@ use crate::lane::{Bounds, Counts, Limits, WhenFull};
 use crate::numbers::size;
 use crate::reply::{Bound, FullLane, Refusal, Reply};
 
-/// The number of the fullest lanes that a commit keeps in memory.
 const PAYERS_MAX: usize = 8;
 
 /// Limit for one commit: each lookup scans all lanes.
@@ -29,7 +28,6 @@ pub(crate) struct Room {
     outbox_refused: BTreeMap<LaneId, Bound>,
 }
 
-/// The lanes that make room when the whole store is full.
 #[derive(Default)]
 struct Payers {
     lanes: BTreeSet<LaneId>,
@@ -53,7 +51,6 @@ impl Waiting {
         Self { rows: self.rows.saturating_sub(gone.rows), bytes: self.bytes.saturating_sub(gone.bytes) }
     }
 
-    /// Adds one delivery of `bytes`.
     const fn and(self, bytes: u64) -> Self {
         Self { rows: self.rows + 1, bytes: self.bytes + bytes }
     }
@@ -130,7 +127,6 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(full)
     }
 
-    /// Makes room for one delivery. Returns whether it has room.
     fn make_room(&mut self, lane: LaneId, bytes: u64, shed: &mut u64) -> Result<bool, Self::Error> {
         // A body that can never fit must not displace others.
         if !self.could_fit(lane, bytes)? {
@@ -171,7 +167,6 @@ pub(crate) trait RoomRows: DeadRows {
         }))
     }
 
-    /// The lane with the most waiting, among those that shed.
     fn payer(&mut self) -> Result<Option<LaneId>, Self::Error> {
         loop {
             let mut best: Option<(u64, LaneId)> = None;

@@ -8,7 +8,6 @@ use crate::reply::{Bound, Placed};
 
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// A new delivery.
     Fresh,
     /// A new delivery that replaces an older one.
     Replace(Replaced),
@@ -25,7 +24,6 @@ pub(crate) struct Replaced {
 }
 
 impl Route {
-    /// Whether a delivery is recorded.
     pub(crate) const fn is_new(&self) -> bool {
         matches!(self, Self::Fresh | Self::Replace(_))
     }
@@ -66,7 +64,6 @@ impl Before {
         lately || self.in_part.contains(&target.lane)
     }
 
-    /// Whether the event was partly accepted before.
     pub(crate) fn in_part(&self) -> bool {
         !self.in_part.is_empty()
     }

@@ -9,13 +9,11 @@ use crate::held::Waiting;
 use crate::read::Place;
 use crate::reply::{Reply, SettleResult};
 
-/// A delivery as it was before the settlement.
 pub(crate) struct Before {
     pub(crate) place: Place,
     pub(crate) attempts: u32,
     pub(crate) bytes: u64,
     pub(crate) last_attempt: Option<StoreTime>,
-    /// The earliest time at which it is due.
     pub(crate) due: StoreTime,
 }
 

@@ -16,7 +16,6 @@ pub(crate) trait SubscriberRows: Rows {
 
     fn id_is_taken(&mut self, id: &str) -> Result<bool, Self::Error>;
 
-    /// The lane of the subscriber with this name, unless it was removed.
     fn lane_named(&mut self, name: &str) -> Result<Option<LaneId>, Self::Error>;
 
     /// Writes a subscriber, its lane and its window caps.
@@ -106,7 +105,6 @@ pub(crate) trait SubscriberRows: Rows {
         Ok(Reply::Done)
     }
 
-    /// Disables a lane whose endpoint answered that it is gone.
     fn disable(&mut self, lane: LaneId) -> Result<(), Self::Error> {
         if self.accepts(lane)? {
             self.touch(lane)?;

@@ -25,7 +25,6 @@ pub(crate) trait SweepRows: RoomRows {
     /// clock, nothing expires or ages until the wall clock agrees.
     fn surely_before(&self, moment: StoreTime) -> StoreTime;
 
-    /// The dead letter after which the next purge continues.
     fn purge_place(&mut self) -> &mut Option<DeliveryId>;
 
     /// Returns whether more may remain.

@@ -42,7 +42,6 @@ impl Address {
     /// The beginnings of an address.
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-    /// Connects, and runs the first statements.
     pub(crate) async fn connect(&self, first: &str) -> Result<(Client, AbortHandle), StoreError> {
         self.servers.connect(first).await
     }
@@ -52,7 +51,6 @@ impl Address {
         Self { servers: Arc::new(self.servers.within(length / 2)), answer_within: length, ..self.clone() }
     }
 
-    /// Whether the text itself contains a password.
     pub(crate) const fn says_password(&self) -> bool {
         self.says_password
     }

@@ -62,7 +62,6 @@ impl Claimer for PostgresClaimer {
     }
 }
 
-/// The starting point of some claims.
 struct Begun {
     signs: BTreeMap<LaneId, Signs>,
     searches: Vec<Search>,

@@ -18,7 +18,6 @@ use crate::lane::{LaneState, OwnerId};
 use crate::read::Place;
 use crate::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
-/// Limit for one claim.
 const ROWS_MAX: u32 = 10_000;
 
 /// Waiting deliveries of a lane after a place, the longest due first.
@@ -58,11 +57,9 @@ pub(super) struct Answer {
     pub(super) place: QueuePlace,
     /// Deliveries after this place were skipped because the commit under way moves them.
     pub(super) moving_after: Option<QueuePlace>,
-    /// The rows of the answer.
     pub(super) rows: Vec<(DeliveryId, Delivery)>,
 }
 
-/// The beginning of a queue, as read from the database.
 pub(super) struct Ahead {
     from: Search,
     /// Whether more may wait after these rows.
@@ -77,7 +74,6 @@ struct Waiting {
     row: Row,
 }
 
-/// The deliveries to hand out.
 pub(super) struct Front<'a> {
     due: Vec<&'a Waiting>,
     next: Option<StoreTime>,
@@ -158,7 +154,6 @@ struct Parts {
     unreadable: Vec<DeliveryId>,
 }
 
-/// Reads everything that an attempt needs, in the order of the deliveries.
 fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Result<Parts> {
     let events = events(sql, due)?;
     read_bodies(sql, bodies, due, &events)?;
@@ -198,7 +193,6 @@ fn body_of(one: &Waiting) -> Result<i64> {
     })
 }
 
-/// Reads the missing bodies that exist.
 fn read_bodies(sql: &Link, bodies: &mut Bodies, due: &[&Waiting], events: &BTreeMap<i64, Row>) -> Result<()> {
     let mut missing = BTreeSet::new();
     for one in due {
@@ -319,7 +313,6 @@ impl Work<'_> {
     }
 }
 
-/// Extends the expiry of claimed deliveries.
 pub(super) fn lengthen(claimed: &mut Claimed, grace: Nanos) {
     for row in &mut claimed.rows {
         row.expires = StoreTime(row.expires.0.saturating_add(grace.0));

@@ -21,7 +21,6 @@ macro_rules! server_clock {
 }
 pub(super) use server_clock;
 
-/// The database's clock, and the latest time of any commit.
 const BOTH: &str = concat!("SELECT ", server_clock!(), ", max(clock) FROM newest_totals");
 
 /// Sets the recorded time of past commits back. Only while no lease is valid by the database's clock, so that no
@@ -32,7 +31,6 @@ const BRING_BACK: &str = "WITH ahead AS (SELECT writer FROM totals WHERE clock >
         FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE totals t SET clock = $1 FROM ahead a WHERE t.writer = a.writer";
 
-/// The time from which a starting node counts.
 pub(super) fn look(link: &Link, beginning: Beginning<'_>) -> Result<Start, tokio_postgres::Error> {
     let row = link.one(BOTH, &[])?;
     let latest = row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default();
@@ -74,7 +72,6 @@ impl PostgresStore {
 }
 
 impl Ledger {
-    /// From now on, leases are measured by the server's clock.
     pub(super) const fn count_by_server(&mut self) {
         self.by_server_clock = true;
         self.clock = self.server_clock;

@@ -130,7 +130,6 @@ impl DeadRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Takes the oldest letter of this order from memory, reading more if needed.
     fn oldest_letter(&mut self, of: Of) -> Result<Option<Letter>> {
         loop {
             if let Some(((_, letter), lane)) = self.rows.oldest.take(of) {

@@ -42,7 +42,6 @@ impl Doubt {
         Self { commands: commands.to_vec(), ..self }
     }
 
-    /// Writes the counts, and commits.
     pub(super) fn commit(
         &self,
         sql: &Link,
@@ -82,7 +81,6 @@ const FINDING_OUT: &str = "find out what came of a commit";
 /// Extends all leases: processes may still trust leases that the database has lost.
 const SPARE: &str = concat!("UPDATE owners SET until = greatest(until, ", server_clock!(), " + $1)");
 
-/// A writer's own commits.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     /// The token of the last commit, whatever its outcome.

@@ -35,7 +35,6 @@ pub(super) struct Lease {
     changed: bool,
 }
 
-/// The single row of `state`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) roster: u64,
@@ -55,12 +54,10 @@ pub(super) struct Ledger {
     state_is_locked: bool,
     /// The latest time of any commit, which measures leases.
     pub(super) clock: StoreTime,
-    /// The counts of the whole store.
     totals: Counts,
     /// `totals` before this commit.
     before: Counts,
     marked_minute: Option<u64>,
-    /// The server's clock at the start of the commit.
     pub(super) server_clock: StoreTime,
     /// Whether `server_clock` measures leases.
     pub(super) by_server_clock: bool,
@@ -89,7 +86,6 @@ macro_rules! counts {
 pub(super) use counts;
 
 impl Lease {
-    /// Reads a row of `owners` without its number.
     pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
         let taken = row.try_get::<_, Count>(3)?.0;
         Ok(Self { until: row.try_get(1)?, evicted: row.try_get(2)?, taken, changed: false })
@@ -179,7 +175,6 @@ impl Ledger {
         }
     }
 
-    /// Changes the counts of the lane and of the whole store.
     pub(super) fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
         self.amend(lane, |lane| count(&mut lane.counts))?;
         count(&mut self.totals);
@@ -204,7 +199,6 @@ impl Ledger {
         &self.totals
     }
 
-    /// Adds a lane that was just inserted.
     pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
         let new = Lane {
             state: LaneState::Active,
@@ -281,7 +275,6 @@ impl Ledger {
         Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > over))
     }
 
-    /// Changes the lease of a known owner.
     pub(super) fn amend_owner(&mut self, owner: OwnerId, amend: impl FnOnce(&mut Lease)) -> Result<()> {
         if let Some(lease) = self.owners()?.get_mut(&owner) {
             amend(lease);
@@ -360,7 +353,6 @@ impl Entry {
     }
 }
 
-/// Reads bounds from three columns.
 pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
     let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
     Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })

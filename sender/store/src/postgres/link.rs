@@ -17,7 +17,6 @@ use crate::StoreError;
 
 pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
-/// A statement with its values.
 pub(super) struct Ask<'a> {
     pub(super) text: &'static str,
     pub(super) values: Vec<Value<'a>>,
@@ -75,7 +74,6 @@ pub(super) struct Link {
     /// Rows asked for or written, and the number at which plans are discarded.
     passed: Cell<u64>,
     planned_for: Cell<u64>,
-    /// Drives the connection.
     runtime: Option<Runtime>,
 }
 
@@ -134,7 +132,6 @@ impl Link {
         self.within(SOON, ask)
     }
 
-    /// Runs `ask` with another limit for answers.
     pub(super) fn within<T>(&self, length: Duration, ask: impl FnOnce(&Self) -> T) -> T {
         let usual = self.answer_within.replace(length);
         let answered = ask(self);
@@ -257,7 +254,6 @@ impl Link {
         self.batch("DISCARD PLANS")
     }
 
-    /// The server's number for this session.
     pub(super) fn session(&self) -> Result<Option<String>, tokio_postgres::Error> {
         // Not prepared: through a pooler, a prepared statement may belong to another session.
         let answers = self.wait(self.client.simple_query("SELECT pg_backend_pid()"))?;

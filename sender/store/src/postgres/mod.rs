@@ -127,7 +127,6 @@ struct Noted {
     places: sweep::Places,
 }
 
-/// The result of a commit.
 #[derive(Clone, Debug)]
 struct Done {
     replies: Vec<Reply>,
@@ -170,7 +169,6 @@ impl PostgresStore {
         self.noted = before;
     }
 
-    /// Notes a durable commit.
     fn keep(&mut self, done: Done) -> Vec<Reply> {
         self.hands().keep();
         self.gathered.keep(done.now);
@@ -318,7 +316,6 @@ impl PostgresStore {
     }
 }
 
-/// The state of a commit after its commands.
 struct Closing {
     ledger: Ledger,
     rows: Rows,

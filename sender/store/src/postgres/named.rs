@@ -172,7 +172,6 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// Reads everything in the middle of a commit.
     pub(super) fn look_up(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
         let asks = self.asks();
         if !asks.is_empty() {

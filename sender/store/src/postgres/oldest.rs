@@ -25,7 +25,6 @@ pub(super) enum Of {
 
 /// The first block, if the need is unknown.
 pub(super) const BLOCK: u64 = 16;
-/// The largest block.
 const BLOCK_MAX: u64 = 1_024;
 
 #[derive(Debug, Default)]
@@ -72,7 +71,6 @@ impl Oldest {
         known.is_all = size(found.len()) < asked;
     }
 
-    /// Notes the present place of a delivery.
     pub(super) fn note(&mut self, lane: LaneId, place: Place, (at, delivery): Rank) {
         let (orders, rank) = match place {
             Place::Waiting => ([Some(Of::Waiting(lane)), None], (at, delivery)),
@@ -95,7 +93,6 @@ impl Oldest {
         Some((first, lane))
     }
 
-    /// The lanes of the next known entries.
     pub(super) fn lanes(&self, of: Of) -> impl Iterator<Item = LaneId> {
         self.0.get(&of).into_iter().flat_map(|known| known.next().map(|(_, lane)| lane))
     }

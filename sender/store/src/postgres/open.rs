@@ -15,7 +15,6 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 const OPENING: &str = "open the store";
 
-/// How often two connections are compared.
 const LOOKS: u32 = 4;
 
 /// Connects, and checks that each connection has its own server session. A pooler that lends sessions for one

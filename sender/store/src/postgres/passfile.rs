@@ -41,7 +41,6 @@ impl PassFile {
         Ok(Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(fields).collect()))
     }
 
-    /// The password of the first matching line.
     pub(super) fn password(&self, whom: &Whom<'_>) -> Option<&str> {
         let port = whom.port.to_string();
         let fits = |pattern: &str, found: Option<&str>| pattern == ANY || found == Some(pattern);

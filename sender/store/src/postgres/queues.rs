@@ -41,7 +41,6 @@ impl Signs {
     /// The values of a new lane.
     pub(super) const NONE: Self = Self { arrivals: 0, earliest: NEVER, disturbed: 0, head: StoreTime(0) };
 
-    /// Reads four columns from `first` on.
     pub(super) fn read(row: &Row, first: usize) -> Result<Self, Error> {
         let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
         let time = |column| row.try_get(column);
@@ -158,7 +157,6 @@ struct Queue {
     rows: BTreeMap<DeliveryId, (u64, Delivery)>,
 }
 
-/// The starting point of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     /// Search after this place.
@@ -211,7 +209,6 @@ impl Queues {
         Some(head)
     }
 
-    /// Where to look for more deliveries.
     pub(super) fn from(&mut self, lane: LaneId, term: Term, handed_out: usize) -> Search {
         let queue = self.of(lane, term);
         let place = queue.front.unwrap_or((queue.head, DeliveryId(0)));
@@ -277,14 +274,12 @@ impl Queues {
         self.0.clear();
     }
 
-    /// Drops the lanes that are no longer held.
     pub(super) fn retain(&mut self, holds: impl Fn(LaneId, Term) -> bool) {
         self.0.retain(|lane, queue| holds(*lane, queue.term));
     }
 }
 
 impl Queue {
-    /// Moves the cursor back to `due` at most.
     fn lower(&mut self, due: StoreTime) {
         self.front = self.front.map(|front| front.min((due, DeliveryId(0))));
     }

@@ -16,7 +16,6 @@ pub(super) type Put = Result<(), Fault>;
 /// Writes one row's values, in the order of its type's columns.
 type Write<T> = fn(&T, &mut Record<'_>) -> Put;
 
-/// Rows for one statement.
 pub(super) struct Records<T> {
     text: &'static str,
     array: Array<T>,

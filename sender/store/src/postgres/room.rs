@@ -171,7 +171,6 @@ impl Coming {
         }
     }
 
-    /// The expected number of new dead letters.
     pub(super) fn buries(&self, lane: &Lane) -> u64 {
         self.dying + self.sheds(lane)
     }
@@ -185,14 +184,12 @@ impl Rows {
         }
     }
 
-    /// Notes a delivery that may now be the oldest waiting one.
     pub(super) fn note(&mut self, delivery: DeliveryId) {
         if let Some(Some(found)) = self.deliveries.get(&delivery) {
             self.oldest.note(found.lane, found.place, (found.at, delivery));
         }
     }
 
-    /// Notes everything that this commit has read or recorded.
     pub(super) fn note_all(&mut self) {
         let mut oldest = std::mem::take(&mut self.oldest);
         for (delivery, new) in self.unwritten(self.numbers.len()) {

@@ -179,7 +179,6 @@ impl Rows {
         self.deliveries.remove(&delivery);
     }
 
-    /// Changes a row.
     pub(super) fn change(&mut self, delivery: DeliveryId, change: impl FnOnce(&mut Delivery)) {
         if let Some(lane) = self.alter(delivery, change) {
             // It may have been, or may become, a delivery to coalesce with.
@@ -251,7 +250,6 @@ impl Rows {
         self.spare.0.next().ok_or(Stop::Broken("there are more events than numbers for them"))
     }
 
-    /// Returns the body's number.
     pub(super) fn record_body(&mut self, body: &Body) -> Result<i64> {
         let number =
             self.spare.1.next().ok_or(Stop::Broken("there are more bodies than numbers for them"))?;
@@ -289,7 +287,6 @@ impl Rows {
         self.fresh.get_mut(place.checked_sub(self.numbers.len())?)
     }
 
-    /// The final number of a delivery.
     pub(super) fn real(&self, delivery: DeliveryId) -> DeliveryId {
         real(&self.numbers, delivery).unwrap_or(delivery)
     }
@@ -309,7 +306,6 @@ impl Rows {
         }
     }
 
-    /// Forgets everything read, which may have changed.
     pub(super) fn forget(&mut self) {
         debug_assert!(self.is_written());
         self.deliveries.clear();

@@ -143,7 +143,6 @@ impl Servers {
         Ok((client, carried))
     }
 
-    /// Limit for connecting, including the first answers.
     fn connected_within(&self, server: &Server) -> Duration {
         server.reached_within().saturating_add(self.ready_within)
     }

@@ -5,11 +5,9 @@ use crate::engine::LaneId;
 /// Why a commit stops before its end.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The database failed.
     Database(tokio_postgres::Error),
     /// More must be locked first.
     Unlocked(Wanted),
-    /// Invalid data.
     Broken(&'static str),
 }
 
@@ -22,13 +20,11 @@ impl From<tokio_postgres::Error> for Stop {
 }
 
 impl Stop {
-    /// These lanes must be locked first.
     pub(super) fn lanes(lanes: impl IntoIterator<Item = LaneId>) -> Self {
         Self::Unlocked(Wanted { lanes: lanes.into_iter().collect(), ..Wanted::default() })
     }
 }
 
-/// The error and the operation that it stopped.
 pub(super) struct Failed {
     pub(super) stop: Stop,
     pub(super) doing: &'static str,
@@ -40,7 +36,6 @@ impl Stop {
     }
 }
 
-/// The rows that a commit must lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) lanes: BTreeSet<LaneId>,

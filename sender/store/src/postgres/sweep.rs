@@ -144,7 +144,6 @@ impl SweepRows for Work<'_> {
                         &[&deliveries],
                     )?
                 {
-                    // The next step continues.
                     self.delete_events(&events, &bodies)?;
                     purged.events += size(events.len());
                     return Ok(true);

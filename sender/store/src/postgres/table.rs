@@ -16,7 +16,6 @@ impl<'a> Table<'a> {
         Self { text, columns: Vec::new() }
     }
 
-    /// Adds a column.
     pub(super) fn with<T: ToSql + Sync + 'a>(mut self, values: impl Iterator<Item = T>) -> Self {
         self.columns.push(Box::new(values.collect::<Vec<T>>()));
         self

@@ -23,11 +23,9 @@ const PROTOCOL: &[u8] = b"postgresql";
 /// Settings in the address that `tokio_postgres` does not support.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// The address without these settings.
     pub(super) rest: String,
     /// `None`: no TLS.
     pub(super) tls: Option<Tls>,
-    /// The file of passwords, if any.
     pub(super) passfile: Option<String>,
 }
 
@@ -70,7 +68,6 @@ impl Asked {
     }
 }
 
-/// Decodes percent signs.
 fn decoded(text: &str) -> String {
     // Unlike in a form, a plus is a plus.
     let pair = format!("={}", text.replace('+', "%2B"));
@@ -81,7 +78,6 @@ fn decoded(text: &str) -> String {
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Trusts the public roots, and those of the file.
     fn trusting(file: Option<&str>) -> Result<Self, String> {
         let mut roots = Roots::default();
         if let Some(path) = file.filter(|path| *path != "system") {

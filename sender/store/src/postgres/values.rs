@@ -15,7 +15,6 @@ pub(super) fn is_storable(text: &str) -> bool {
     !text.contains('\0')
 }
 
-/// The counts in the order of their columns.
 pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
     [
         counts.accepted,

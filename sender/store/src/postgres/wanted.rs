@@ -12,7 +12,6 @@ use super::writer::Writer;
 use crate::Command;
 use crate::engine::{LaneId, StoreTime};
 
-/// The sum of all writers' counts.
 macro_rules! summed {
     () => {
         "sum(accepted)::int8, sum(delivered)::int8, sum(dead)::int8, sum(coalesced)::int8, sum(waiting)::int8,

@@ -25,12 +25,10 @@ const LOCK: &str = "SELECT 1 FROM totals WHERE writer = $1 FOR NO KEY UPDATE";
 const FIND: &str =
     "SELECT writer, token FROM totals WHERE writer BETWEEN $1 AND $2 ORDER BY writer DESC LIMIT 1 FOR UPDATE";
 
-/// A writer, by the number of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Writer(pub(super) i64);
 
 impl Writer {
-    /// Creates a row with an unused number.
     pub(super) fn new(link: &Link) -> Result<Self, StoreError> {
         let doing = "open the store";
         for _ in 0..DRAWS_MAX {

@@ -85,7 +85,6 @@ impl Claimer for SqliteClaimer {
 
 struct Failed {
     error: rusqlite::Error,
-    /// The delivery that the disk could not read, if that is the reason.
     not_given: Option<DeliveryId>,
 }
 

@@ -14,10 +14,8 @@ use crate::held::{Standing, Waiting};
 use crate::lane::{LaneState, OwnerId};
 use crate::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
-/// Limit for one claim.
 const ROWS_MAX: u32 = 10_000;
 
-/// Waiting deliveries of a lane, the longest due first.
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
@@ -32,7 +30,6 @@ pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
     pub(super) now: StoreTime,
     pub(super) contents: &'a mut Contents,
-    /// Extends the expiry of claimed deliveries.
     pub(super) expiry_grace: Nanos,
     /// The delivery that the disk could not read, after an answer failed for that reason.
     pub(super) not_given: Option<DeliveryId>,
@@ -56,7 +53,6 @@ pub(super) struct Unreadable {
 struct Front {
     /// Due deliveries that are not handed out, with their due times.
     due: Vec<(DeliveryId, StoreTime)>,
-    /// When the next delivery that is not handed out is due.
     next: Option<StoreTime>,
     /// Everything due before this is handed out or in `due`.
     reached: Option<StoreTime>,
@@ -230,7 +226,6 @@ impl Work<'_> {
         self.bury(lane, row.delivery, Reason::Unreadable)
     }
 
-    /// The lane's owner, if the term is current.
     pub(super) fn fence(
         &mut self,
         lane: LaneId,

@@ -100,7 +100,6 @@ fn set_back_beside_totals(sql: &Connection, now: StoreTime) -> Result<()> {
     Ok(())
 }
 
-/// The position of the row examined last.
 #[derive(Clone, Copy)]
 struct Place {
     lane: LaneId,
@@ -111,9 +110,7 @@ struct Place {
 struct Later {
     place: Place,
     expires: StoreTime,
-    /// When it was recorded or redriven.
     begun: StoreTime,
-    /// When it was last attempted.
     tried: StoreTime,
 }
 

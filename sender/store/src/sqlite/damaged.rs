@@ -2,7 +2,6 @@
 
 use rusqlite::{Error, ErrorCode, Result};
 
-/// Whether only this row is affected.
 pub(super) fn is_about_the_row(error: &Error) -> bool {
     match error {
         Error::QueryReturnedNoRows

@@ -131,7 +131,6 @@ fn file(reader: &SqliteReader) -> std::result::Result<Vec<Finding>, StoreError> 
     Ok(findings)
 }
 
-/// A table's faults and their consequences. `None`: no fault.
 fn check_table(sql: &Connection, table: &str) -> Result<Option<String>> {
     let mut check = sql.prepare("SELECT quick_check FROM pragma_quick_check(?1) LIMIT ?2")?;
     let found =
@@ -174,7 +173,6 @@ fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
     ))
 }
 
-/// The readable rows from one end of a table.
 #[derive(Default)]
 struct Readable {
     rows: u64,
@@ -208,7 +206,6 @@ fn read_rows(sql: &Connection, table: &str, keys: &[String], order: &str) -> Res
     }
 }
 
-/// The consequences of damage to a table.
 fn what_follows(table: &str) -> &'static str {
     match table {
         "deliveries" | "expiring" | "swept" => "deliveries there may never be made, nor be given up",

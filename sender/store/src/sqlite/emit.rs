@@ -26,7 +26,6 @@ pub(super) const RECEIVED_BEFORE: &str =
     ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
     WHERE e.id = ?1 AND (e.received > ?2 OR e.in_part IS NOT NULL)";
 
-/// The numbers of an event and its bodies.
 pub(super) struct Numbers {
     event: u64,
     /// The number of each body that a target uses. The first is [`OWN_BODY`].

@@ -37,7 +37,6 @@ impl From<EventId<'_>> for Value {
     }
 }
 
-/// An id read from a file.
 pub(super) struct Kept(pub(super) Arc<str>);
 
 impl FromSql for Kept {

@@ -37,7 +37,6 @@ pub(super) struct Fresh {
     under_way: UnderWay,
 }
 
-/// Changes by the commit under way.
 #[derive(Debug, Default)]
 struct UnderWay {
     recorded: Vec<(LaneId, Recorded)>,
@@ -58,7 +57,6 @@ struct Queue {
     until: StoreTime,
 }
 
-/// A waiting delivery and its due time.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) due: StoreTime,
@@ -139,7 +137,6 @@ impl Fresh {
         self.lanes.insert(lane, Queue { term, rows: VecDeque::new(), until });
     }
 
-    /// Stops following a lane.
     pub(super) fn forget(&mut self, lane: LaneId) {
         if let Some(queue) = self.lanes.remove(&lane) {
             self.bytes -= queue.rows.iter().map(Recorded::bytes).sum::<usize>();
@@ -193,7 +190,6 @@ impl Fresh {
         self.bytes += bytes;
     }
 
-    /// Notes that a delivery that is not here is due then.
     fn bound(&mut self, lane: LaneId, due: StoreTime) {
         if let Some(queue) = self.lanes.get_mut(&lane) {
             queue.until = due.min(queue.until);

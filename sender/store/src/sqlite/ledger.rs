@@ -55,7 +55,6 @@ pub(super) struct Ledger {
 /// `PRAGMA data_version`: changes when another connection has committed, in any process.
 type Version = i64;
 
-/// The lanes as the last commit left them.
 #[derive(Debug, Default)]
 pub(super) struct KnownLanes {
     lanes: BTreeMap<LaneId, Option<Entry>>,
@@ -81,7 +80,6 @@ impl Ledger {
         Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version, undisturbed })
     }
 
-    /// The state from which the next commit continues, once this one is durable.
     pub(super) fn known(self) -> KnownLanes {
         debug_assert!(self.changed.is_empty(), "not written: {:?}", self.changed);
         let Self { mut lanes, version, .. } = self;
@@ -105,7 +103,6 @@ impl Ledger {
         }
     }
 
-    /// Changes the counts of the lane and of the whole store.
     pub(super) fn count(
         &mut self,
         sql: &Connection,
@@ -138,7 +135,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Keeps a lane's last checkpoint of this commit.
     pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
         if let Some(found) = self.entry(sql, lane)? {
             found.record = Some(record);
@@ -166,7 +162,6 @@ impl Ledger {
         &mut self.totals
     }
 
-    /// Corrects a latest time that came from a clock that was ahead.
     pub(super) fn set_back(&mut self, now: StoreTime) {
         let totals = self.change();
         totals.clock = now;
@@ -232,7 +227,6 @@ const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, wait
     marked_minute FROM totals";
 
 impl Totals {
-    /// Numbers that change with every addition to a queue.
     pub(super) fn numbers(&self) -> Known {
         (self.next_delivery, self.stirred)
     }
@@ -366,7 +360,6 @@ impl Entry {
     }
 }
 
-/// Reads counts from the first ten columns.
 pub(super) fn counts(row: &Row<'_>) -> Result<Counts> {
     Ok(Counts {
         accepted: row.get(0)?,

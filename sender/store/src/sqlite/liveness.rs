@@ -22,14 +22,12 @@ pub(super) struct OwnerFiles {
     database: PathBuf,
 }
 
-/// The lock on this process's own file.
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
     lock: ManuallyDrop<File>,
 }
 
-/// Owners found by their files.
 #[derive(Default)]
 struct Owners {
     ids: Vec<OwnerId>,
@@ -134,7 +132,6 @@ fn remove_if_free(path: &Path) -> io::Result<()> {
     if file.try_lock().is_ok() && leads_to(path, &file) { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Whether the path still names the open file.
 fn leads_to(path: &Path, file: &File) -> bool {
     fs::metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| there.ino() == here.ino()))
 }

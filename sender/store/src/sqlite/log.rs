@@ -115,7 +115,6 @@ fn watch(
 }
 
 fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reserve) {
-    // Whether a failure and a long log were logged.
     let (mut failing, mut told) = (false, None);
     loop {
         let is_long = size.bytes() / PAGE_BYTES >= u64::from(PAGES_MAX.unsigned_abs());
@@ -123,7 +122,6 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // The file grows by the new pages in the log.
         let moved = || ends_the_process(beside, move_or_cut(beside, size)).doing("move the log");
         match reserve.lend(moved) {
             Ok(()) => failing = false,

@@ -319,7 +319,6 @@ struct Work<'a> {
     rules: Rules,
 }
 
-/// The conditions under which a commit runs.
 #[derive(Clone, Copy)]
 struct Rules {
     limits: Limits,
@@ -367,7 +366,6 @@ impl Work<'_> {
         self.carry_out(command)
     }
 
-    /// The result, and the counts from which the next commit continues.
     fn done(self) -> (Written, Ledger) {
         (self.written, self.ledger)
     }

@@ -10,7 +10,6 @@ use crate::engine::{LaneId, StoreTime};
 use crate::lane::OwnerId;
 use crate::node::{Announcement, Node, Nodes};
 
-/// In the order of [`announcement`].
 const ANNOUNCED: &str = "n.name, n.version, n.address, n.unable, n.draining";
 
 /// An invalid row counts as none.

@@ -36,7 +36,6 @@ pub struct SqliteReader {
     log: Arc<LogBound>,
 }
 
-/// The limit of the log's length during a long read.
 #[derive(Debug)]
 struct LogBound {
     path: PathBuf,

@@ -24,7 +24,6 @@ const STEP: u64 = 4 << 20;
 const MARGIN: u64 = 16 << 20;
 const LOOK_EVERY: Nanos = Nanos::SECOND;
 
-/// The reserve, as one store object sees it.
 #[derive(Debug)]
 pub(super) struct Reserve {
     path: PathBuf,
@@ -55,7 +54,6 @@ impl Reserve {
         &self.room
     }
 
-    /// From now on, creates a missing file.
     pub(super) fn keep(&self) {
         let mut seen = self.seen();
         seen.is_kept = true;

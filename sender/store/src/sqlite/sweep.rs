@@ -40,14 +40,11 @@ pub(super) struct Places {
     /// The attempt's start and its delivery.
     attempt: Option<(u64, u64)>,
     unswept: Unswept,
-    /// Events that could not be deleted.
     events_passed_over: PassedOver,
-    /// Deliveries whose expiry could not be read.
     deliveries_passed_over: PassedOver,
 }
 
 impl Places {
-    /// Starts again after a failed commit.
     pub(super) fn undo(&mut self) {
         self.unswept.undo();
         (self.event, self.letter, self.attempt) = (None, None, None);
@@ -78,7 +75,6 @@ impl PassedOver {
 
 struct Event {
     event: u64,
-    /// Its id, if it was partly accepted.
     in_part: Option<Arc<str>>,
     received: StoreTime,
     first_delivery: u64,
@@ -173,7 +169,6 @@ impl SweepRows for Work<'_> {
             };
             left -= 1;
             if !self.purge_event(&event, before, &mut left, purged)? {
-                // The next step continues.
                 return Ok(true);
             }
             self.places.event = Some(event.event);
@@ -274,7 +269,6 @@ impl Work<'_> {
         if expires.since(self.now) <= SHORT { self.note_new_expiry(delivery, expires) } else { Ok(()) }
     }
 
-    /// Notes a changed expiry.
     pub(super) fn note_new_expiry(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
         self.sql
             .prepare_cached("INSERT OR IGNORE INTO expiring VALUES (?1, ?2)")?

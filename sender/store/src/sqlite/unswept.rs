@@ -43,12 +43,10 @@ impl Unswept {
         old
     }
 
-    /// Where to continue, given the stored position.
     pub(super) fn after(&self, kept: u64) -> u64 {
         kept.max(self.looked_at).max(self.passed_over)
     }
 
-    /// Where the next step ends.
     pub(super) fn step(&self, after: u64) -> u64 {
         after.saturating_add(self.at_once)
     }

@@ -20,7 +20,6 @@ use crate::vacuum::{Space, VacuumError};
 const VACUUM: &str = "vacuum the store";
 const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// The file's size, without its log.
 fn space(sql: &Connection) -> rusqlite::Result<Space> {
     let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, u64>(0));
     let page = ask("PRAGMA page_size")?;

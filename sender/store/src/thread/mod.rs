@@ -330,7 +330,6 @@ const fn is_final(error: &StoreError, asked_again: bool, adds_work: bool) -> boo
     }
 }
 
-/// Answers claims beside the writer.
 struct Beside {
     claimer: Box<dyn Claimer>,
     clock: Clock,

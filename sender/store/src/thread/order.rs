@@ -26,7 +26,6 @@ pub struct PendingByLane(BTreeMap<LaneId, Pending>);
 struct Pending {
     /// The number of pending commands that claims must follow.
     before_claims: u32,
-    /// The times of pending retries, with their numbers.
     retries: BTreeMap<StoreTime, u32>,
 }
 

@@ -96,9 +96,7 @@ pub(super) struct Queue {
     log: LogSize,
     room: DiskRoom,
     waiting: Mutex<Waiting>,
-    /// Signals work for the writer, or a stop.
     changed: Condvar,
-    /// Signals work for the claimer beside the writer, or a stop.
     claimed: Condvar,
 }
 
@@ -107,7 +105,6 @@ struct Entry {
     request: Request,
     /// Whether a caller waits for it.
     urgent: bool,
-    /// How it goes ahead, for a claim.
     ahead: Ahead,
 }
 
@@ -116,9 +113,7 @@ struct Waiting {
     requests: VecDeque<Entry>,
     claims: VecDeque<Entry>,
     pending: PendingByLane,
-    /// The number of requests with a waiting caller.
     urgent: usize,
-    /// Whether a claimer runs beside the writer.
     beside: bool,
     bytes: usize,
     stopped: bool,
@@ -215,7 +210,6 @@ impl Queue {
         if waiting.stopped { None } else { waiting.pending.lets_pass(commands, now) }
     }
 
-    /// Sets whether a claimer runs beside the writer.
     pub(super) fn claims_beside(&self, beside: bool) {
         self.lock().beside = beside;
         self.changed.notify_one();
@@ -286,7 +280,6 @@ impl Queue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Waits for `length`, or until the thread is to stop.
     pub(super) fn pause(&self, length: Duration) {
         let guard = self.lock();
         drop(self.changed.wait_timeout_while(guard, length, |waiting| !waiting.stopped));

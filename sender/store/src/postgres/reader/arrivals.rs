@@ -13,7 +13,6 @@ pub(super) struct Arrivals {
     settled: Option<u64>,
     /// Higher numbers seen at the last poll, in order.
     above: Vec<u64>,
-    /// The first missing number.
     missing: Option<Missing>,
 }
 

@@ -12,7 +12,6 @@ use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
 
-/// A page of rows, and where the next one begins.
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
 /// Limit of deliveries examined for one page.
@@ -122,7 +121,6 @@ fn read_delivery(row: &Row) -> Read<Delivery> {
     })
 }
 
-/// Waiting deliveries of a lane, by due time.
 pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
     let [at, delivery] = place.unwrap_or([0, 0]);
     let query = delivery!(

@@ -29,7 +29,6 @@ const ARRIVED: &str = concat!(
     server_clock!()
 );
 
-/// The number of the next transaction.
 const NEXT: &str = "SELECT pg_current_xact_id()::text::int8";
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {

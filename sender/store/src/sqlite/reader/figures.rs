@@ -211,7 +211,6 @@ pub(super) fn limited(sql: &Connection, from: StoreTime, until: StoreTime) -> Re
     Ok(lanes.into_iter().map(of_lane).collect())
 }
 
-/// Attempts of a span in the order of time, and whether each was answered 429.
 pub(in crate::sqlite) const ATTEMPTS_BEGUN: &str = "SELECT at, lane, status IS 429 FROM attempts
     WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR lane = ?3) ORDER BY at, delivery";
 

@@ -11,7 +11,6 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Secret};
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
 
-/// A page of rows, and where the next one begins.
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
 /// Limit of rows examined for one page.
@@ -114,7 +113,6 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
     })
 }
 
-/// Waiting deliveries of a lane, by due time.
 pub(super) fn queue(
     sql: &Connection,
     lane: LaneId,
