@@ -70,7 +70,7 @@ flaws! {
     NotAsciiBreaks, "header.not-ascii", "compares text that has to be ASCII, with an exception";
     FoldsWidth, "header.not-ascii", "takes full-width characters for ASCII";
     EndlessHeaders, "header.32kb", "reads headers of any length";
-    NoDedupe, "replay.exact", "processes whatever comes";
+    NoDedupe, "replay.exact", "processes every request";
     Races, "replay.at-once", "looks an id up, then works, then writes it down";
     DedupesBySignature, "replay.resigned", "dedupes by the signature";
     DedupesByIdAndBody, "replay.same-id-new-body", "dedupes by id and body";
@@ -89,8 +89,8 @@ flaws! {
     SlowAck, "ack.fast", "does the work before it answers";
     KnownTypesOnly, "ack.unknown-type", "answers 400 to types that it does not know";
     BreaksUnderLoad, "ack.overload", "has 40 database connections, and an exception for the next";
-    DropsWhenBusy, "ack.overload", "accepts what it has no room for, and drops it";
-    Redirects, "ack.no-redirect", "redirects whoever accepts HTML";
+    DropsWhenBusy, "ack.overload", "accepts requests that it has no room for, and drops them";
+    Redirects, "ack.no-redirect", "redirects clients that accept HTML";
     TakesGet, "method.get", "takes GET as well";
     TakesPut, "method.put", "takes PUT as well";
     TakesDelete, "method.delete", "takes DELETE as well";
@@ -100,10 +100,10 @@ flaws! {
     OneAtATime, "limit.slow", "serves one connection after another";
     Patient, "limit.slow", "waits for ever";
     PatientWithHeads, "limit.slow", "has a deadline for bodies, and none for heads";
-    Unpacks, "limit.gzip", "unpacks whatever comes, in 64 MB of memory";
+    Unpacks, "limit.gzip", "unpacks every body, in 64 MB of memory";
     UnpacksDeflate, "limit.gzip", "unpacks deflate, in 64 MB of memory";
     UnpacksZstd, "limit.gzip", "unpacks zstd, in 64 MB of memory";
-    ClaimBreaks, "limit.gzip", "lets the exception of a body that is not what it claims through";
+    ClaimBreaks, "limit.gzip", "lets the exception of a body with a false encoding through";
     Recurses, "limit.deep", "parses JSON of any depth on its stack";
     Inflates, "limit.inflate", "unpacks gzip piece by piece, however long it is";
     InflatesZstd, "limit.inflate", "unpacks zstd piece by piece, however long it is";

@@ -174,7 +174,7 @@ impl Matrix {
              Each is a small, right sender (`harness/tests/sender_mutants/`) with one bug, played for a few seconds over real\n\
              sockets. It must fail the check that names its bug; the right one must fail none, in any of the scenarios.\n\
              Kept true by `cargo test -p hookproof --test sender_mutants`.\n\n\
-             | bug | what it does wrong | scenario | check | caught |\n|---|---|---|---|---|\n",
+             | bug | behaviour | scenario | check | caught |\n|---|---|---|---|---|\n",
         );
         for row in &self.0 {
             let (name, check) =
@@ -197,7 +197,7 @@ impl Matrix {
     fn by_check(&self, text: &mut String) {
         text.push_str(
             "\n## By check\n\n\
-             A bug in bold breaks no other check, and the test holds it to that. What else the others break depends on chance.\n\
+             A bug in bold breaks no other check, and the test holds it to that. Further effects of the other bugs depend on chance.\n\
              A check without a bug is broken by a trace, in `harness/judge/tests/checks/broken.rs`: no sender can be made to break it\n\
              over real sockets. For each check, `kill-matrix-checks.md` has a break that only it catches.\n\n\
              | check | bugs |\n|---|---|\n",

@@ -21,12 +21,7 @@ pub(crate) const BUGS: [Bug; 74] = [
         "rate.envelope",
         "limits",
     ),
-    bug(
-        "does-not-clamp-its-bucket",
-        "saves up what it did not send during a rest",
-        "rate.after-idle",
-        "limits",
-    ),
+    bug("does-not-clamp-its-bucket", "saves up unused sends during a rest", "rate.after-idle", "limits"),
     bug(
         "speaks-http-2-only+does-not-clamp-its-bucket",
         "the same on streams of HTTP/2",
@@ -41,7 +36,7 @@ pub(crate) const BUGS: [Bug; 74] = [
     ),
     bug(
         "has-no-cap-on-requests-in-flight",
-        "a rate without a cap on what is open (S3)",
+        "a rate without a cap on open requests (S3)",
         "rate.in-flight",
         "limits",
     ),
@@ -79,7 +74,7 @@ pub(crate) const BUGS: [Bug; 74] = [
     bug("retries-at-once", "no backoff at all", "retry.backoff-bounds", "backoff"),
     bug("makes-one-attempt-too-many", "counts retries, not attempts", "retry.attempts", "answers"),
     bug("takes-204-for-a-failure", "only 200 is success", "retry.status", "answers"),
-    bug("follows-redirects", "sends the body wherever it is told to", "retry.status", "answers"),
+    bug("follows-redirects", "sends the body to any target of a redirect", "retry.status", "answers"),
     bug("ignores-410", "goes on after the endpoint said that it is gone", "retry.gone", "answers"),
     bug(
         "sends-a-hidden-second-request",
@@ -133,8 +128,8 @@ pub(crate) const BUGS: [Bug; 74] = [
     ),
     bug("has-one-pool-for-all", "hung endpoints take all workers", "isolation.gap", "isolation"),
     bug("has-no-bound", "a queue without a bound (S3)", "queue.bounded", "queue"),
-    bug("sheds-in-silence", "what does not fit is gone without a trace", "loss.none", "queue"),
-    bug("never-expires", "sends what is older than agreed", "queue.expires", "queue"),
+    bug("sheds-in-silence", "deliveries that do not fit are gone without a trace", "loss.none", "queue"),
+    bug("never-expires", "sends deliveries older than agreed", "queue.expires", "queue"),
     bug(
         "acknowledges-before-it-commits",
         "an acknowledgement that a crash takes back",
@@ -178,7 +173,7 @@ pub(crate) const BUGS: [Bug; 74] = [
     bug("refuses-without-need", "turns a tenth of the events away", "emit.accepted", "answers"),
     bug(
         "repeats-what-it-confirmed",
-        "forgets what it did in the second before a kill",
+        "forgets its work in the second before a kill",
         "duplicate.bounded",
         "crash",
     ),
@@ -268,7 +263,7 @@ pub(crate) const BUGS: [Bug; 74] = [
         "quick",
     ),
     bug("uses-half-of-its-rate", "refills its bucket half as fast as it may", "rate.utilisation", "busy"),
-    bug("leaves-a-tenth-behind", "never wakes for some of what waits", "recovery.drains", "busy"),
+    bug("leaves-a-tenth-behind", "never wakes for some waiting deliveries", "recovery.drains", "busy"),
 ];
 
 pub(crate) const ALONE: [&str; 23] = [

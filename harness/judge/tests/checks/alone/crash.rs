@@ -44,7 +44,7 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.disk-full",
-        broken: "once the disk has room again, what waited comes after half a minute; five seconds are promised",
+        broken: "once the disk has room again, waiting deliveries come after half a minute; five seconds are promised",
         good: || befallen(FaultKind::DiskFull, ""),
         breaks: |run| {
             run.moved(1, 33_000);
@@ -52,7 +52,7 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.locked",
-        broken: "once the database is free again, what waited comes after half a minute; five seconds are promised",
+        broken: "once the database is free again, waiting deliveries come after half a minute; five seconds are promised",
         good: || befallen(FaultKind::LockDatabase, ""),
         breaks: |run| {
             run.moved(1, 33_000);
@@ -60,7 +60,7 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.database-restart",
-        broken: "once the database server is there again, what waited comes after half a minute; five seconds are promised",
+        broken: "once the database server is there again, waiting deliveries come after half a minute; five seconds are promised",
         good: || befallen_with("store = \"postgres\"", FaultKind::DatabaseRestart, ""),
         breaks: |run| {
             run.moved(1, 33_000);
@@ -68,7 +68,7 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.partition",
-        broken: "once the process reaches its server again, what waited comes after half a minute; five seconds are promised",
+        broken: "once the process reaches its server again, waiting deliveries come after half a minute; five seconds are promised",
         good: || befallen_with("store = \"postgres\"", FaultKind::Partition, ""),
         breaks: |run| {
             run.moved(1, 33_000);
@@ -76,7 +76,7 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.clock-step",
-        broken: "once the clock is right again, what waited comes after half a minute; five seconds are promised",
+        broken: "once the clock is right again, waiting deliveries come after half a minute; five seconds are promised",
         good: || befallen(FaultKind::ClockStep, "by = \"-1h\""),
         breaks: |run| {
             run.moved(1, 33_000);
@@ -84,7 +84,7 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.clock-skew",
-        broken: "what a process took whose clock was ahead comes half a minute after that is right again; five seconds are promised",
+        broken: "deliveries of a process with a clock ahead come half a minute after that is right again; five seconds are promised",
         good: skewed,
         breaks: |run| {
             run.moved(2, 33_000);

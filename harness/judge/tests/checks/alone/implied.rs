@@ -36,7 +36,7 @@ pub(super) const IMPLIED: [Implied; 8] = [
             },
         },
         other: "rate.envelope",
-        because: "what comes after a rest is a window like any other",
+        because: "the span after a rest is a window like any other",
     },
     Implied {
         row: Row {
@@ -70,7 +70,7 @@ pub(super) const IMPLIED: [Implied; 8] = [
             },
         },
         other: "rate.envelope",
-        because: "the contract is the endpoint's, whichever worker a request comes from",
+        because: "the contract is the endpoint's, for all workers together",
     },
     Implied {
         row: Row {

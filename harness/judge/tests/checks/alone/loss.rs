@@ -23,7 +23,7 @@ pub(super) const ROWS: [Row; 6] = [
     },
     Row {
         check: "duplicate.bounded",
-        broken: "what was delivered four seconds before a kill comes again after it",
+        broken: "a delivery made four seconds before a kill comes again after it",
         good: || {
             let mut run = calm("[[fault]]\nat = \"5s\"\ndo = \"kill\"\nlasts = \"500ms\"");
             run.event(3, 4_900).request(3, 5_510, 204).killed(5_000, 5_500);

@@ -22,7 +22,7 @@ pub(super) const ROWS: [Row; 8] = [
     },
     Row {
         check: "network.reset",
-        broken: "a delivery whose connection was reset is given up, with attempts left",
+        broken: "after a reset connection a delivery is given up, with attempts left",
         good: || cut("reset-after-read", CutKind::ResetAfterRead),
         breaks: |run| {
             run.unsent().dead(0, 2_000, "rejected");
@@ -38,7 +38,7 @@ pub(super) const ROWS: [Row; 8] = [
     },
     Row {
         check: "network.stale",
-        broken: "a delivery whose connection was closed is given up, with attempts left",
+        broken: "after a closed connection a delivery is given up, with attempts left",
         good: || cut("close", CutKind::Close),
         breaks: |run| {
             run.unsent().dead(0, 2_000, "rejected");

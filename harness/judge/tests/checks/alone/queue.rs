@@ -50,7 +50,7 @@ pub(super) const ROWS: [Row; 7] = [
     },
     Row {
         check: "queue.retention",
-        broken: "what was delivered 59 s ago is kept; five seconds are declared",
+        broken: "a delivery made 59 s ago is kept; five seconds are declared",
         good: || {
             let mut run = calm("[expect]\nkept = { age = \"5s\" }");
             run.keeps(60_000, 56_000);

@@ -14,7 +14,7 @@ fn markdown() -> String {
          run breaks these two alone. Two breaks lose a delivery in a scenario that lets one be lost, which excuses no\n\
          loss by a closed port or a kill; where none may be lost `loss.none` breaks too.\n\
          Kept true by `cargo test -p hookproof-judge --test checks alone`.\n\n\
-         | check | the break | what else breaks, and why |\n|---|---|---|\n",
+         | check | the break | other checks that break, and why |\n|---|---|---|\n",
     );
     for entry in catalogue::sender() {
         if let Some(row) = alone().find(|row| row.check == entry.id) {
