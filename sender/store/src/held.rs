@@ -53,7 +53,7 @@ pub(super) struct Held {
     moving: BTreeSet<DeliveryId>,
     /// Unreadable deliveries, which claims skip. A failed commit does not change them.
     pub(super) unread: Unread,
-    /// Incremented whenever handed out deliveries may have changed.
+    /// Incremented when handed out deliveries may have changed.
     era: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The owner of each lane.
 //!
 //! A lease covers all lanes of an owner, and each lane names its owner. Every change of owner starts a new term.
-//! The store's clock measures leases. It is the latest time that any process reported, so a process whose clock is
-//! behind cannot lose a lease that it has just renewed.
+//! The store's clock measures leases. It is the latest time that any process reported, so a process with a slow clock
+//! cannot lose a lease that it has just renewed.
 
 use std::collections::BTreeMap;
 
@@ -164,7 +164,7 @@ pub(crate) trait LeaseRows: Rows {
         let held = if none_was_lost { Vec::new() } else { self.held().of(renew.owner) };
         self.lock(held.iter().map(|(lane, _)| *lane))?;
         if let Some(announcement) = &renew.announce {
-            // Before the lease is extended: a node whose lease had ended starts anew.
+            // Before the lease is extended: a node with an expired lease starts anew.
             self.announce(renew.owner, announcement)?;
         }
         let taken = self.extend(renew.owner, renew.lease)?;

@@ -71,7 +71,7 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }
-        // The endpoint is gone, whatever the state of the delivery.
+        // The endpoint is gone, in any state of the delivery.
         if settlement.fate == Fate::Dead(Reason::Gone) && is_current {
             self.disable(settlement.lane)?;
         }

@@ -150,7 +150,7 @@ impl Front<'_> {
 struct Parts {
     rows: Vec<(DeliveryId, Delivery)>,
     claimed: Vec<ClaimedRow>,
-    /// Deliveries whose event or body is missing.
+    /// Deliveries without their event or body.
     unreadable: Vec<DeliveryId>,
 }
 

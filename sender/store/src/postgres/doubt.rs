@@ -83,7 +83,7 @@ const SPARE: &str = concat!("UPDATE owners SET until = greatest(until, ", server
 
 #[derive(Debug, Default)]
 pub(super) struct Commits {
-    /// The token of the last commit, whatever its outcome.
+    /// The token of the last commit, successful or not.
     pub(super) token: i64,
     /// The token of the last successful commit, and its time.
     pub(super) known: i64,

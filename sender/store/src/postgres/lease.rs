@@ -57,7 +57,7 @@ const ENDED: &str = concat!(
 /// Lanes per query, so that the server works on no statement for long. A checkpoint follows each 1,024 attempts.
 const CAPPED_AT_ONCE: usize = 100;
 
-/// Deletes owners without lanes whose leases ended by a given moment, or by the server's clock if none is given.
+/// Deletes owners without lanes and without a valid lease, at a given moment or by the server's clock.
 const FORGET_OWNERS: &str = concat!(
     "WITH over AS (SELECT owner FROM owners o WHERE until <= coalesce($1, ",
     server_clock!(),
@@ -154,7 +154,7 @@ impl LeaseRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// The owners whose lanes `asking` cannot take: itself, and the living ones.
+    /// `asking` cannot take the lanes of these owners: itself, and the living ones.
     fn taken_for(&mut self, asking: OwnerId) -> Result<Vec<OwnerId>> {
         let over = self.ledger.leases_over();
         let living = self.ledger.owners()?.iter().filter(|(_, lease)| lease.until > over);
@@ -214,8 +214,8 @@ impl PostgresStore {
         self.connected.is_some_and(|since| now.0 < since.0.saturating_add(SPARED.0))
     }
 
-    /// After a sweep, deletes owners without lanes whose leases ended, and their nodes. In a separate transaction
-    /// that skips locked rows, because other processes need these locks to renew.
+    /// After a sweep, deletes owners without lanes and without a valid lease, and their nodes. In a separate
+    /// transaction that skips locked rows, because other processes need these locks to renew.
     pub(super) fn forget_owners_after(&self, now: StoreTime, commands: &[Command]) {
         let sweeps = commands.iter().any(|command| matches!(command, Command::Sweep(_)));
         let Some(sql) = self.link.as_ref().filter(|_| sweeps) else { return };

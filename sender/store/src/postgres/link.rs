@@ -56,8 +56,8 @@ const READING: &str =
     SET statement_timeout = '10s'; SET jit = off;
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
 
-/// Plans are discarded after this many rows, and then whenever the number doubles. A plan made for an almost empty
-/// table would scan a table that has grown.
+/// Plans are discarded after this many rows, and then after each doubling. A plan made for an almost empty table
+/// would scan a table that has grown.
 const PLANNED_FOR: u64 = 1_000;
 
 /// Limit for an answer that needs no lock. A connection that stays silent longer is dropped, well within a lease.

@@ -231,7 +231,7 @@ impl Rows {
         self.alike.get(&lane).is_some_and(|keys| keys.contains_key(key))
     }
 
-    /// The oldest delivery with this key whose window is open. Pending rows must be written before a query.
+    /// The oldest delivery with this key and an open window. Pending rows must be written before a query.
     pub(super) fn alike(
         &mut self,
         sql: &Link,

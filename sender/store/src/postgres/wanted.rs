@@ -116,7 +116,7 @@ impl Wanted {
     }
 }
 
-/// Whether a command reads or changes who is alive. It locks the leases of all owners.
+/// Whether a command reads or changes leases. It locks the leases of all owners.
 fn asks_who_lives(command: &Command) -> bool {
     use Command::{Acquire, Drain, Evict, Renew, Retire};
     matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_))

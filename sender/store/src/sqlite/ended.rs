@@ -16,7 +16,7 @@ pub(super) const STILL_COUNTS: &str = "(a.capped IS NOT NULL AND a.at >= ?3 AND 
     (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane), 9223372036854775807) - ?4)";
 
 impl Work<'_> {
-    /// Marks a lane whose settings contain window caps or are unreadable.
+    /// Marks a lane if its settings contain window caps or are unreadable.
     pub(super) fn note_caps(&mut self, lane: LaneId) -> Result<()> {
         self.sql
             .prepare_cached(

@@ -1,8 +1,8 @@
 //! Which processes on a file are alive.
 //!
-//! Each process locks a file of its own beside the database. The operating system releases the lock whenever the
-//! process ends. A process that can take another owner's lock knows that the owner is dead, and need not wait for its
-//! lease. The files are beside the database itself, not beside a link to it.
+//! Each process locks a file of its own beside the database. The operating system releases the lock when the process
+//! ends. A process that can take another owner's lock knows that the owner is dead, and need not wait for its lease.
+//! The files are beside the database itself, not beside a link to it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -84,7 +84,7 @@ impl Liveness for OwnerFiles {
         let path = self.path_of(id)?;
         loop {
             let mut options = OpenOptions::new();
-            // Another user who could open it could lock it, and make a dead owner look alive.
+            // A user with access could lock it, and make a dead owner look alive.
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let lock = options.create(true).truncate(false).write(true).open(&path)?;
             lock.lock()?;

@@ -89,8 +89,8 @@ impl SweepRows for Work<'_> {
         Ok((corrected, self.note_expiring()? || correcting))
     }
 
-    /// The longest expired deliveries that are not handed out. Skips rows whose lane is unreadable; a disk error
-    /// fails only this commit. Also deletes the leftovers that it passes, and returns whether more may remain.
+    /// The longest expired deliveries that are not handed out. Skips rows with an unreadable lane; a disk error fails
+    /// only this commit. Also deletes the leftovers that it passes, and returns whether more may remain.
     fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
         let before = int(self.surely_before(self.now).0);
         let mut query = self.sql.prepare_cached(EXPIRING)?;
@@ -248,7 +248,7 @@ impl Work<'_> {
 
     /// Notes one range of deliveries. Returns the number noted, and the last one examined. After an unreadable row
     /// SQLite accepts no more writes in this transaction, so it fails, and the next sweeps skip the row. A claim
-    /// decides what happens to it.
+    /// decides its fate.
     fn note_some(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
         let last = self.places.unswept.step(after).min(old);
         let noted = self

@@ -113,7 +113,7 @@ impl Pending {
     }
 }
 
-/// The lanes whose claims must wait for the command. With a time: only claims from that time on.
+/// Claims on these lanes must wait for the command. With a time: only claims from that time on.
 fn concerned(command: &Command) -> Vec<(LaneId, Option<StoreTime>)> {
     match command {
         Command::Claim(claim) => vec![(claim.lane, None)],

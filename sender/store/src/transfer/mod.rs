@@ -1,12 +1,9 @@
-//! Moves a whole store from a file to a server, or back: what waits and what was given up, what is kept of the rest, every lane with
-//! its level and what is in doubt, subscribers with their secrets, the outbox, and figures. Table by table, in the text form in
-//! which PostgreSQL copies rows.
+//! Moves a whole store from a file to a server, or back, table by table, in PostgreSQL's text form for copies.
 //!
-//! Nobody may work on either side. What is moved is there whole or not at all: a server gets it in one transaction, a file is
-//! written under another name and gets its own at the end. So a move that was broken off can be begun again.
-//!
-//! Numbers of deliveries, which their endpoints see, stay. Numbers of bodies change on the way to a file, where those of an event
-//! follow one another. Leases are over there, whoever had them; who was known to be dead still is.
+//! No process may use either side. A move is all or nothing: a server receives it in one transaction, and a file is
+//! written under another name and renamed at the end. So an interrupted move can be repeated.
+//! Delivery numbers stay, because endpoints see them. Body numbers change on the way to a file, where those of an
+//! event are consecutive. All leases are over afterwards. Owners known to be dead stay dead.
 
 mod to_file;
 mod to_server;
@@ -18,56 +15,56 @@ use super::sqlite::{FileFault, Zeros};
 use super::{StoreError, postgres};
 use crate::engine::Nanos;
 
-/// How long others may keep a table of the server locked, until a move is given up. All who deliver have ended by then: whoever has it
-/// is somebody else, who may have it for ever.
+/// How long a move waits for a locked table of the server. All delivering processes have ended by then, so another
+/// program holds the lock, perhaps for ever.
 pub const LOCKED_MAX: Nanos = Nanos::from_secs(10);
 
-/// A move that did not happen.
+/// A failed move. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// Both are of one kind, or it is not known how to get from one to the other.
+    /// Both are files, or both are servers.
     #[error("a store is moved between a file and a server; expected --from one and --to the other")]
     Alike,
-    /// Somebody works on one of them.
+    /// A process uses one of them.
     #[error("{database} is in use ({by}); expected that every process on it has ended")]
     InUse {
-        /// Which one.
+        /// The database in use.
         database: String,
-        /// By whom.
+        /// The process.
         by: String,
     },
-    /// There is something where the store would go.
+    /// The target is not empty.
     #[error("{database} holds something already ({what}); expected a new file, or an empty database")]
     Occupied {
-        /// Where.
+        /// The target.
         database: String,
-        /// What.
+        /// The existing content.
         what: String,
     },
-    /// It was moved there before.
+    /// The store was moved there before.
     #[error("{database} holds this very store already: it was moved there before")]
     Moved {
-        /// Where.
+        /// The target.
         database: String,
     },
-    /// A row of the source makes no sense.
+    /// A row of the source is invalid.
     #[error("a row of {table} cannot be moved: {detail}")]
     Row {
-        /// Of which table.
+        /// Its table.
         table: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         detail: String,
     },
-    /// Opening one of them.
+    /// One of them cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file.
+    /// The file failed.
     #[error("the file cannot be read or written: {0}")]
     File(String),
-    /// The server.
+    /// The server failed.
     #[error("the server says: {}", postgres::said(.0))]
     Postgres(#[from] tokio_postgres::Error),
-    /// The file's name or folder.
+    /// The file cannot be renamed or synced.
     #[error("the file cannot be put in its place: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -83,7 +80,7 @@ impl From<FileFault> for MoveError {
     }
 }
 
-/// A table, and how its rows are read on either side in the order of the other's columns.
+/// A table, with a query for each side that returns the columns of the other.
 struct Table {
     name: &'static str,
     of_file: &'static str,
@@ -91,18 +88,17 @@ struct Table {
 }
 
 impl Table {
-    /// What becomes of a character zero in its texts. Events are yet to be made of rows of the outbox.
+    /// The treatment of NUL in its texts. Rows of the outbox will become events, so they must not be altered.
     fn zeros(&self) -> Zeros {
         if self.name == "outbox" { Zeros::Refused } else { Zeros::Replaced }
     }
 
-    /// Its name in a file.
     fn in_file(&self) -> &'static str {
         if self.name == "bodies" { "further_bodies" } else { self.name }
     }
 }
 
-/// Both sides have the same columns.
+/// A table with the same columns on both sides.
 macro_rules! same {
     ($name:literal, $columns:literal) => {
         Table {
@@ -113,7 +109,7 @@ macro_rules! same {
     };
 }
 
-/// What of a lane has one name and form on both sides, after whether it is capped.
+/// The columns of `lanes` that are the same on both sides, after `capped`.
 macro_rules! of_lane {
     () => {
         "owner, term, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts,
@@ -121,7 +117,7 @@ macro_rules! of_lane {
     };
 }
 
-/// Owners before lanes, lanes before what belongs to them.
+/// Owners before lanes, lanes before their rows.
 const TABLES: [Table; 12] = [
     same!("subscribers", "lane, id, name, url, patterns, settings, created, version, removed"),
     same!("secrets", "id, lane, secret, created, retires"),
@@ -162,7 +158,7 @@ const TABLES: [Table; 12] = [
         name: "deliveries",
         of_file: "SELECT delivery, lane, event, nullif(body, 0), bytes, state, attempts, at, expires, ttl, last_attempt, reason,
             status, error, coalesce, signature FROM deliveries",
-        // What names a body that no event has names none in the file either.
+        // A reference to a missing body becomes a number that no body has.
         of_server: "SELECT delivery, lane, event,
             CASE WHEN body IS NULL THEN 0 ELSE coalesce(m.number, 9223372036854775807) END, bytes, state, attempts, at,
             expires, ttl, last_attempt, reason, status, error, d.coalesce, signature
@@ -181,24 +177,24 @@ const TABLES: [Table; 12] = [
     same!("outbox_rejected", "id, type, key, data, event, why, at"),
 ];
 
-/// A server's other tables. What is in them is of one of those above, or made anew.
+/// A server's other tables. Their contents come from the tables above or are created anew.
 const BESIDE: [&str; 4] = ["done", "nodes", "state", "totals"];
 
-/// What was moved of a table.
+/// A moved table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The table.
+    /// Its name.
     pub table: &'static str,
-    /// Its rows.
+    /// The number of its rows.
     pub rows: u64,
 }
 
-/// Moves a store, and tells of each table when its rows are there; none of them is to be seen before this returns. For each table of
-/// the server that others have locked, it waits for `locked_max`.
+/// Moves a store, and reports each table when its rows are copied. They become visible only when this returns. For
+/// each locked table of the server, it waits for `locked_max`.
 ///
 /// # Errors
 ///
-/// When it can't be moved; then nothing has changed on either side.
+/// If the move fails. Then nothing has changed on either side.
 pub fn transfer(
     from: &Database,
     to: &Database,
@@ -224,12 +220,13 @@ pub fn transfer(
     }
 }
 
-/// In milliseconds; never 0, which is for ever.
+/// In milliseconds. Never 0, which means no limit.
 fn lock_timeout(length: Nanos) -> String {
     format!("SET lock_timeout = {}", (length.0 / 1_000_000).max(1))
 }
 
-/// What is said where a table was locked for too long, with whoever has locks on any of the tables: what was waiting has none any more.
+/// The error for a locked table, with all programs that hold locks on the tables, because the waiting statement is
+/// gone.
 async fn locked(address: &postgres::Address, locked_max: Nanos) -> Result<MoveError, MoveError> {
     const HOLDERS: &str = "SELECT DISTINCT coalesce(
             coalesce(nullif(a.application_name, ''), 'a program without a name') || ' (pid ' || a.pid || ', user ' || a.usename || ')',
@@ -253,7 +250,6 @@ async fn locked(address: &postgres::Address, locked_max: Nanos) -> Result<MoveEr
     Ok(MoveError::InUse { database: address.to_string(), by })
 }
 
-/// Refuses a server on which some process delivers.
 async fn nobody_works(client: &tokio_postgres::Client, address: &postgres::Address) -> Result<(), MoveError> {
     const ALIVE: &str = "SELECT n.name FROM nodes n JOIN owners o USING (owner)
         WHERE o.until > (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000) ORDER BY n.name LIMIT 1";

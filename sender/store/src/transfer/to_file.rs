@@ -1,4 +1,4 @@
-//! From a server to a file, which has another name until all is in it.
+//! From a server to a file, which has another name until it is complete.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{MoveError, Moved, TABLES, nobody_works};
 use crate::postgres::{Address, PostgresReader};
 use crate::sqlite::Target;
 
-/// All that is read is of one moment, and nobody writes meanwhile. Bodies get numbers that follow one another within an event.
+/// Reads one snapshot, and blocks writes meanwhile. Numbers the bodies of an event consecutively.
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE lanes, owners, state, outbox IN SHARE MODE;
     CREATE TEMPORARY TABLE moved_bodies ON COMMIT DROP AS
@@ -28,7 +28,7 @@ const FIGURES: &str = "SELECT s.identity, t.clock, s.roster, s.stirred, s.next_l
         coalesce(sum(waiting_bytes), 0)::int8 AS waiting_bytes, coalesce(sum(retrying), 0)::int8 AS retrying,
         coalesce(sum(dead_kept), 0)::int8 AS dead_kept, coalesce(sum(failed_attempts), 0)::int8 AS failed_attempts,
         coalesce(sum(latency_us), 0)::int8 AS latency_us FROM totals) t";
-/// Lanes that have, or had, window caps have a table of their own in a file.
+/// A file lists lanes that have, or had, window caps in a separate table.
 const CAPPED: &str = "SELECT lane FROM lanes WHERE capped";
 
 pub(super) async fn transfer(
@@ -55,7 +55,7 @@ pub(super) async fn transfer(
     Ok(target.finish(&numbers(&figures)?)?)
 }
 
-/// On a thread of its own, as the reader waits for its answers in its own way.
+/// On a separate thread, because the reader blocks on its own runtime.
 fn is_a_store(address: &Address) -> Result<(), MoveError> {
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| PostgresReader::open(address).map(drop)).join();
@@ -68,7 +68,7 @@ fn numbers(row: &Row) -> Result<Vec<i64>, tokio_postgres::Error> {
     (0..row.len()).map(|column| row.try_get(column)).collect()
 }
 
-/// Copies all rows of a table; answers how many.
+/// Returns the number of rows.
 async fn copy(client: &Client, target: &Target, table: &'static str, query: &str) -> Result<u64, MoveError> {
     let mut into = target.table(table)?;
     let stream = client.copy_out(&format!("COPY ({query}) TO STDOUT")).await?;

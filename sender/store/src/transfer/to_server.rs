@@ -1,4 +1,4 @@
-//! From a file to a server, in one transaction there.
+//! From a file to a server, in one transaction.
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
@@ -9,16 +9,16 @@ use crate::Parts as _;
 use crate::postgres::{self, Address, PostgresStore};
 use crate::sqlite::{Source, SqliteFile};
 
-/// Nobody else begins to use it meanwhile.
+/// Prevents other processes from starting to use the server.
 const LOCK: &str =
     "LOCK TABLE lanes, owners, nodes, state, totals, subscribers, events, deliveries, done, outbox";
-/// These take the figures of a file, but for [`NUMBERS`] in between.
+/// These take the figures of a file, with those of [`NUMBERS`] in between.
 const STATE: &str = "UPDATE state SET identity = $1, roster = $2, stirred = $3, next_lane = $4";
 const NUMBERS: &str = "SELECT setval('event_numbers', $1, false), setval('body_numbers', $2, false),
     setval('delivery_numbers', $3, false)";
 const TOTALS: &str = "INSERT INTO totals (writer, clock, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying,
     dead_kept, failed_attempts, latency_us) VALUES (0, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-/// The next rows of these have numbers of their own, also beside those of the outbox that were set aside.
+/// The next rows get unused numbers, also among rejected rows of the outbox.
 const IDENTITIES: &str =
     "SELECT setval(pg_get_serial_sequence('secrets', 'id'), max(id)) FROM secrets HAVING max(id) > 0;
     SELECT setval(pg_get_serial_sequence('outbox', 'id'), max(id)) FROM
@@ -55,9 +55,9 @@ pub(super) async fn transfer(
     Ok(())
 }
 
-/// Has the server count what is in the tables, lest its first plans are for empty ones. Each by itself: whoever counts holds a lock on
-/// what was counted until its transaction ends; and no others, which are somebody else's. All is moved by then, and the server looks
-/// at its tables by itself before long: who holds one of them is not waited for.
+/// Analyzes the moved tables, so that the first plans are not made for empty ones. Each table separately, because the
+/// lock lasts until the end of its transaction, and no foreign tables. A table that stays locked for 1 s is skipped:
+/// the move is complete, and the server analyzes its tables soon.
 async fn analyze(client: &Client) {
     let each = TABLES.iter().map(|table| format!("ANALYZE {}", table.name));
     for statement in std::iter::once("SET lock_timeout = '1s'".to_owned()).chain(each) {
@@ -70,7 +70,7 @@ async fn analyze(client: &Client) {
     }
 }
 
-/// On a thread of its own, as the store waits for its answers in its own way.
+/// On a separate thread, because the store blocks on its own runtime.
 fn make_tables(address: &Address, identity: i64) -> Result<(), MoveError> {
     let options = postgres::Options {
         create: true,
@@ -88,9 +88,9 @@ fn values(figures: &[i64]) -> Vec<&(dyn tokio_postgres::types::ToSql + Sync)> {
     figures.iter().map(|figure| figure as &(dyn tokio_postgres::types::ToSql + Sync)).collect()
 }
 
-/// Refuses what is not empty: a row of somebody who was removed long ago would be taken for one of whoever has the number now. Owners
-/// alone may be there, as each process that ended has left its own. A store that has the same identity, and something in it that no
-/// application put there, was moved there before.
+/// Refuses a server with any rows: a row of a former subscriber would belong to the new one with its number. Only
+/// owners may exist, because each ended process leaves its own. If the identity is the same and any table but the
+/// outbox has rows, the store was moved there before.
 async fn is_empty(client: &Client, address: &Address, identity: i64) -> Result<(), MoveError> {
     let tables = TABLES.iter().map(|table| table.name).filter(|name| *name != "owners").chain(["done"]);
     let filled = tables.map(|name| format!("SELECT '{name}' WHERE EXISTS (SELECT FROM {name})"));
@@ -107,7 +107,7 @@ async fn is_empty(client: &Client, address: &Address, identity: i64) -> Result<(
     Err(MoveError::Occupied { database, what: format!("rows of {}", filled.join(", ")) })
 }
 
-/// Copies all rows of a table; answers how many.
+/// Returns the number of rows.
 async fn copy(source: &Source, client: &Client, table: &Table) -> Result<u64, MoveError> {
     let sink: CopyInSink<Bytes> = client.copy_in(&format!("COPY {} FROM STDIN", table.name)).await?;
     let mut sink = std::pin::pin!(sink);
