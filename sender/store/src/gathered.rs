@@ -16,16 +16,12 @@ const WAITING_TOGETHER: usize = 100;
 const WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// Beyond this number of lanes and hours, they are written sooner.
 const SLICES_MAX: usize = 2_000;
-/// Limit for one commit.
 const WRITTEN_MAX: usize = 500;
-/// A lane and an hour.
 pub(super) type Slice = (LaneId, u64);
 
-/// Counts that are not written.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     slices: BTreeMap<Slice, Measured>,
-    /// When the oldest of them was counted.
     since: Option<StoreTime>,
     /// Attempts counted by the commit under way.
     staged: Vec<(Slice, Outcome, AttemptTimes)>,

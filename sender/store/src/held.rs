@@ -13,7 +13,6 @@ use super::unread::Unread;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::lane::OwnerId;
 
-/// Whether a claim may hand out a delivery.
 pub(super) enum Standing {
     Free,
     /// It is handed out or about to change.
@@ -57,7 +56,6 @@ pub(super) struct Held {
     era: u64,
 }
 
-/// The deliveries of one lane, under one term.
 #[derive(Clone, Debug)]
 struct Hand {
     owner: OwnerId,
@@ -73,7 +71,6 @@ enum Undo {
 }
 
 impl Held {
-    /// Starts a new term of a lane, and forgets older ones.
     pub(super) fn begin(&mut self, lane: LaneId, owner: OwnerId, term: Term) {
         if self.lanes.get(&lane).is_some_and(|hand| hand.term == term) {
             return;
@@ -82,7 +79,6 @@ impl Held {
         self.journal.push(Undo::Lane(lane, before));
     }
 
-    /// Forgets a lane of this term or an older one.
     pub(super) fn end(&mut self, lane: LaneId, term: Term) {
         if self.lanes.get(&lane).is_some_and(|hand| hand.term <= term) {
             let before = self.lanes.remove(&lane);
@@ -90,7 +86,6 @@ impl Held {
         }
     }
 
-    /// Hands out a delivery of a lane that has begun.
     pub(super) fn take(&mut self, lane: LaneId, delivery: DeliveryId) {
         let Some(hand) = self.lanes.get_mut(&lane) else { return };
         if hand.rows.insert(delivery, Row::default()).is_none() {

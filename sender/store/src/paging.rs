@@ -29,12 +29,10 @@ pub struct Cursor {
 pub struct BadCursor(pub String);
 
 impl Cursor {
-    /// A position in a listing, which a letter identifies.
     pub(super) const fn new(listing: char, at: [u64; 2]) -> Self {
         Self { listing, at }
     }
 
-    /// The position, if it belongs to this listing.
     pub(super) fn place(self, listing: char) -> Result<[u64; 2], BadCursor> {
         if self.listing == listing { Ok(self.at) } else { Err(BadCursor(self.to_string())) }
     }

@@ -8,7 +8,6 @@ use crate::engine::{DeliveryId, Nanos, StoreTime};
 pub(super) struct Unread(BTreeMap<DeliveryId, StoreTime>);
 
 impl Unread {
-    /// How long claims skip a delivery.
     pub(super) const PAUSE: Nanos = Nanos::MINUTE;
     /// Beyond this number, the ones found first are forgotten, and found again.
     const ROWS_MAX: usize = 1_024;
@@ -29,7 +28,6 @@ impl Unread {
         }
     }
 
-    /// Until when to skip a delivery, if at all.
     pub(super) fn until(&self, delivery: DeliveryId, now: StoreTime) -> Option<StoreTime> {
         self.0.get(&delivery).copied().filter(|until| *until > now)
     }

@@ -26,7 +26,6 @@ pub(crate) trait DeadRows: Rows {
         reason: Reason,
     ) -> Result<(u64, bool), Self::Error>;
 
-    /// The oldest letters after `after`, of a lane or of all lanes.
     fn oldest_letters(
         &mut self,
         lane: Option<LaneId>,
@@ -50,7 +49,6 @@ pub(crate) trait DeadRows: Rows {
     /// Tells every process that deliveries wait which it did not record.
     fn stir(&mut self) -> Result<(), Self::Error>;
 
-    /// The first letters after `after`, each with the time when it was given up.
     fn letters_after(
         &mut self,
         after: DeliveryId,

@@ -36,7 +36,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
 
     fn newer(&mut self) -> &mut Newer;
 
-    /// Reads the subscribers that changed since version `since` of the subscriber set.
     fn read_newer(&mut self, since: u64) -> Result<Newer, Self::Error>;
 
     /// Whether the outbox row may become this event. `None`: no such row exists.
@@ -47,7 +46,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
     /// Stores the id of the event that the outbox row became.
     fn name_outbox(&mut self, outbox: OutboxId, id: &Arc<str>) -> Result<(), Self::Error>;
 
-    /// Moves a row of the outbox to the rejected rows. Returns false if it does not exist.
     fn set_aside(&mut self, reject: &RejectOutbox) -> Result<bool, Self::Error>;
 
     fn set_in_part(&mut self, id: &Arc<str>) -> Result<(), Self::Error>;
@@ -133,7 +131,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         })
     }
 
-    /// Whether a relevant subscriber changed after the emitter matched the event.
     fn is_outdated(&mut self, emit: &Emit) -> Result<bool, Self::Error> {
         let current = self.roster();
         if emit.roster >= current {
@@ -247,5 +244,4 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
     }
 }
 
-/// The reason for deliveries that are dead from the start.
 pub(crate) const NO_ROOM: Reason = Reason::Overflow;

@@ -37,7 +37,6 @@ pub(crate) trait LeaseRows: Rows {
         max: Option<u32>,
     ) -> Result<Vec<LaneId>, Self::Error>;
 
-    /// Whether the owner holds a lease.
     fn lives(&mut self, owner: OwnerId) -> Result<bool, Self::Error>;
 
     fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>, Self::Error>;
@@ -207,7 +206,6 @@ pub(crate) trait LeaseRows: Rows {
         Ok(Reply::Done)
     }
 
-    /// Writes a node's announcement if it differs from the stored one.
     fn announce(&mut self, owner: OwnerId, announced: &Announcement) -> Result<(), Self::Error> {
         let known = self.announcement(owner)?;
         let draining = known.as_ref().map_or(announced.draining, |known| known.draining);

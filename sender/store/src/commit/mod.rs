@@ -56,7 +56,6 @@ pub(super) trait Rows {
 
     fn lane(&mut self, lane: LaneId) -> Result<Option<&Lane>, Self::Error>;
 
-    /// Changes the owner, term, state or bounds of an existing lane.
     fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<(), Self::Error>;
 
     /// Changes the counts of a lane and of the whole store alike.

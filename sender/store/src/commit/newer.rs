@@ -16,7 +16,6 @@ use crate::engine::LaneId;
 #[derive(Debug, Default)]
 pub(crate) struct Newer {
     since: u64,
-    /// The store's version when this was read.
     current: u64,
     subscribers: BTreeMap<LaneId, Subscriber>,
 }
@@ -32,7 +31,6 @@ impl Newer {
     /// An event is compared with at most this many changed subscribers. With more, it is matched again.
     pub(crate) const MAX: usize = 1_000;
 
-    /// `current`: the store's version now.
     pub(crate) const fn new(since: u64, current: u64) -> Self {
         Self { since, current, subscribers: BTreeMap::new() }
     }

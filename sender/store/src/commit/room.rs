@@ -21,7 +21,6 @@ const LOOKUPS_MAX: u32 = 4;
 
 #[derive(Default)]
 pub(crate) struct Room {
-    /// Lanes that can make room, if the commit had to look them up.
     payers: Option<Payers>,
     /// Lanes that refused an outbox row. They refuse newer rows in this commit too, which keeps the order of the
     /// outbox.
@@ -155,7 +154,6 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
     }
 
-    /// Whether one more delivery has room on its lane and in the store without shedding.
     fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
         Ok(self.lane_has_room(lane, bytes)? && have_room(self.limits(), self.totals(), bytes))
     }

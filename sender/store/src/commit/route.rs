@@ -9,7 +9,6 @@ use crate::reply::{Bound, Placed};
 #[derive(Debug)]
 pub(crate) enum Route {
     Fresh,
-    /// A new delivery that replaces an older one.
     Replace(Replaced),
     Duplicate,
     Absent,
@@ -28,7 +27,6 @@ impl Route {
         matches!(self, Self::Fresh | Self::Replace(_))
     }
 
-    /// The reply for a target without a recorded delivery.
     pub(crate) const fn placed_nowhere(&self) -> Placed {
         match self {
             Self::Duplicate => Placed::Duplicate,
@@ -41,7 +39,6 @@ impl Route {
 /// The lanes that have an event of this id already.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
-    /// When the event was last received.
     lanes: BTreeMap<LaneId, StoreTime>,
     /// Lanes that have the event from a partial acceptance.
     in_part: BTreeSet<LaneId>,

@@ -46,7 +46,6 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
 
     fn latencies(&mut self) -> &mut Gathered;
 
-    /// Notes a settlement, made by the delivery's holder or by another.
     fn settled(&mut self, settlement: &Settlement, was_held: bool);
 
     fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply, Self::Error> {
@@ -169,7 +168,6 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
     }
 }
 
-/// The part of the error text that is stored.
 pub(crate) fn shortened(error: &str) -> &str {
     &error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)]
 }

@@ -18,7 +18,6 @@ pub(crate) trait SubscriberRows: Rows {
 
     fn lane_named(&mut self, name: &str) -> Result<Option<LaneId>, Self::Error>;
 
-    /// Writes a subscriber, its lane and its window caps.
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId, Self::Error>;
 
     /// Writes a change, with window caps. A lane that once had caps stays marked, so that a restored cap counts the
@@ -37,7 +36,6 @@ pub(crate) trait SubscriberRows: Rows {
 
     fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<(), Self::Error>;
 
-    /// Marks a subscriber as removed now, and deletes its secrets.
     fn set_removed(&mut self, lane: LaneId) -> Result<(), Self::Error>;
 
     fn subscribe(&mut self, new: &Subscribe) -> Result<Reply, Self::Error> {

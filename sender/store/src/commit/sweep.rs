@@ -18,7 +18,6 @@ pub(crate) trait SweepRows: RoomRows {
     /// Removed lanes with waiting deliveries, prepared to give up `max` deliveries in total.
     fn removed_lanes(&mut self, max: u32) -> Result<Vec<LaneId>, Self::Error>;
 
-    /// Deletes small rows that a sweep finds unused.
     fn tidy(&mut self) -> Result<(), Self::Error>;
 
     /// Converts `moment` to a time before which rows are surely old. While the store's time is ahead of the wall
@@ -35,7 +34,6 @@ pub(crate) trait SweepRows: RoomRows {
     /// the number deleted, and whether more may remain.
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool), Self::Error>;
 
-    /// Deletes subscribers that were removed before then and have no rows left.
     fn delete_removed(&mut self, before: StoreTime) -> Result<(), Self::Error>;
 
     fn forget_latencies(&mut self, max: u32) -> Result<(), Self::Error>;

@@ -139,7 +139,6 @@ fn are_held(hands: &Hands, claims: &[Claim]) -> bool {
     claims.iter().all(|claim| hands.held.holds(claim.lane, claim.term))
 }
 
-/// Hands out an answer. Advances the cursor unless a commit ran meanwhile.
 fn hand_out(hands: &mut Hands, answer: Answer, signs: &Signs, nobody_else: bool) -> Claimed {
     let Answer { mut claimed, place, moving_after, mut rows, .. } = answer;
     let (lane, term) = (claimed.lane, claimed.term);

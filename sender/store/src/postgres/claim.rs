@@ -24,7 +24,6 @@ const ROWS_MAX: u32 = 10_000;
 const FRONT: &str = "SELECT delivery, at, bytes, attempts, expires, signature, event, body, last_attempt, status, error
     FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3) ORDER BY at, delivery LIMIT $4";
 
-/// Selects the contents of some events, without large bodies.
 macro_rules! events {
     ($which:literal) => {
         concat!(
@@ -49,7 +48,6 @@ const SET_ASIDE: &str = concat!(
 /// number for a body in the event's row.
 pub(super) type Bodies = BTreeMap<i64, Arc<[u8]>>;
 
-/// A claim's answer, and due deliveries that are unreadable.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
     pub(super) unreadable: Vec<DeliveryId>,
@@ -135,7 +133,6 @@ impl Ahead {
 }
 
 impl Front<'_> {
-    /// Completes the deliveries with everything that an attempt needs.
     pub(super) fn answer(self, sql: &Link, bodies: &mut Bodies, claim: &Claim) -> Result<Answer> {
         let Self { due, next, too_long, place, moving_after } = self;
         let lane = claim.lane;
@@ -296,7 +293,6 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The lane's owner, if the term is current.
     fn fence(&mut self, lane: LaneId, term: Term) -> Result<std::result::Result<OwnerId, Refusal>> {
         let Some(found) = self.ledger.lane(lane)?.filter(|found| found.state != LaneState::Removed) else {
             self.held.end(lane, term);

@@ -89,7 +89,6 @@ pub(super) struct Commits {
     pub(super) known: i64,
     at: StoreTime,
     pub(super) doubt: Option<Doubt>,
-    /// The longest lease that any commit asked for.
     lease: Nanos,
 }
 

@@ -22,7 +22,6 @@ pub(super) struct Recording {
     in_part: bool,
     /// The index of the body in the event's row: the first delivery's.
     own: Option<usize>,
-    /// The numbers of the other bodies.
     bodies: Vec<Option<i64>>,
     deliveries: Vec<DeliveryId>,
     known: Vec<Known>,

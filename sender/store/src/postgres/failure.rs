@@ -4,7 +4,6 @@ use tokio_postgres::error::Severity;
 
 use crate::StoreError;
 
-/// The server's message, or the fault of the connection.
 pub(crate) fn said(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| with_sources(error), |told| told.message().to_owned())
 }

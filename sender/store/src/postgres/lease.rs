@@ -209,7 +209,6 @@ impl Work<'_> {
 }
 
 impl PostgresStore {
-    /// Whether expired leases are still respected.
     pub(super) fn spares(&self, now: StoreTime) -> bool {
         self.connected.is_some_and(|since| now.0 < since.0.saturating_add(SPARED.0))
     }

@@ -70,14 +70,12 @@ pub(super) struct Changes {
     /// Lanes, with their counts in order.
     pub(super) lanes: Vec<(LaneId, Entry)>,
     pub(super) owners: Vec<(OwnerId, Lease)>,
-    /// `roster`, `stirred`, `next_lane` and `nodes`.
     pub(super) state: Option<[i64; 4]>,
 }
 
 /// Figures need only the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
-/// A row's ten counts, in the order of [`Counts`].
 macro_rules! counts {
     () => {
         "accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us"
@@ -162,7 +160,6 @@ impl Ledger {
         self.change(lane, |found| found.record = Some(record))
     }
 
-    /// Changes a lane, if it exists.
     pub(super) fn change(&mut self, lane: LaneId, change: impl FnOnce(&mut Entry)) -> Result<()> {
         match self.lanes.get_mut(&lane) {
             None => Err(Stop::lanes([lane])),
@@ -181,7 +178,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Updates the queue cache of the lanes held here.
     pub(super) fn look(&mut self, held: &Held, queues: &mut Queues) {
         for (id, lane) in &mut self.lanes {
             if let Some(lane) = lane
@@ -265,7 +261,6 @@ impl Ledger {
         self.spares = true;
     }
 
-    /// Leases until this time are over.
     pub(super) const fn leases_over(&self) -> StoreTime {
         if self.spares { StoreTime(0) } else { self.clock }
     }

@@ -66,7 +66,6 @@ pub(super) const SOON: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Link {
     client: Client,
-    /// The task that drives the connection.
     carried: AbortHandle,
     answer_within: Cell<Duration>,
     statements: RefCell<HashMap<&'static str, Statement>>,
@@ -201,7 +200,6 @@ impl Link {
         Ok(rows)
     }
 
-    /// Returns the rows of `RETURNING`.
     pub(super) fn delete(
         &self,
         text: &'static str,
@@ -223,7 +221,6 @@ impl Link {
         Ok(answers)
     }
 
-    /// Sends several writing statements at once.
     pub(super) fn execute_all(&self, asks: &[Ask<'_>]) -> Result<(), tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =

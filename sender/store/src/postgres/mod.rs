@@ -95,7 +95,6 @@ use writer::Writer;
 /// could renew, and those that reconnect still have settlements to write.
 const SPARED: Nanos = Nanos::from_secs(3);
 
-/// How often a commit starts again with more locks.
 const TRIES_MAX: u32 = 100;
 
 const BEGINNING: &str = "begin a commit";
@@ -113,7 +112,6 @@ pub struct PostgresStore {
     noted: Noted,
     gathered: Gathered,
     written: Written,
-    /// When this process started to count the time, or reconnected.
     connected: Option<StoreTime>,
     /// Whether the server's clock measures leases, instead of the given times.
     by_server_clock: bool,

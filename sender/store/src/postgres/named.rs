@@ -26,7 +26,6 @@ struct Remembered {
     row: Delivery,
 }
 
-/// Whether two commands share one read.
 pub(super) const fn together(one: &Command, next: &Command) -> bool {
     is_named(one) == is_named(next)
 }
@@ -34,7 +33,6 @@ pub(super) const fn together(one: &Command, next: &Command) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Named<'a> {
     deliveries: Vec<DeliveryId>,
-    /// Rows that need no read if they are still valid.
     remembered: Vec<Remembered>,
     ids: Vec<&'a str>,
     lanes: Vec<LaneId>,

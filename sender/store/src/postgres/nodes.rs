@@ -13,7 +13,6 @@ use crate::engine::{LaneId, StoreTime};
 use crate::lane::OwnerId;
 use crate::node::{Announcement, Node, Nodes};
 
-/// The announcement first, in the order of [`announcement`].
 const ONE: &str = "SELECT name, version, address, unable, draining FROM nodes WHERE owner = $1";
 /// Without nodes, one row without an owner.
 const ALL: &str = concat!(

@@ -15,11 +15,8 @@ pub(super) type Rank = (StoreTime, DeliveryId);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
-    /// A lane's waiting deliveries, by due time.
     Waiting(LaneId),
-    /// A lane's dead letters, by number.
     Letters(LaneId),
-    /// All dead letters, by number.
     AllLetters,
 }
 
@@ -56,7 +53,6 @@ impl Oldest {
         self.0.get(&of).map_or(rank(DeliveryId(0)), |known| known.read_to)
     }
 
-    /// The size of the next block. It grows with the number taken.
     pub(super) fn block(&self, of: Of, likely: u64) -> u64 {
         let taken = self.0.get(&of).map_or(0, |known| known.taken);
         likely.max(2 * taken).min(BLOCK_MAX)

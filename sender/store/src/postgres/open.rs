@@ -34,7 +34,6 @@ pub(super) fn connect(address: &Address, purpose: Purpose) -> Result<Link, Store
     Ok(link)
 }
 
-/// Opens a database for writing, and makes the tables if necessary.
 pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, StoreError> {
     let link = connect(address, Purpose::Hot)?;
     if !recognise(&link, address)? {

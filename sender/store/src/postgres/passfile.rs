@@ -10,7 +10,6 @@ use std::os::unix::fs::MetadataExt;
 
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A file of passwords, without `Debug`.
 pub(super) struct PassFile(Vec<[String; 5]>);
 
 pub(super) struct Whom<'a> {

@@ -18,7 +18,6 @@ use super::values::Count;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::held::{Held, InHand};
 
-/// A position in a queue: the due time and number of a delivery.
 pub(super) type Place = (StoreTime, DeliveryId);
 
 /// Changes to a queue, as counted in the lane's row.
@@ -34,11 +33,9 @@ pub(super) struct Signs {
     pub(super) head: StoreTime,
 }
 
-/// Later than any due time.
 const NEVER: StoreTime = StoreTime(i64::MAX.cast_unsigned());
 
 impl Signs {
-    /// The values of a new lane.
     pub(super) const NONE: Self = Self { arrivals: 0, earliest: NEVER, disturbed: 0, head: StoreTime(0) };
 
     pub(super) fn read(row: &Row, first: usize) -> Result<Self, Error> {
@@ -52,7 +49,6 @@ impl Signs {
         })
     }
 
-    /// Notes that a delivery began to wait.
     pub(super) fn arrive(&mut self, due: StoreTime) {
         self.arrivals += 1;
         self.earliest = self.earliest.min(due);
@@ -159,7 +155,6 @@ struct Queue {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    /// Search after this place.
     pub(super) place: Place,
     /// How many rows after it may be handed out.
     pub(super) handed_out: usize,
@@ -232,7 +227,6 @@ impl Queues {
         self.remember((lane, term), signs, rows);
     }
 
-    /// Adds rows that were handed out. `signs` were read before the rows.
     pub(super) fn remember(
         &mut self,
         (lane, term): (LaneId, Term),

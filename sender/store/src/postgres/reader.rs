@@ -61,7 +61,6 @@ impl PostgresReader {
         })
     }
 
-    /// Runs a query, over a new connection if the last one is gone.
     fn ask<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
         let mut place = self.link.borrow_mut();
         let link = match place.take().filter(|link| !link.is_closed()) {
@@ -82,7 +81,6 @@ impl PostgresReader {
         }
     }
 
-    /// Runs several queries on one snapshot.
     fn moment<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
         self.ask(doing, |sql| {
             sql.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;

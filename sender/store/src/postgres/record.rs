@@ -28,7 +28,6 @@ impl<T> Records<T> {
 }
 
 impl<T: Debug + Sync> Records<T> {
-    /// `None` without rows.
     pub(super) fn ask(&self) -> Option<Ask<'_>> {
         (!self.array.rows.is_empty()).then(|| Ask { text: self.text, values: vec![&self.array] })
     }

@@ -14,7 +14,6 @@ pub(super) struct NewEvent {
     pub(super) key: Option<Arc<str>>,
     pub(super) received: StoreTime,
     pub(super) in_part: bool,
-    /// The body in the event's row, and the numbers of the other bodies.
     pub(super) body: Option<Body>,
     pub(super) bodies: Vec<i64>,
     pub(super) deliveries: Vec<DeliveryId>,

@@ -15,7 +15,6 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, WhenFull};
 use crate::read::Place;
 
-/// Waiting deliveries of several lanes, each after a place, the longest due first.
 const WAITING: &str = concat!(
     "SELECT ",
     delivery_columns!(),
@@ -55,7 +54,6 @@ impl RoomRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// The longest due delivery of a lane that is not handed out. `wanted`: how many will be needed.
     fn next_due(&mut self, lane: LaneId, wanted: u32) -> Result<Option<DeliveryId>> {
         let of = Of::Waiting(lane);
         loop {
@@ -132,7 +130,6 @@ impl Work<'_> {
 pub(super) struct Coming {
     rows: u64,
     bytes: u64,
-    /// Deliveries that become dead letters.
     dying: u64,
 }
 

@@ -38,7 +38,6 @@ pub(super) struct Delivery {
     pub(super) is_done: bool,
 }
 
-/// A delivery of an event with some id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) lane: LaneId,
@@ -47,7 +46,6 @@ pub(super) struct Known {
     pub(super) in_part: bool,
 }
 
-/// The columns of [`Delivery::read`], except `is_done`.
 macro_rules! delivery_columns {
     () => {
         "delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason"
@@ -84,7 +82,6 @@ pub(super) struct Rows {
     pub(super) deliveries: BTreeMap<DeliveryId, Option<Delivery>>,
     pub(super) changed: BTreeSet<DeliveryId>,
     pub(super) named: BTreeMap<Arc<str>, Vec<Known>>,
-    /// The oldest delivery for each lane and coalescing key.
     pub(super) alike: BTreeMap<LaneId, BTreeMap<Arc<str>, Option<Replaced>>>,
     pub(super) attempts: Vec<NewAttempt>,
     pub(super) events: Vec<NewEvent>,
@@ -174,7 +171,6 @@ impl Rows {
         records && self.deliveries.get(&delivery).is_none_or(Option::is_none)
     }
 
-    /// Forgets that a delivery was missing.
     pub(super) fn look_again(&mut self, delivery: DeliveryId) {
         self.deliveries.remove(&delivery);
     }
@@ -203,7 +199,6 @@ impl Rows {
         self.named.contains_key(id)
     }
 
-    /// Adds deliveries of this id, if the others are in memory.
     pub(super) fn add_known(&mut self, id: &Arc<str>, known: Vec<Known>) {
         if let Some(named) = self.named.get_mut(id) {
             named.extend(known);
@@ -257,7 +252,6 @@ impl Rows {
         Ok(number)
     }
 
-    /// Ends the delivery's coalescing window.
     pub(super) fn close_window(&mut self, lane: LaneId, delivery: DeliveryId) {
         for oldest in self.alike.entry(lane).or_default().values_mut() {
             if oldest.is_some_and(|oldest| oldest.delivery == delivery) {
@@ -273,7 +267,6 @@ impl Rows {
         }
     }
 
-    /// Returns its provisional number.
     pub(super) fn record(&mut self, new: NewDelivery) -> DeliveryId {
         let delivery = DeliveryId(PROVISIONAL + size(self.numbers.len() + self.fresh.len()));
         self.oldest.note(new.lane, new.place, (new.at, delivery));
@@ -291,7 +284,6 @@ impl Rows {
         real(&self.numbers, delivery).unwrap_or(delivery)
     }
 
-    /// Replaces provisional numbers in a reply.
     pub(super) fn number(&self, reply: &mut Reply) {
         let Reply::Emitted(Emitted { targets, .. }) = reply else { return };
         for placed in targets {

@@ -17,14 +17,12 @@ use super::tls::Tls;
 use crate::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Limit for a reached server to become ready for queries.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
 const PORT: u16 = 5432;
 
 const CONNECTING: &str = "connect to the database";
 
-/// One or more servers. All connections go to the same one.
 #[derive(Clone)]
 pub(super) struct Servers {
     each: Vec<Server>,
@@ -67,7 +65,6 @@ impl Servers {
         Ok(Self { each, tls, last: Arc::default(), take_writes, ready_within: READY_WITHIN })
     }
 
-    /// Adds passwords from a file for the servers that need one.
     pub(super) fn with_passwords(mut self, file: &PassFile) -> Self {
         for server in &mut self.each {
             let config = &server.config;

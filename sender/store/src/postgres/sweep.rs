@@ -36,12 +36,10 @@ pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE w
 /// An idle writer's row is deleted after this long. If the writer is active again, it gets a new row.
 pub(super) const GONE_AFTER: Nanos = Nanos::DAY.times(7);
 
-/// Where the next step continues. `None`: at the beginning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     event: Option<i64>,
     letter: Option<DeliveryId>,
-    /// The attempt's start and its delivery.
     attempt: Option<(i64, i64)>,
 }
 
@@ -209,7 +207,6 @@ impl SweepRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Runs a query for lanes, and requires that they are locked.
     fn lanes_by(&mut self, query: &'static str, values: &[super::link::Value<'_>]) -> Result<Vec<LaneId>> {
         self.flush()?;
         let found = self.sql.query(query, values)?;

@@ -20,7 +20,6 @@ use crate::roots::Roots;
 /// PostgreSQL's protocol name in ALPN.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// Settings in the address that `tokio_postgres` does not support.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) rest: String,

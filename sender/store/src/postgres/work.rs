@@ -51,7 +51,6 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Writes pending changes, so that queries see them.
     pub(super) fn flush(&mut self) -> Result<()> {
         columns::flush(self.sql, &mut self.ledger, &mut self.rows)
     }

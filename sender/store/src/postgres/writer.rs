@@ -9,7 +9,6 @@ use super::failure::failure;
 use super::link::{Ask, Link};
 use crate::StoreError;
 
-/// Commits counted under one number.
 const COMMITS: i64 = 64;
 /// The bits in which one writer's numbers differ.
 const OWN: i64 = (1 << 32) - 1;
@@ -17,7 +16,6 @@ const OWN: i64 = (1 << 32) - 1;
 const NEW: &str = "WITH new AS (SELECT (1 + (random() * 2147483645)::int8) << 32 AS writer)
     INSERT INTO totals (writer) SELECT writer FROM new WHERE NOT EXISTS (
         SELECT 1 FROM totals t WHERE t.writer BETWEEN new.writer AND new.writer + 4294967295) RETURNING writer";
-/// How often to draw a random number that no writer has.
 const DRAWS_MAX: u32 = 100;
 const ANEW: &str = "INSERT INTO totals (writer, token) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 const LOCK: &str = "SELECT 1 FROM totals WHERE writer = $1 FOR NO KEY UPDATE";
@@ -42,7 +40,6 @@ impl Writer {
         })
     }
 
-    /// The number after the commit with this token.
     pub(super) const fn after(self, token: i64) -> Self {
         Self(self.0 & !OWN | (token / COMMITS) & OWN)
     }

@@ -19,13 +19,11 @@ const ROWS_MAX: u32 = 10_000;
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
-/// The same from a due time on.
 pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
 
 pub(super) const ROW: &str = "SELECT attempts, expires, signature, event, body, bytes, last_attempt FROM deliveries WHERE delivery = ?1";
 
-/// Reads deliveries to hand out, inside a commit or beside one.
 pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
     pub(super) now: StoreTime,
@@ -35,7 +33,6 @@ pub(super) struct RowReader<'a> {
     pub(super) not_given: Option<DeliveryId>,
 }
 
-/// A claim's answer, and due deliveries that are unreadable.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
     /// The state of each claimed row, if it is valid.
@@ -107,7 +104,6 @@ impl RowReader<'_> {
         })
     }
 
-    /// Returns due deliveries that are free, and when the next one is due.
     fn front(
         &self,
         lane: LaneId,

@@ -22,7 +22,6 @@ pub(super) const FURTHER_BODY: &str = "SELECT bytes FROM further_bodies WHERE bo
 const COUNT_MAX: usize = 1_024;
 const BYTES_MAX: usize = 4 << 20;
 
-/// The parts that all deliveries of an event with the same body share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     /// The event's public id.

@@ -91,7 +91,6 @@ fn log(path: &Path, mend: bool) -> std::result::Result<Finding, StoreError> {
     Ok(if is_cut { finding.mended() } else { finding })
 }
 
-/// 0 without a log.
 pub(crate) fn log_bytes(path: &Path) -> u64 {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -153,7 +152,6 @@ fn is_damage(error: &Error) -> bool {
     is_about_the_row(error) || is_about_the_disk(error)
 }
 
-/// Finds the unreadable rows by reading from both ends.
 fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
     let mut keys = sql.prepare("SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk")?;
     let mut keys = keys.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>>>()?;
@@ -176,9 +174,7 @@ fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
 #[derive(Default)]
 struct Readable {
     rows: u64,
-    /// The key of the last one.
     key: Option<String>,
-    /// Whether these are all rows.
     is_all: bool,
 }
 

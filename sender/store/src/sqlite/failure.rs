@@ -30,7 +30,6 @@ pub(super) fn is_refused_write(error: &Error) -> bool {
         || matches!(extended, Some(SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE))
 }
 
-/// Adds the operation to SQLite's error.
 pub(super) trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T, StoreError>;
 }

@@ -25,7 +25,6 @@ const HOLDS_FOR: Nanos = Nanos::from_millis(50);
 const LOOK_AGAIN: Nanos = Nanos::from_millis(10);
 /// Approximate limit for all lanes together.
 const BYTES_MAX: usize = 8 << 20;
-/// Approximate size of a row without its body.
 const ROW_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
@@ -42,16 +41,13 @@ struct UnderWay {
     recorded: Vec<(LaneId, Recorded)>,
     /// The earliest due time of its other additions, for each lane.
     others: BTreeMap<LaneId, StoreTime>,
-    /// Lanes to drop after the commit.
     doubted: BTreeSet<LaneId>,
-    /// Drop all lanes after the commit.
     doubts_all: bool,
 }
 
 #[derive(Debug)]
 struct Queue {
     term: Term,
-    /// The longest due first.
     rows: VecDeque<Recorded>,
     /// A lower bound for the due times of all other free deliveries.
     until: StoreTime,
@@ -78,12 +74,10 @@ impl Fresh {
         self.seen = now;
     }
 
-    /// Whether this lane's new deliveries should be cached.
     pub(super) fn follows(&self, lane: LaneId) -> bool {
         self.lanes.contains_key(&lane)
     }
 
-    /// Adds a delivery of the commit under way, for a followed lane.
     pub(super) fn record(&mut self, lane: LaneId, recorded: Recorded) {
         self.under_way.recorded.push((lane, recorded));
     }
@@ -100,7 +94,6 @@ impl Fresh {
         self.under_way.doubted.insert(lane);
     }
 
-    /// Notes a rare command in the commit.
     pub(super) fn doubt_all(&mut self) {
         self.clear();
         self.under_way.doubts_all = true;

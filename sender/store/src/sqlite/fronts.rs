@@ -25,20 +25,17 @@ pub(super) struct Fronts {
 }
 
 impl Fronts {
-    /// Begins a commit that found these numbers.
     pub(super) fn begin(&mut self, found: Known) {
         if found != self.known {
             self.places.clear();
         }
     }
 
-    /// Notes that the commit adds a delivery to a queue, or puts one back.
     pub(super) fn add(&mut self, lane: LaneId, due: StoreTime) {
         self.fresh.add(lane, due);
         self.note(lane, due);
     }
 
-    /// Notes a recorded delivery that may be handed out from memory.
     pub(super) fn record(&mut self, lane: LaneId, recorded: Recorded) {
         self.note(lane, recorded.due);
         self.fresh.record(lane, recorded);
@@ -87,7 +84,6 @@ impl Fronts {
         }
     }
 
-    /// Drops a lane that is held anew.
     pub(super) fn forget(&mut self, lane: LaneId) {
         self.places.remove(&lane);
         self.fresh.forget(lane);

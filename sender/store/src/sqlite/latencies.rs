@@ -14,7 +14,6 @@ const EVER: u64 = 0;
 /// A day includes the present hour.
 const HOURS: u64 = 24;
 
-/// Writes the slices that are due, within the limit for a commit.
 pub(super) fn flush(gathered: &mut Gathered, sql: &Connection, now: StoreTime) -> Result<()> {
     write(sql, gathered.due(now))
 }

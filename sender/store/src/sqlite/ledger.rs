@@ -61,7 +61,6 @@ pub(super) struct KnownLanes {
     version: Option<Version>,
 }
 
-/// Limit of lanes kept between commits.
 const KNOWN_MAX: usize = 16_384;
 
 /// Figures need only the last hour.
@@ -120,7 +119,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Changes an existing lane's owner, term, state or bounds.
     pub(super) fn amend(
         &mut self,
         sql: &Connection,
@@ -144,7 +142,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Reads again whether a lane has window caps.
     pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
         if let Some(Some(known)) = self.lanes.get_mut(&lane) {
             known.lane.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
@@ -196,7 +193,6 @@ impl Ledger {
             return Ok(());
         }
         let mut changed = std::mem::take(&mut self.changed);
-        // In the order of their rows.
         changed.sort_unstable();
         changed.dedup();
         let (mut terms, mut counts) = (sql.prepare_cached(TERMS)?, sql.prepare_cached(COUNTS)?);

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use crate::lane::OwnerId;
 use crate::liveness::{Life, Liveness, Presence};
 
-/// Limit of owner files in one search.
 const FILES_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
@@ -31,7 +30,6 @@ struct Held {
 #[derive(Default)]
 struct Owners {
     ids: Vec<OwnerId>,
-    /// Whether these are all owner files.
     are_all: bool,
 }
 
@@ -40,7 +38,6 @@ impl OwnerFiles {
         Self { database: database.to_owned() }
     }
 
-    /// The folder of the database, and the prefix of the owner files.
     fn beside(&self) -> io::Result<(PathBuf, OsString)> {
         let mut folder = fs::canonicalize(&self.database)?;
         let mut prefix = folder.file_name().unwrap_or_default().to_owned();

@@ -32,7 +32,6 @@ const PAGES_MAX: i32 = 16_384;
 /// From this length on, the log is reported.
 const PAGES_PINNED: u64 = LogSize::PINNED_BYTES / PAGE_BYTES;
 
-/// How often to try to truncate a long log.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often to look otherwise, besides requests.
 const REST: Duration = Duration::from_secs(3_600);
@@ -49,7 +48,6 @@ fn note_pages(size: &LogSize, pages: i64) {
 const MOVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// The thread that moves the log's content, for one writer.
 #[derive(Debug)]
 pub(super) struct LogMover {
     asked: Option<SyncSender<()>>,

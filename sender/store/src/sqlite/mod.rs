@@ -343,7 +343,6 @@ struct Hot<'a> {
     deliver: Option<CachedStatement<'a>>,
 }
 
-/// Prepares the statement of this slot once. A slot always gets the same text.
 fn at_hand<'p, 'a>(
     place: &'p mut Option<CachedStatement<'a>>,
     sql: &'a Connection,
@@ -357,7 +356,6 @@ fn at_hand<'p, 'a>(
 }
 
 impl Work<'_> {
-    /// Runs a command. Drops the cached queues if it may change them.
     fn apply(&mut self, command: &Command) -> rusqlite::Result<Reply> {
         if !command.spares_queues() {
             self.fronts.fresh.doubt_all();

@@ -52,7 +52,6 @@ impl LogBound {
     }
 }
 
-/// SQLite instructions between two checks of a read.
 const STEP: i32 = 1_000_000;
 
 /// Steps that a read may take, which are some seconds. A read prevents the log from starting again.
@@ -88,7 +87,6 @@ impl SqliteReader {
         self.moment("read the time of the store", |sql| clock::file_clock(sql))
     }
 
-    /// Runs queries on one snapshot.
     pub(super) fn moment<T>(
         &self,
         doing: &'static str,

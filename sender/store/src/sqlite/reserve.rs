@@ -40,7 +40,6 @@ struct Seen {
 }
 
 impl Reserve {
-    /// Finds the reserve of a database, without creating it.
     pub(super) fn beside(database: &Path) -> Self {
         // All links to the database lead to the same reserve. A database that does not exist yet has no links.
         let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());

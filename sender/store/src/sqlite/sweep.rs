@@ -25,19 +25,16 @@ use crate::reply::Purged;
 /// no other.
 pub(super) const EXPIRING: &str = "SELECT expires, delivery FROM expiring ORDER BY expires, delivery";
 
-/// Limit of leftovers that one sweep deletes.
 const LEFT_BEHIND_MAX: usize = 8_192;
 
 /// A delivery that expires within this time is noted when it is recorded. Twice the delay of sweeps, because a flood
 /// may keep them busy.
 const SHORT: Nanos = NOTED_AFTER.times(2);
 
-/// Where the next step continues. `None`: at the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     event: Option<u64>,
     letter: Option<DeliveryId>,
-    /// The attempt's start and its delivery.
     attempt: Option<(u64, u64)>,
     unswept: Unswept,
     events_passed_over: PassedOver,
@@ -57,7 +54,6 @@ impl Places {
 pub(super) struct PassedOver(BTreeSet<u64>);
 
 impl PassedOver {
-    /// Beyond this number, no more rows are skipped.
     const ROWS_MAX: usize = 8_192;
 
     fn has(&self, number: u64) -> bool {
@@ -276,7 +272,6 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The lane and reason of a delivery that waits and expires at that time.
     fn expiring_row(&self, delivery: DeliveryId, expires: i64) -> Result<Option<(LaneId, Reason)>> {
         self.sql
             .prepare_cached(

@@ -7,7 +7,6 @@ use crate::engine::{Nanos, StoreTime};
 
 /// How long a delivery waits at least before a sweep examines it.
 pub(super) const NOTED_AFTER: Nanos = Nanos::from_secs(10);
-/// Limit of deliveries for one sweep.
 const LOOKED_AT_MAX: u64 = 8_192;
 /// The distance of marks. Between two marks, deliveries are examined earlier than necessary.
 const MARKS_APART: Nanos = Nanos::SECOND;
@@ -18,7 +17,6 @@ pub(super) struct Unswept {
     marks: VecDeque<(StoreTime, u64)>,
     /// The last delivery examined, if it is later than the stored position.
     looked_at: u64,
-    /// The last unreadable delivery that was skipped.
     passed_over: u64,
     /// Deliveries examined at once. Reduced around unreadable ones.
     at_once: u64,

@@ -17,7 +17,6 @@ pub(super) struct Complaints {
 struct Said {
     error: StoreError,
     at: StoreTime,
-    /// Occurrences since the last log line.
     unsaid: u64,
 }
 

@@ -178,7 +178,6 @@ impl Handle {
         Ok(())
     }
 
-    /// The reply to a claim that memory can answer.
     fn hand_out(&self, commands: &[Command], now: StoreTime) -> Option<Reply> {
         let ([Command::Claim(claim)], Some(quick)) = (commands, &self.quick) else { return None };
         let ahead = self.queue.lets_pass(commands, now)?;
@@ -198,7 +197,6 @@ struct Writer {
     store: Box<dyn Store>,
     clock: Clock,
     queue: Arc<Queue>,
-    /// Failures for which requests were given up.
     given_up: Complaints,
     /// The error that invalidates all remembered state. It ends the thread.
     lost: Option<StoreError>,
@@ -366,7 +364,6 @@ impl Beside {
     }
 }
 
-/// Leaves the claims to the writer when dropped.
 struct Leaving(Arc<Queue>);
 
 impl Drop for Leaving {
@@ -375,7 +372,6 @@ impl Drop for Leaving {
     }
 }
 
-/// Refuses all requests when dropped.
 struct Closing(Arc<Queue>);
 
 impl Drop for Closing {

@@ -103,7 +103,6 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Entry {
     request: Request,
-    /// Whether a caller waits for it.
     urgent: bool,
     ahead: Ahead,
 }
@@ -215,7 +214,6 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// The next claims that go ahead. `None` once stopped and empty.
     pub(super) fn take_claims(&self) -> Option<(Request, Ahead)> {
         let idle = |waiting: &mut Waiting| waiting.claims.is_empty() && !waiting.stopped;
         let guard = self.claimed.wait_while(self.lock(), idle);
@@ -295,7 +293,6 @@ impl Queue {
         self.lock().stopped
     }
 
-    /// Stops after the writer is gone. Returns the requests that remain.
     pub(super) fn close(&self) -> impl Iterator<Item = Request> {
         let mut waiting = self.lock();
         waiting.stopped = true;

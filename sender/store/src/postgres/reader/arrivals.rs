@@ -11,7 +11,6 @@ const WAITED_FOR: Nanos = Nanos::MINUTE;
 pub(super) struct Arrivals {
     /// Everything up to here is visible or never will be. `None` before the first poll.
     settled: Option<u64>,
-    /// Higher numbers seen at the last poll, in order.
     above: Vec<u64>,
     missing: Option<Missing>,
 }
@@ -41,7 +40,6 @@ impl Arrivals {
         came
     }
 
-    /// Whether a number appeared below one that was visible at the last poll.
     fn has_late(&self, numbers: &[u64]) -> bool {
         let mut above = self.above.iter().peekable();
         numbers.iter().any(|number| {
@@ -50,7 +48,6 @@ impl Arrivals {
         })
     }
 
-    /// Returns the number up to which all are visible, and notes the first missing one.
     fn settle(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> u64 {
         let mut settled = self.settled.unwrap_or_default();
         let was_missing = self.missing.take();

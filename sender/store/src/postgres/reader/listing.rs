@@ -14,7 +14,6 @@ use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscribe
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
-/// Limit of deliveries examined for one page.
 const LOOKED_AT_MAX: i64 = 10_000;
 
 /// Where the next page begins, if this one is full.

@@ -11,7 +11,6 @@ use crate::lane::{Bounds, LaneState};
 use crate::read::{AttemptTimes, AuditSecond, Checkpoint, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 use crate::reply::Record;
 
-/// Limit of unswept deliveries examined for a status.
 const NOT_SWEPT_MAX: u32 = 500_000;
 
 pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {

@@ -13,10 +13,8 @@ use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscribe
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
-/// Limit of rows examined for one page.
 const LOOKED_AT_MAX: u32 = 10_000;
 
-/// Limit of attempts listed for a delivery.
 const ATTEMPTS_MAX: usize = 1_000;
 
 /// Where the next page begins, if this one is full.
