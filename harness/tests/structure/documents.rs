@@ -11,7 +11,7 @@ use crate::source;
 const WORDS_MAX: [(&str, usize); 3] =
     [("README.md", 1_300), ("ARCHITECTURE.md", 3_000), ("docs/internals/", 1_200)];
 /// The kinds of files with measured prose; in a Rust file only its comments count.
-const MEASURED: [&str; 1] = [".md"];
+const MEASURED: [&str; 2] = [".md", ".rs"];
 const FREE_PER_THOUSAND_MAX: usize = 3;
 const LONG_PERCENT_MAX: usize = 6;
 /// Folders that runs and builds make, which no commit has.
