@@ -73,7 +73,7 @@ impl FromStr for Address {
         }
         let asked = Asked::of(text).map_err(BadAddress)?;
         let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
-        // Whatever else the address says, TLS is either required or disabled.
+        // Overrides the rest of the address: TLS is either required or disabled.
         config.ssl_mode(if asked.tls.is_some() { SslMode::Require } else { SslMode::Disable });
         if config.get_application_name().is_none() {
             config.application_name("hookproof-sender");

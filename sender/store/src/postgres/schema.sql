@@ -120,7 +120,7 @@ CREATE TABLE owners (
     taken int8 NOT NULL
 ) WITH (fillfactor = 50);
 
--- The processes that deliver, as announced (store/node.rs). Changing one requires the lock of the owners.
+-- The processes that deliver, as announced (messages/node.rs). Changing one requires the lock of the owners.
 CREATE TABLE nodes (
     owner int8 PRIMARY KEY,
     name text NOT NULL,
@@ -231,7 +231,7 @@ CREATE TABLE attempts (
 -- others wait for the lock of leases. `least` prevents an overflow when a clock is far ahead.
 CREATE INDEX attempts_capped ON attempts (lane, (at + least(latency, 9223372036854775807 - at))) WHERE capped;
 
--- One row for each of three measures (store/latency.rs). Hour 0 holds the sum of all hours.
+-- One row for each of three measures (latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (
     lane int8 NOT NULL,
     measure int2 NOT NULL,

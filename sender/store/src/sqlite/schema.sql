@@ -24,7 +24,7 @@ CREATE TABLE totals (
     latency_us INTEGER NOT NULL
 ) STRICT;
 
--- The anchor of the store's time (see store/clock.rs): the store's time `at` a moment of the machine. The
+-- The anchor of the store's time (see clock.rs): the store's time `at` a moment of the machine. The
 -- `correcting_` columns hold the position while sweeps correct times written by a clock that was ahead.
 CREATE TABLE clock (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -108,7 +108,7 @@ CREATE TABLE owners (
 -- Lanes that have, or had, window caps. The next owner counts the attempts since the checkpoint.
 CREATE TABLE capped (lane INTEGER PRIMARY KEY) STRICT;
 
--- The processes that deliver, as announced (see store/node.rs). `unable`: lanes, separated by commas.
+-- The processes that deliver, as announced (see messages/node.rs). `unable`: lanes, separated by commas.
 CREATE TABLE nodes (
     owner INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -212,7 +212,7 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;
 
--- Latencies of endpoints: one row for each of three measures (store/latency.rs) and each hour with attempts. Hour 0
+-- Latencies of endpoints: one row for each of three measures (latency.rs) and each hour with attempts. Hour 0
 -- holds the sum of all hours.
 CREATE TABLE latencies (
     lane INTEGER NOT NULL,

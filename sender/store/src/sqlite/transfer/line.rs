@@ -1,4 +1,4 @@
-//! Rows in the text form in which PostgreSQL copies them: a line each, columns apart by tabs, `\N` for none.
+//! Rows in PostgreSQL's text form for copies: a line each, with columns separated by tabs, and `\N` for NULL.
 
 use std::fmt::Write as _;
 
@@ -7,18 +7,18 @@ use rusqlite::types::{Value, ValueRef};
 use super::super::event_id::EventId;
 use crate::excerpt::Excerpt;
 
-/// What a column of a file takes.
+/// The type of a column in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Number,
     Text,
     Bytes,
-    /// Events have ids in a form of the file's own.
+    /// An event's id, which a file stores in a special form.
     EventId,
 }
 
 impl Kind {
-    /// As a file declares it.
+    /// From the type that the file declares.
     pub(super) fn of(declared: &str) -> Self {
         match declared {
             "INTEGER" => Self::Number,
@@ -29,16 +29,16 @@ impl Kind {
     }
 }
 
-/// What becomes of a character zero, which no text of a server has.
+/// The treatment of NUL characters, which a server's texts cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zeros {
-    /// The text is told to people: another character stands in its place, as where a server records it itself.
+    /// For texts that people read. Another character replaces it, as in a server's own records.
     Replaced,
-    /// Something is yet to be made of the text.
+    /// For texts that are still to be processed.
     Refused,
 }
 
-/// Writes one value behind the others of its line.
+/// Appends a value to its line.
 pub(super) fn write(line: &mut String, value: ValueRef<'_>, zeros: Zeros) -> Result<(), String> {
     match value {
         ValueRef::Null => line.push_str("\\N"),
@@ -63,7 +63,7 @@ pub(super) fn write(line: &mut String, value: ValueRef<'_>, zeros: Zeros) -> Res
         ValueRef::Blob(bytes) => {
             line.push_str("\\\\x");
             for byte in bytes {
-                // Writing to a text does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(line, "{byte:02x}");
             }
         }
@@ -71,7 +71,6 @@ pub(super) fn write(line: &mut String, value: ValueRef<'_>, zeros: Zeros) -> Res
     Ok(())
 }
 
-/// Reads one column of a line.
 pub(super) fn read(column: &str, kind: Kind) -> Result<Value, String> {
     if column == "\\N" {
         return Ok(Value::Null);
