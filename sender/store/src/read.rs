@@ -158,7 +158,7 @@ pub struct OutboxRow {
 /// An outbox row that could not become an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedRow {
-    /// What it was.
+    /// The row as it was.
     pub row: OutboxRow,
     /// The reason.
     pub why: String,

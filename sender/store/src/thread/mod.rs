@@ -319,7 +319,8 @@ fn is_asked_again(commands: &[Command]) -> bool {
     commands.iter().all(|command| matches!(command, Claim(_) | Sweep(_) | Purge(_)))
 }
 
-/// Whether the commands are not retried. `asked_again`: their callers ask again. `adds_work`: some are events.
+/// Whether the commands are not retried. `asked_again`: the callers of some ask again. `adds_work`: some are
+/// events.
 const fn is_final(error: &StoreError, asked_again: bool, adds_work: bool) -> bool {
     match error {
         StoreError::Full { .. } => asked_again || adds_work,

@@ -3,7 +3,8 @@
 //! A claim writes nothing, so it need not wait for the disk. But it must see earlier settlements of its lane that
 //! change the queue:
 //!
-//! - A released delivery, or one that is given up, holds the claim back.
+//! - A released delivery, or one that is given up, holds the claim back. So do earlier claims and checkpoints of the
+//!   lane.
 //! - A delivered one does not: the claim skips it, because it is held until it is settled.
 //! - A retried one is held too. The claim looks at the queue as of the moment before the retry is due, and reports
 //!   when that is.
