@@ -15,24 +15,18 @@
 //! Pure: times and random bytes are arguments. No input makes it panic, recurse without bound or allocate
 //! more than a small multiple of its size, or with pseudonyms, of the longest event.
 
-pub mod body;
 pub mod coalesce;
 pub mod json;
-pub mod key;
-pub mod limits;
 pub mod offer;
 pub mod refusal;
 pub mod shape;
 pub mod timestamp;
 
-pub use body::Body;
 pub use coalesce::{Coalescing, CoalescingKey, CoalescingRule};
 pub use event_type::{EventType, EventTypeError};
 pub use hookproof_words::{event_type, pattern, public_id};
 pub use json::Json;
-pub use key::{EventKey, EventKeyError};
-pub use limits::{Depth, Limits};
-pub use offer::{Batch, Offer};
+pub use offer::{Batch, Body, Depth, EventKey, EventKeyError, Limits, Offer};
 pub use pattern::{EventPatterns, Pattern, PatternError};
 pub use public_id::{Kind, PublicId, PublicIdError};
 pub use refusal::Refusal;

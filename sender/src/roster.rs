@@ -9,27 +9,26 @@
 //!
 //! `Debug` shows neither keys nor URLs, which may hold tokens.
 
-mod index;
-mod keeper;
-mod ready;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
-
-pub use keeper::RosterKeeper;
-pub use ready::{Fault, Ready};
 
 use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract, Rate};
 use crate::engine::pressure::PressurePolicy;
 use crate::engine::retry::{Backoff, RetryPolicy};
-use crate::engine::{LaneId, Lateness, Nanos, OutOfRange, Settings};
-use crate::event::{EventPatterns, EventType};
+use crate::engine::{LaneId, Lateness, Nanos, OutOfRange, Settings, StoreTime};
+use crate::event::{EventPatterns, EventType, Pattern, PublicId, PublicIdError};
+use crate::guard::{Target, TargetError};
+use crate::sign::{Keys, KeysError, Retiring, Secret, SecretError, Signer};
+use crate::store::StoreError;
 use crate::store::lane::LaneState;
-use crate::store::read::{self, LiveSecret};
-use crate::subscriber::{RegionSecrets, SettingsText};
-use index::Index;
+use crate::store::read::{self, LiveSecret, Reader};
+use crate::subscriber::{Agreement, RegionSecrets, SettingsError, SettingsText};
+use crate::transport::Destination;
+
+#[cfg(test)]
+mod tests;
 
 /// All subscribers at one version.
 #[derive(Clone, Debug, Default)]
@@ -242,5 +241,244 @@ impl fmt::Debug for Subscriber {
     }
 }
 
-#[cfg(test)]
-mod tests;
+// Finds the lanes that match a type without checking every subscriber.
+
+/// The lanes of each pattern, in order. Clones share lists until one changes.
+#[derive(Clone, Debug, Default)]
+struct Index {
+    all: Lanes,
+    exactly: BTreeMap<Arc<str>, Lanes>,
+    /// By prefix, with the last dot.
+    below: BTreeMap<Arc<str>, Lanes>,
+}
+
+type Lanes = Arc<Vec<LaneId>>;
+
+impl Index {
+    fn add(&mut self, lane: LaneId, patterns: &EventPatterns) {
+        for pattern in patterns.as_slice() {
+            let lanes = match pattern {
+                Pattern::All => &mut self.all,
+                Pattern::Exactly(event_type) => self.exactly.entry(event_type.as_str().into()).or_default(),
+                Pattern::Below(prefix) => self.below.entry((&**prefix).into()).or_default(),
+            };
+            if let Err(place) = lanes.binary_search(&lane) {
+                Arc::make_mut(lanes).insert(place, lane);
+            }
+        }
+    }
+
+    fn remove(&mut self, lane: LaneId, patterns: &EventPatterns) {
+        for pattern in patterns.as_slice() {
+            match pattern {
+                Pattern::All => drop_lane(&mut self.all, lane),
+                Pattern::Exactly(event_type) => drop_entry(&mut self.exactly, event_type.as_str(), lane),
+                Pattern::Below(prefix) => drop_entry(&mut self.below, prefix, lane),
+            }
+        }
+    }
+
+    /// Without duplicates, in order.
+    fn lanes(&self, event_type: &str) -> Vec<LaneId> {
+        let dots = event_type.match_indices('.');
+        let below = dots.filter_map(|(at, dot)| self.below.get(&event_type[..at + dot.len()]));
+        let lists = self.exactly.get(event_type).into_iter().chain(below);
+        let mut lanes = self.all.to_vec();
+        lists.for_each(|list| lanes.extend_from_slice(list));
+        // Merges ordered runs.
+        lanes.sort();
+        lanes.dedup();
+        lanes
+    }
+}
+
+fn drop_entry(lists: &mut BTreeMap<Arc<str>, Lanes>, name: &str, lane: LaneId) {
+    if let Some(list) = lists.get_mut(name) {
+        drop_lane(list, lane);
+        if list.is_empty() {
+            lists.remove(name);
+        }
+    }
+}
+
+fn drop_lane(list: &mut Lanes, lane: LaneId) {
+    if let Ok(place) = list.binary_search(&lane) {
+        Arc::make_mut(list).remove(place);
+    }
+}
+
+/// Holds the newest version, and builds the next.
+#[derive(Clone, Debug, Default)]
+pub struct RosterKeeper {
+    regions: Arc<RegionSecrets>,
+    present: Arc<Roster>,
+}
+
+impl RosterKeeper {
+    const ROWS_MAX: u32 = 1_000;
+
+    /// Starts without subscribers.
+    #[must_use]
+    pub fn new(regions: RegionSecrets) -> Self {
+        Self { regions: Arc::new(regions), present: Arc::default() }
+    }
+
+    /// Starts with the stored subscribers. `now` is the real time.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn caught_up(
+        regions: RegionSecrets,
+        reader: &dyn Reader,
+        now: StoreTime,
+    ) -> Result<Self, StoreError> {
+        let mut keeper = Self::new(regions);
+        keeper.catch_up(reader, now)?;
+        Ok(keeper)
+    }
+
+    /// The newest version.
+    #[must_use]
+    pub const fn present(&self) -> &Arc<Roster> {
+        &self.present
+    }
+
+    /// For the validation of settings.
+    #[must_use]
+    pub const fn regions(&self) -> &Arc<RegionSecrets> {
+        &self.regions
+    }
+
+    /// Reads the changes. `now` is the real time, by which secrets retire.
+    ///
+    /// # Errors
+    /// When the store cannot be read. The pages read so far count.
+    pub fn catch_up(&mut self, reader: &dyn Reader, now: StoreTime) -> Result<&Arc<Roster>, StoreError> {
+        loop {
+            let since = self.present.version();
+            let changed = reader.subscribers_since(since, Self::ROWS_MAX)?;
+            let is_all = u32::try_from(changed.len()).is_ok_and(|count| count < Self::ROWS_MAX);
+            let rows = changed.into_iter().map(|subscriber| {
+                let secrets = reader.secrets(subscriber.lane, now)?;
+                Ok(Row { subscriber, secrets })
+            });
+            let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+            if !rows.is_empty() {
+                self.present = Arc::new(self.present.with(&rows, &self.regions));
+            }
+            if is_all || self.present.version() == since {
+                return Ok(&self.present);
+            }
+        }
+    }
+
+    /// Sets the version that the store had before [`Self::catch_up`]. Perhaps no row carries it, because the
+    /// last changed subscriber was deleted.
+    pub fn reach(&mut self, version: u64) -> &Arc<Roster> {
+        if self.present.version() < version {
+            self.present = Arc::new(self.present.at(version));
+        }
+        &self.present
+    }
+}
+
+/// The parsed data of a subscriber.
+pub struct Ready {
+    id: PublicId,
+    target: Destination,
+    patterns: EventPatterns,
+    agreement: Agreement,
+    signer: Signer,
+}
+
+impl Ready {
+    fn new(row: &Row, regions: &RegionSecrets) -> Result<Self, Fault> {
+        let Row { subscriber, secrets } = row;
+        let id: PublicId = subscriber.id.parse()?;
+        let patterns = serde_json::from_str(&subscriber.patterns)
+            .map_err(|error| Fault::Patterns { problem: error.to_string().into() })?;
+        let agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
+        let signer = Signer::new(agreement.profile, &keys(secrets)?)?;
+        // The guard is asked when a subscriber is written and for each connection. If it refuses the host
+        // today, events are still recorded, and attempts fail.
+        let url = Target::stored(&subscriber.url)?;
+        let lateness = agreement.lane.lateness();
+        let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
+        Ok(Self { id, target, patterns, agreement, signer })
+    }
+
+    /// Its public id.
+    #[must_use]
+    pub const fn id(&self) -> &PublicId {
+        &self.id
+    }
+
+    /// The guard has not checked it.
+    #[must_use]
+    pub const fn target(&self) -> &Destination {
+        &self.target
+    }
+
+    /// The events that it wants.
+    #[must_use]
+    pub const fn patterns(&self) -> &EventPatterns {
+        &self.patterns
+    }
+
+    /// Its validated settings.
+    #[must_use]
+    pub const fn agreement(&self) -> &Agreement {
+        &self.agreement
+    }
+
+    /// Its signer.
+    #[must_use]
+    pub const fn signer(&self) -> &Signer {
+        &self.signer
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ready").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
+    let read = |live: &LiveSecret| Secret::parse(live.secret.reveal());
+    let (newest, older) = secrets.split_first().ok_or(Fault::NoSecret)?;
+    let retiring = older.iter().map(|live| {
+        let until = live.retires.unwrap_or(StoreTime(u64::MAX));
+        Ok(Retiring::new(read(live)?, until))
+    });
+    Ok(Keys::from_parts(read(newest)?, retiring.collect::<Result<_, SecretError>>()?)?)
+}
+
+/// Why it cannot be sent to. Holds no secret and no URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Its id is invalid.
+    #[error("its id cannot be read: {0}")]
+    Id(#[from] PublicIdError),
+    /// Its patterns are invalid.
+    #[error("its event patterns cannot be read: {problem}")]
+    Patterns {
+        /// The cause.
+        problem: Box<str>,
+    },
+    /// Its settings are invalid.
+    #[error("its settings do not hold: {0}")]
+    Settings(#[from] SettingsError),
+    /// A secret is invalid.
+    #[error("{0}")]
+    Secret(#[from] SecretError),
+    /// Its secrets do not fit together.
+    #[error("{0}")]
+    Keys(#[from] KeysError),
+    /// It has no secret.
+    #[error("it has no secret to sign with; rotate it to give it one")]
+    NoSecret,
+    /// Its URL is invalid.
+    #[error("{0}")]
+    Url(#[from] TargetError),
+}

@@ -7,21 +7,15 @@
 //! Pure: times and random bytes are arguments. Only [`Secret::reveal`] exposes a secret; no error, `Debug` or
 //! `Display` does.
 
-mod headers;
 mod keys;
-pub(crate) mod mac;
 mod profile;
-mod secret;
 
-pub use headers::Headers;
-pub use keys::{Keys, KeysError, Retiring};
-pub use mac::Tag;
-pub use profile::{AcrossRetries, KeyForm, Profile, SignatureCount, UnknownProfile};
-pub use secret::{Secret, SecretError};
+pub(crate) use keys::Mac;
+pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
+pub use profile::{AcrossRetries, Headers, KeyForm, Profile, SignatureCount, UnknownProfile};
 
 use crate::engine::time::{Nanos, StoreTime};
 use crate::event::{EventType, PublicId};
-use mac::Mac;
 
 /// Signs one subscriber's attempts.
 #[derive(Clone, Debug)]

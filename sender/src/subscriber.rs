@@ -18,7 +18,6 @@ pub mod agreement;
 pub(crate) mod description;
 pub mod error;
 mod form;
-mod nearest;
 mod patch;
 pub(crate) mod reference;
 mod section;

@@ -5,19 +5,20 @@ use axum::http::Uri;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::App;
 use super::input::{Query, Segment, bad};
-use super::moment;
 use super::problem::{Problem, ok};
+use super::{App, input};
 use crate::delivery_ids::DeliveryIds;
-use crate::engine::DeliveryId;
+use crate::engine::contract::Contract;
+use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::excerpt::Excerpt;
+use crate::operate::shown::{self, Limit};
 use crate::roster::Roster;
 use crate::store::StoreError;
 use crate::store::command::Outcome;
 use crate::store::paging::Page;
-use crate::store::read::{Attempted, Delivery, Filter, Place};
+use crate::store::read::{Attempted, AuditSecond, Delivery, Filter, Place};
 
 const PLACES: [(&str, Place); 4] = [
     ("waiting", Place::Waiting),
@@ -107,10 +108,10 @@ pub(super) fn shown(delivery: &Delivery, names: &Names) -> Value {
         "state": place,
         "attempts": delivery.attempts,
         "bytes": delivery.bytes,
-        "received": moment::shown(delivery.received),
-        "due": waits.then(|| moment::shown(delivery.at)),
-        "settled": (!waits).then(|| moment::shown(delivery.at)),
-        "expires": moment::shown(delivery.expires),
+        "received": input::time_text(delivery.received),
+        "due": waits.then(|| input::time_text(delivery.at)),
+        "settled": (!waits).then(|| input::time_text(delivery.at)),
+        "expires": input::time_text(delivery.expires),
     })
 }
 
@@ -124,11 +125,63 @@ fn attempt(attempted: &Attempted) -> Value {
     };
     json!({
         "number": attempted.number,
-        "at": moment::shown(attempt.at),
+        "at": input::time_text(attempt.at),
         "latency_us": attempt.latency.0 / 1_000,
         "outcome": outcome,
         "status": attempt.status,
         "error": attempt.error.as_deref(),
         "body_hash": format!("{:016x}", attempt.body_hash),
     })
+}
+
+// Attempts sent in each second, against the contract's limits.
+
+const SECONDS_MAX: u32 = 10_000;
+const SPAN_MAX: Nanos = Nanos::DAY;
+const SPAN_DEFAULT: Nanos = Nanos::MINUTE;
+
+/// `GET /v1/audit`
+pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["per", "subscriber", "from", "until"])?;
+    query.word("per", &[("second", ())])?;
+    let now = app.sender().clock().now();
+    let until = moment_of(&query, "until")?.unwrap_or(now);
+    let from = moment_of(&query, "from")?.unwrap_or(StoreTime(until.0.saturating_sub(SPAN_DEFAULT.0)));
+    if from >= until || until.since(from) > SPAN_MAX {
+        let message = format!("from must lie before until, and not more than {SPAN_MAX} before");
+        return Err(Problem::bad_request("bad_span", message).field("from"));
+    }
+    let lane = query.lane(&app).await?;
+    let seconds = app.sender().read(move |reader| reader.audit(lane, from, until, SECONDS_MAX)).await??;
+    let truncated = seconds.len() >= SECONDS_MAX as usize;
+    let seconds: Vec<_> = seconds.iter().map(|second| audited(&app, second)).collect();
+    Ok(ok(&json!({
+        "from": input::time_text(from),
+        "until": input::time_text(until),
+        "seconds": seconds,
+        "truncated": truncated,
+    })))
+}
+
+fn moment_of(query: &Query, name: &str) -> Result<Option<StoreTime>, Problem> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    input::parse_time(text).map(Some).ok_or_else(|| bad(name, text, input::TIME_FORM))
+}
+
+fn audited(app: &App, second: &AuditSecond) -> Value {
+    let roster = app.sender().roster();
+    let subscriber = roster.get(second.lane);
+    let limit = subscriber.map(|subscriber| limit_of(subscriber.settings().contract()));
+    let (begin, counted) = (StoreTime::from_secs(second.second), (second.attempts, second.limited));
+    let allowed = limit.as_ref().map(|limit| limit.most_in(Nanos::SECOND));
+    let mut value = shown::audit(begin, subscriber.map(|known| &**known.id()), counted, allowed);
+    value["above_rate"] = json!(limit.map(|limit| second.attempts > limit.rate_per_second()));
+    value
+}
+
+/// An earlier contract may have allowed more.
+fn limit_of(contract: &Contract) -> Limit {
+    let (rate, burst) = (contract.bucket().rate(), contract.bucket().burst());
+    let caps = contract.windows().iter().map(|window| (u64::from(window.limit()), window.length()));
+    Limit { count: rate.count(), per: rate.per(), burst, caps: caps.collect() }
 }

@@ -1,8 +1,11 @@
+use std::fmt;
+
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::App;
@@ -132,4 +135,85 @@ fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(),
         return refused(StatusCode::FORBIDDEN, "foreign_origin", "web page", "origin");
     }
     Ok(())
+}
+
+// Authentication by a bearer token.
+
+/// The token of `Authorization: Bearer …`. Holds only its digest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; 32]);
+
+impl Token {
+    /// The fewest bytes; a shorter token could be guessed.
+    pub const BYTES_MIN: usize = 16;
+    /// The most bytes.
+    pub const BYTES_MAX: usize = 1_024;
+
+    /// Parses a token.
+    ///
+    /// # Errors
+    /// When the text is too short or too long, or is not visible ASCII.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&text.len()) {
+            return Err(TokenError::Length { bytes: text.len() });
+        }
+        match text.bytes().position(|byte| !byte.is_ascii_graphic()) {
+            Some(at) => Err(TokenError::Character { at }),
+            None => Ok(Self(Sha256::digest(text).into())),
+        }
+    }
+
+    /// Compares digests in constant time.
+    #[must_use]
+    pub fn is(&self, shown: &[u8]) -> bool {
+        let shown: [u8; 32] = Sha256::digest(shown).into();
+        let different =
+            self.0.iter().zip(shown).fold(0, |different, (ours, theirs)| different | (ours ^ theirs));
+        different == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Reveals nothing of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Too short or too long.
+    #[error("the token has {bytes} bytes; expected {} to {}", Token::BYTES_MIN, Token::BYTES_MAX)]
+    Length {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A character that is not visible ASCII.
+    #[error("the token has a character at byte {at} that is not visible ASCII")]
+    Character {
+        /// Its byte position.
+        at: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_itself_is_the_token() {
+        let token = Token::new("correct horse".replace(' ', "-").repeat(2).as_str()).unwrap();
+        assert!(token.is(b"correct-horsecorrect-horse"));
+        for other in ["", "correct-horse", "correct-horsecorrect-horsf", "correct-horsecorrect-horse "] {
+            assert!(!token.is(other.as_bytes()), "{other}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(…)");
+    }
+
+    #[test]
+    fn a_token_must_be_long_enough_and_fit_a_header() {
+        assert_eq!(Token::new("short"), Err(TokenError::Length { bytes: 5 }));
+        assert_eq!(Token::new(&"x".repeat(1_025)), Err(TokenError::Length { bytes: 1_025 }));
+        assert_eq!(Token::new("a token with blanks"), Err(TokenError::Character { at: 1 }));
+    }
 }

@@ -15,9 +15,7 @@
 //! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP, which the HTTP library
 //! answers with a bare 400 or 431. Only the answers to a creation or a rotation hold a secret.
 
-mod audit;
 mod connection;
-mod console;
 mod dead;
 mod deliveries;
 mod events;
@@ -27,24 +25,19 @@ mod gate;
 mod health;
 mod input;
 mod metrics;
-mod moment;
-mod nodes;
 mod plan;
 mod problem;
 mod routes;
 pub mod server;
-mod shed;
 mod status;
 mod subscribers;
-pub mod token;
-
-pub use server::{BindError, bind, serve};
-pub use token::{Token, TokenError};
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+pub use gate::{Token, TokenError};
+pub use server::{BindError, bind, serve};
 
 use self::input::Room;
 use crate::delivery_ids::DeliveryIds;

@@ -1,17 +1,19 @@
 //! A test compares this table with `openapi.json`.
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
 
-use super::App;
 use super::gate::gate;
 use super::problem::Problem;
-use super::{
-    audit, console, dead, deliveries, events, health, metrics, nodes, plan, shed, status, subscribers,
-};
+use super::{App, dead, deliveries, events, health, metrics, plan, status, subscribers};
 use crate::excerpt::Excerpt;
 
 const OPENAPI: &str = include_str!("openapi.json");
@@ -20,7 +22,7 @@ type Route = (Method, &'static str, MethodRouter<App>);
 
 fn routes() -> Vec<Route> {
     vec![
-        (Method::GET, "/", get(console::page)),
+        (Method::GET, "/", get(page)),
         (Method::POST, "/v1/events", post(events::post)),
         (Method::GET, "/v1/subscribers", get(subscribers::list)),
         (Method::POST, "/v1/subscribers", post(subscribers::create)),
@@ -32,7 +34,7 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/subscribers/{id}/rotate", post(subscribers::rotate)),
         (Method::POST, "/v1/subscribers/{id}/test", post(subscribers::test)),
         (Method::POST, "/v1/subscribers/{id}/plan", post(plan::plan)),
-        (Method::POST, "/v1/subscribers/{id}/shed", post(shed::shed)),
+        (Method::POST, "/v1/subscribers/{id}/shed", post(dead::shed)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
         (Method::GET, "/v1/dead", get(dead::list)),
@@ -40,10 +42,10 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/dead/redrive", post(dead::redrive)),
         (Method::POST, "/v1/dead/purge", post(dead::purge)),
         (Method::GET, "/v1/status", get(status::status)),
-        (Method::GET, "/v1/nodes", get(nodes::list)),
-        (Method::POST, "/v1/nodes/{name}/drain", post(nodes::drain)),
-        (Method::POST, "/v1/nodes/{name}/resume", post(nodes::resume)),
-        (Method::GET, "/v1/audit", get(audit::per_second)),
+        (Method::GET, "/v1/nodes", get(status::list)),
+        (Method::POST, "/v1/nodes/{name}/drain", post(status::drain)),
+        (Method::POST, "/v1/nodes/{name}/resume", post(status::resume)),
+        (Method::GET, "/v1/audit", get(deliveries::per_second)),
         (Method::GET, "/v1/openapi.json", get(openapi)),
         (Method::GET, "/metrics", get(metrics::metrics)),
         (Method::GET, "/healthz", get(health::lives)),
@@ -74,6 +76,42 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let (method, path) = (Excerpt::of(method.as_str()), Excerpt::of(uri.path()));
     let message = format!("{path} does not take {method}; the header allow says what it takes");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+// The console: one self-contained page that uses this API. It holds no data, so it needs no token; its
+// requests send the token that the user enters. Its policy allows only its own style and script, by hash,
+// and this API.
+
+const PAGE: &str = include_str!("../../console/index.html");
+
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = |tag| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(inside(tag))));
+    format!(
+        "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'",
+        hash("style"),
+        hash("script")
+    )
+});
+
+fn inside(tag: &str) -> &'static str {
+    let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
+    let rest = PAGE.split_once(&begin).map_or("", |(_, rest)| rest);
+    rest.split_once(&end).map_or("", |(inside, _)| inside)
+}
+
+/// `GET /`
+pub(super) async fn page() -> Response {
+    // A test ensures that the policy is a valid header value.
+    let policy = HeaderValue::from_str(&POLICY).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, PAGE).into_response()
 }
 
 #[cfg(test)]
@@ -191,5 +229,32 @@ mod tests {
             let is_open = matches!(&*path, "/healthz");
             assert!(is_open || operation["responses"]["default"].is_object(), "{method} {path}");
         }
+    }
+}
+
+#[cfg(test)]
+mod console_tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_all_in_itself_and_puts_nothing_in_as_html() {
+        for tag in ["style", "script"] {
+            assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1, "{tag}");
+            assert!(inside(tag).len() > 1_000, "{tag}");
+        }
+        for danger in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://"]
+        {
+            assert!(!PAGE.contains(danger), "{danger}");
+        }
+        let outside = PAGE.replace(inside("style"), "").replace(inside("script"), "");
+        assert!(!outside.contains("style=") && !outside.contains("onclick"), "the policy forbids these");
+    }
+
+    #[tokio::test]
+    async fn its_policy_allows_its_own_and_nothing_else() {
+        let policy = page().await.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
+        assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+        assert!(!policy.contains("unsafe") && policy.contains("connect-src 'self'"), "{policy}");
     }
 }

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::App;
-use super::input::Query;
-use super::moment;
+use super::input::{Query, Segment, nothing_left, object_or_nothing};
 use super::problem::{Problem, ok};
+use super::{App, input};
 use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
-use crate::operate::breakers::{BREAKERS_MAX, OpenBreaker, open_breakers};
-use crate::operate::readiness::{Unready, unready};
+use crate::operate::nodes::{NodeStatus, WhichNode, find};
+use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, Unready, open_breakers, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
+use crate::store::Reply;
+use crate::store::command::{Command, Drain};
 use crate::store::lane::LaneState;
 use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
@@ -43,7 +44,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     value["node"] = json!(shown::node_id(app.sender().owner()));
     value["here"] = here;
     value["nodes"] = shown::nodes(&nodes, now);
-    value["now"] = moment::shown(now);
+    value["now"] = input::time_text(now);
     value["broken"] = shown::broken(&roster);
     value["open_breakers"] = breakers.iter().map(OpenBreaker::shown).collect();
     value["store"] = store(&app.sender().health());
@@ -84,7 +85,7 @@ impl Figures {
 fn store(health: &Health) -> Value {
     let failing = health.failing.as_ref();
     json!({
-        "failing": failing.map(|(since, error)| json!({ "since": moment::shown(*since), "error": error.to_string() })),
+        "failing": failing.map(|(since, error)| json!({ "since": input::time_text(*since), "error": error.to_string() })),
         "reserve_left_bytes": health.reserve_left,
         "log_bytes": health.log_bytes,
         "requests_waiting": health.requests,
@@ -99,7 +100,7 @@ fn store(health: &Health) -> Value {
 fn shift_shown(shift: Shift) -> Value {
     let Shift { at, from, to, why } = shift;
     let mut shown = json!({
-        "at": moment::shown(wall_time(at)),
+        "at": input::time_text(wall_time(at)),
         "from_percent": from,
         "to_percent": to,
         "reason": why.word(),
@@ -130,13 +131,13 @@ fn lane_shown(
         "deliveries": shown::counts(&lane.counts),
         "rows_max": lane.bounds.rows_max,
         "bytes_max": lane.bounds.bytes_max,
-        "next_due": lane.next.map(moment::shown),
+        "next_due": lane.next.map(input::time_text),
         "last_hour": hour.map(|hour| json!({ "delivered": hour.delivered, "failed_attempts": hour.failed })),
         "owned": lane.owner.is_some(),
         "here": view.map(|view| json!({
             "in_flight": view.in_flight,
             "in_doubt": view.in_doubt,
-            "in_doubt_until": view.in_doubt_until.map(|until| moment::shown(wall_time(until))),
+            "in_doubt_until": view.in_doubt_until.map(|until| input::time_text(wall_time(until))),
             "bucket_level": view.level,
             "share_percent": view.share_percent,
             "share_changed": view.shift.map(shift_shown),
@@ -149,4 +150,58 @@ fn lane_shown(
     });
     shown::measured(&mut shown, measured);
     shown
+}
+
+/// `GET /v1/nodes`
+pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    Query::read(uri.query(), &[])?;
+    let now = app.sender().clock().now();
+    let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
+    let items: Vec<Value> = nodes.iter().map(NodeStatus::shown).collect();
+    Ok(ok(&json!({ "items": items })))
+}
+
+/// `POST /v1/nodes/{name}/drain`
+pub(super) async fn drain(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    set(&app, whom, request, true).await
+}
+
+/// `POST /v1/nodes/{name}/resume`
+pub(super) async fn resume(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    set(&app, whom, request, false).await
+}
+
+async fn set(app: &App, whom: String, request: Request, draining: bool) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    nothing_left(&object_or_nothing(request).await?, &[])?;
+    let now = app.sender().clock().now();
+    let nodes = app.sender().read(|reader: &dyn Reader| reader.nodes()).await??;
+    let owner = find(&nodes, &whom, now)?;
+    match app.sender().command(Command::Drain(Drain { owner, draining })).await? {
+        Reply::Done => {}
+        Reply::Refused(refusal) => return Err(refusal.into()),
+        other => return Err(Problem::unexpected("drain a node", &other)),
+    }
+    let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
+    let node = nodes.iter().find(|status| status.node.owner == owner);
+    // The node may just have ended.
+    node.map(|node| ok(&node.shown())).ok_or_else(|| WhichNode::Unknown.into())
+}
+
+impl From<WhichNode> for Problem {
+    fn from(which: WhichNode) -> Self {
+        let message = which.to_string();
+        match which {
+            WhichNode::Unknown => Self::not_found("unknown_node", message),
+            WhichNode::Several(_) => Self::conflict("ambiguous_node", message),
+        }
+    }
 }

@@ -10,8 +10,8 @@ use tracing::warn;
 
 use super::App;
 use super::form::{self, Rotation, Written, agree, keys, required, secret_or};
+use super::input::time_text;
 use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subscriber, take_text};
-use super::moment;
 use super::problem::{Problem, answer, ok};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
@@ -214,7 +214,7 @@ pub(super) async fn rotate(
     Ok(ok(&json!({
         "id": &*subscriber.id,
         "secret": secret.reveal(),
-        "old_secrets_retire": moment::shown(retire),
+        "old_secrets_retire": time_text(retire),
     })))
 }
 

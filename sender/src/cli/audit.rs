@@ -6,12 +6,11 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::options::Common;
-use super::print::{Printer, Table};
+use super::print::{Printer, Table, moment};
 use super::session::{Look, PAGE_ROWS, each};
-use super::words::moment;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::operate::audit::{Limit, shown};
 use crate::operate::sample::{Sample, TOO_HIGH_PERMILLE};
+use crate::operate::shown::{self, Limit};
 use crate::store::read::AuditSecond;
 use crate::subscriber::SettingsText;
 
@@ -91,7 +90,7 @@ impl Audit {
             }
             if printer.json {
                 let counted = (span.attempts, span.limited);
-                printer.object(&shown(span.begin, Some(&name), counted, may))?;
+                printer.object(&shown::audit(span.begin, Some(&name), counted, may))?;
             } else {
                 table.row([
                     moment(span.begin),

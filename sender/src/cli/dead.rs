@@ -1,5 +1,3 @@
-mod analyse;
-
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -8,11 +6,11 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
-use super::print::{Printer, Table};
+use super::print::{Printer, Table, moment, reason};
 use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
-use super::words::{moment, reason};
-use crate::engine::LaneId;
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::event::PublicId;
+use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
 use crate::store::Reply;
 use crate::store::command::{self, Command, Forget, Redrive};
 
@@ -23,7 +21,7 @@ pub(super) enum Dead {
     /// Show them, the newest first
     List(List),
     /// Show their common causes, and likely remedies
-    Analyse(analyse::Analyse),
+    Analyse(Analyse),
     /// Have them delivered after all, through their subscribers' limits
     Redrive(Which),
     /// Forget them
@@ -245,4 +243,69 @@ fn purge(session: &WriteSession, which: &command::Dead) -> Result<u64, Failure> 
         }
     })?;
     Ok(purged)
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender dead analyse --db sender.db
+  hookproof-sender dead analyse --db sender.db --since 1h --json")]
+pub(in crate::cli) struct Analyse {
+    /// How far to look back
+    #[arg(long, value_name = "TIME", default_value_t = Nanos::DAY.times(LOOK_BACK_DAYS))]
+    since: Nanos,
+}
+
+impl Analyse {
+    pub(in crate::cli) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let since = StoreTime(look.now.0.saturating_sub(self.since.0));
+        let found = analyse(&look.reader.dead_groups(since, GROUPS_MAX)?);
+        let names = names(&look)?;
+        if printer.json {
+            return found
+                .iter()
+                .try_for_each(|(lane, found)| printer.object(&found.shown(Some(&name_of(&names, *lane)))));
+        }
+        let headings = &[
+            ">ROWS",
+            "SUBSCRIBER",
+            "REASON",
+            ">STATUS",
+            ">TRIES EACH",
+            "FIRST",
+            "LAST",
+            "POINTS TO",
+            "ERROR",
+        ];
+        let mut table = Table::new(headings);
+        let causes =
+            found.iter().flat_map(|(lane, found)| found.causes.iter().map(move |cause| (*lane, cause)));
+        for (lane, cause) in causes {
+            table.row([
+                cause.rows.to_string(),
+                name_of(&names, lane),
+                reason(cause.reason).to_owned(),
+                cause.status.map_or_else(String::new, |status| status.to_string()),
+                (cause.attempts / cause.rows.max(1)).to_string(),
+                moment(cause.first),
+                moment(cause.last),
+                cause.points_to().to_owned(),
+                cause.error.as_deref().unwrap_or_default().to_owned(),
+            ]);
+        }
+        printer.table(&table, &format!("no dead letters in the last {}", self.since))?;
+        found.iter().try_for_each(|(lane, found)| {
+            found.findings.iter().try_for_each(|finding| {
+                let (name, pattern) = (name_of(&names, *lane), finding.pattern);
+                printer.line(format_args!(
+                    "{name}: {} {}: {}; {}",
+                    finding.rows,
+                    pattern.name(),
+                    pattern.meaning(),
+                    pattern.advice()
+                ))
+            })
+        })
+    }
 }

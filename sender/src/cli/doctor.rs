@@ -5,14 +5,13 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::options::{Common, Reach};
-use super::print::Printer;
+use super::print::{Printer, rough};
 use super::session::{Look, PAGE_ROWS, each};
-use super::words::rough;
 use crate::boot_clock::BootClock;
 use crate::engine::{Nanos, StoreTime};
 use crate::roster::RosterKeeper;
+use crate::runtime::clock;
 use crate::runtime::clock::{Clock, wall};
-use crate::runtime::store_time;
 use crate::store::clock::{Fault, Start};
 use crate::store::command::Sweep;
 use crate::store::lane::LaneState;
@@ -124,7 +123,7 @@ fn clock(database: &Database, mend: bool) -> Result<Finding, Failure> {
     }
     let mut store = writer(database)?;
     let liveness = database.parts().liveness();
-    let start = store_time::begin_within(Nanos(u64::MAX), &mut *store, &*liveness, None)?;
+    let start = clock::begin_within(Nanos(u64::MAX), &mut *store, &*liveness, None)?;
     if let Some(Fault::Kept(_)) = start.fault {
         let detail = format!("{}; end the processes that count by it (serve, drain) first", finding.detail);
         return Ok(Finding { detail, ..finding });

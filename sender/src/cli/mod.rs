@@ -9,9 +9,6 @@ mod drain;
 mod emit;
 mod failure;
 mod in_flight;
-mod lines;
-mod list;
-mod logs;
 mod nodes;
 mod options;
 mod outbox;
@@ -21,14 +18,10 @@ mod reference;
 mod serve;
 mod session;
 mod settings;
-mod shed;
 mod show;
-mod signals;
 mod status;
 mod subscriber;
 mod transfer;
-mod vacuum;
-mod words;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -92,7 +85,7 @@ enum Command {
     /// Find faults of a database, and repair those that are safe to repair
     Doctor(doctor::Doctor),
     /// Give the free space in a file back to the disk, while no process uses it
-    Vacuum(vacuum::Vacuum),
+    Vacuum(transfer::Vacuum),
 }
 
 /// The command line as data, for completions and manual pages.
@@ -119,7 +112,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
     let usual = if matches!(command, Command::Serve(_) | Command::Drain(_)) { "info" } else { "warn" };
-    logs::start(common.log.as_deref().unwrap_or(usual), common.log_json)?;
+    serve::start(common.log.as_deref().unwrap_or(usual), common.log_json)?;
     let mut printer = Printer::stdout(common.json);
     match command {
         Command::Serve(serve) => serve.run(&common),

@@ -5,9 +5,8 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
-use super::print::{Printer, Table};
+use super::print::{Printer, Table, ago, rough};
 use super::session::{Look, with_session};
-use super::words::{ago, rough};
 use crate::operate::nodes::{NodeStatus, find};
 use crate::store::{Command, command};
 

@@ -5,9 +5,8 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::options::Common;
-use super::print::{Printer, Table};
+use super::print::{Printer, Table, ago, moment};
 use super::session::{Look, PAGE_ROWS, each};
-use super::words::{ago, moment};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

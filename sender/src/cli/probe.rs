@@ -6,9 +6,8 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
-use super::print::Printer;
+use super::print::{Printer, place, rough};
 use super::session::{Look, with_session};
-use super::words::{place, rough};
 use crate::engine::Nanos;
 use crate::event::{EventType, PublicId};
 use crate::operate::trial::{self, Trial, TrialError, Tried};

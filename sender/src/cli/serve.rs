@@ -1,3 +1,4 @@
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -5,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
 
 use super::failure::Failure;
 use super::options::{Common, Delivering, node_name, token_from};
+use super::print::wants_colour;
 use super::session::runtime;
-use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
@@ -161,4 +164,57 @@ async fn end(sender: &Sender, answering: JoinHandle<bool>, within: Duration) -> 
     let answered = matches!(timeout(within / 2, answering).await, Ok(Ok(true)));
     let passed = Duration::from_nanos(clock.now().since(begun).0);
     sender.stop(within.saturating_sub(passed)).await && answered
+}
+
+/// A second call changes nothing.
+pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
+    let filter = EnvFilter::builder().parse(directives).map_err(|error| {
+        Failure::usage(format_args!(
+            "can't read the log level {directives:?}: {error}; expected error, warn, info, debug, trace, or off, \
+             such as --log info"
+        ))
+    })?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // An earlier setup wins.
+    let _ = if json {
+        logs.json().try_init()
+    } else {
+        logs.with_ansi(io::stderr().is_terminal() && wants_colour()).with_target(false).try_init()
+    };
+    Ok(())
+}
+
+/// SIGXFSZ: a file would exceed the process's limit (`ulimit -f`). Unhandled, it ends the process; handled,
+/// the write fails as on a full disk.
+#[cfg(any(target_arch = "mips", target_arch = "mips64"))]
+const FILE_SIZE: i32 = 31;
+#[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
+const FILE_SIZE: i32 = 25;
+
+/// From now on, a write beyond the limit only fails. Call it within a tokio runtime.
+pub(super) fn outlive_file_size_limit() -> Result<(), Failure> {
+    // Tokio keeps the handler when the stream is dropped.
+    listen(SignalKind::from_raw(FILE_SIZE)).map(drop)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::ours(format_args!("can't listen for signals: {error}")))
+}
+
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self, Failure> {
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -3,12 +3,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::Failure;
-use super::signals::outlive_file_size_limit;
+use super::serve::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::{Nanos, StoreTime};
 use crate::excerpt::Excerpt;
-use crate::operate::steps::{rest, rest_after};
-use crate::runtime::{Options, Sender, store_time};
+use crate::operate::shed::{rest, rest_after};
+use crate::runtime::{Options, Sender, clock};
 use crate::store::clock::Fault;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{ReadError, Reader, Subscriber, Whom};
@@ -105,7 +105,7 @@ impl Look {
     pub(super) fn open(database: &Database) -> Result<Self, Failure> {
         let reader = database.parts().reader()?;
         let glance = reader.glance()?;
-        let start = store_time::look(&*reader, &*database.parts().liveness())?;
+        let start = clock::look(&*reader, &*database.parts().liveness())?;
         Ok(Self {
             reader,
             now: start.now,

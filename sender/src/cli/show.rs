@@ -1,19 +1,19 @@
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::options::{Common, Reach};
-use super::print::Printer;
-use super::session::Look;
+use super::print::{self, Printer, Table, moment, state, when};
+use super::session::{Look, PAGE_ROWS, each};
 use super::settings::read_id;
-use super::words::{self, moment, state, when};
 use crate::operate::shown as form;
 use crate::runtime::clock::wall;
 use crate::store::latency::Measured;
 use crate::store::read::{LaneStatus, Over};
-use crate::subscriber::SettingsText;
 use crate::subscriber::description::{Default, Form, Group, Setting};
-use crate::subscriber::reference;
+use crate::subscriber::{SettingsText, reference};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -94,9 +94,9 @@ fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(
         ("coalesced", counts.coalesced.to_string()),
         ("dead letters", counts.dead_kept.to_string()),
         ("failed attempts", counts.failed_attempts.to_string()),
-        ("latency", words::latency(measured.map(|it| &it.answer))),
-        ("emit to first attempt", words::lengths(measured.map(|it| &it.first_attempt), "first attempts")),
-        ("emit to delivered", words::lengths(measured.map(|it| &it.delivery), "deliveries")),
+        ("latency", print::latency(measured.map(|it| &it.answer))),
+        ("emit to first attempt", print::lengths(measured.map(|it| &it.first_attempt), "first attempts")),
+        ("emit to delivered", print::lengths(measured.map(|it| &it.delivery), "deliveries")),
         ("delivered by", owner),
     ];
     rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
@@ -134,4 +134,56 @@ fn flat(value: &Value) -> String {
         }
         other => other.to_string(),
     }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender subscriber list --db sender.db
+  hookproof-sender subscriber list --db sender.db --json | jq -r 'select(.deliveries.waiting > 0) | .name'")]
+pub(super) struct List {}
+
+impl List {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let mut lanes = BTreeMap::new();
+        each(
+            |from| look.reader.lanes(from, PAGE_ROWS),
+            |lane| Ok(lanes.insert(lane.lane, (lane.counts, lane.next)).is_none()),
+        )?;
+        let mut table =
+            Table::new(&["NAME", "ID", "STATE", ">WAITING", ">DELIVERED", ">DEAD", "NEXT DUE", "ENDPOINT"]);
+        each(
+            |from| look.reader.subscribers(from, PAGE_ROWS),
+            |subscriber| {
+                let (counts, next) = lanes.get(&subscriber.lane).copied().unwrap_or_default();
+                if printer.json {
+                    let mut line = form::subscriber(&subscriber, None);
+                    line["deliveries"] = form::counts(&counts);
+                    printer.object(&line)?;
+                    return Ok(!printer.is_closed());
+                }
+                table.row([
+                    subscriber.name.to_string(),
+                    subscriber.id.to_string(),
+                    state(subscriber.state).to_owned(),
+                    counts.waiting.to_string(),
+                    counts.delivered.to_string(),
+                    counts.dead_kept.to_string(),
+                    next.map_or_else(String::new, |next| when(next, look.now)),
+                    without_query(&subscriber.url),
+                ]);
+                Ok(true)
+            },
+        )?;
+        if printer.json {
+            return Ok(());
+        }
+        printer.table(&table, "no subscribers yet; `subscriber add NAME URL` adds one")
+    }
+}
+
+/// Omits the query, which may hold tokens.
+fn without_query(url: &str) -> String {
+    url.split_once('?').map_or_else(|| url.to_owned(), |(path, _)| format!("{path}?…"))
 }

@@ -7,12 +7,11 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::in_flight::InFlight;
 use super::options::{Common, Reach, token_from};
-use super::print::Printer;
+use super::print::{self, Printer, ago, rough};
 use super::session::{Look, PAGE_ROWS, each};
-use super::words::{self, ago, rough};
 use crate::api::Token;
 use crate::engine::{Nanos, StoreTime};
-use crate::operate::breakers::{BREAKERS_MAX, OpenBreaker, open_breakers};
+use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, open_breakers};
 use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
@@ -167,9 +166,9 @@ impl Found {
             ("failed attempts", failed),
             ("dead letters", dead_letters(counts, figures.dead_last_hour)),
             ("coalesced", counts.coalesced.to_string()),
-            ("latency", words::latency(Some(&self.measured.answer))),
-            ("emit to first attempt", words::lengths(Some(&self.measured.first_attempt), "first attempts")),
-            ("emit to delivered", words::lengths(Some(&self.measured.delivery), "deliveries")),
+            ("latency", print::latency(Some(&self.measured.answer))),
+            ("emit to first attempt", print::lengths(Some(&self.measured.first_attempt), "first attempts")),
+            ("emit to delivered", print::lengths(Some(&self.measured.delivery), "deliveries")),
             ("slow endpoints", first_of(&self.slow)),
             ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),

@@ -8,7 +8,7 @@ use super::options::{Common, Reach, operating, secret_from};
 use super::print::Printer;
 use super::session::{Look, WriteSession, with_session};
 use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
-use super::{list, probe, shed, show};
+use super::{drain, probe, show};
 use crate::engine::{Nanos, Settings};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
 use crate::operate::shown as form;
@@ -16,8 +16,7 @@ use crate::runtime::clock::{random, wall};
 use crate::sign::{Keys, Profile, Secret, Signer};
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{self, LaneState};
-use crate::store::read;
-use crate::store::{Refusal, Reply};
+use crate::store::{Refusal, Reply, read};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
 /// Retries after concurrent changes.
@@ -28,7 +27,7 @@ pub(super) enum Subscriber {
     /// Add one; prints the secret that it verifies with, this once
     Add(Add),
     /// Show all, a line each
-    List(list::List),
+    List(show::List),
     /// Show one with all its settings
     Show(show::Show),
     /// Change its limits, its events, its URL, …
@@ -40,7 +39,7 @@ pub(super) enum Subscriber {
     /// Give it a new secret; the old one signs too for a while
     Rotate(RotateSecret),
     /// Give up its backlog
-    Shed(shed::Shed),
+    Shed(drain::Shed),
     /// Remove it; its backlog becomes dead letters
     Remove(Remove),
     /// Send it a test event, through its limits like any other, and show the answer
@@ -241,7 +240,7 @@ fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer
         let change = Change { state: Some(state), ..Change::of(subscriber.lane) };
         session.command(Command::Change(change))
     })?;
-    let state = super::words::state(state);
+    let state = super::print::state(state);
     if printer.json {
         return printer.object(&json!({ "name": name, "state": state }));
     }

@@ -5,9 +5,11 @@ use clap::Args;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::options::database_of;
+use super::options::{Common, database_of};
 use super::print::Printer;
+use super::session::runtime;
 use crate::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
+use crate::store::vacuum::{Space, VacuumError};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -62,5 +64,64 @@ fn failure(error: MoveError) -> Failure {
         | MoveError::Row { .. } => Failure::refused(error),
         MoveError::Store(error) => error.into(),
         other => Failure::ours(other),
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender vacuum --db sender.db
+  hookproof-sender vacuum --db sender.db --json
+
+Deleted deliveries leave room in the file, which later ones take: it grows no further than what it held at once, and keeps that size.
+Run this after an unusual backlog; `doctor` says when much of a file is free.
+
+End every process that delivers first. Until this is done, others wait for it or are told that the database is locked. It takes
+room on the disk for a while, twice as much as is left in the file. Where it is broken off nothing is lost: run it again.
+
+On a PostgreSQL server autovacuum makes deleted space usable again. Its files shrink when the owner of the tables runs VACUUM FULL,
+while no node runs.")]
+pub(super) struct Vacuum {}
+
+impl Vacuum {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let database = common.existing_database()?;
+        // With the runtime's signal handler, a file size limit fails the write instead of ending the process.
+        let _runtime = runtime()?;
+        let (Space { bytes, free_bytes }, bytes_after) = database.vacuum().map_err(vacuum_failure)?;
+        if printer.json {
+            printer.object(&json!({
+                "bytes_before": bytes, "free_bytes": free_bytes, "bytes_after": bytes_after,
+            }))?;
+        } else {
+            let [had, free, has] = [bytes, free_bytes, bytes_after].map(mebibytes);
+            printer
+                .line(format_args!("{database} had {had}, of which {free} were free; it has {has} now"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn vacuum_failure(error: VacuumError) -> Failure {
+    match error {
+        VacuumError::Store(error) => error.into(),
+        VacuumError::OnAServer(_) => Failure::usage(error),
+        other => Failure::refused(other),
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    let tenths = (bytes >> 10).saturating_mul(10) >> 10;
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_to_the_tenth() {
+        let told = [0, 65_536, 1 << 20, 3 << 19, u64::MAX >> 8].map(mebibytes);
+        assert_eq!(told, ["0.0 MiB", "0.0 MiB", "1.0 MiB", "1.5 MiB", "68719476735.9 MiB"]);
     }
 }

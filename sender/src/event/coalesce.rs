@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::event_type::EventType;
-use super::key::EventKey;
+use super::offer::EventKey;
 use super::pattern::Pattern;
 use crate::documented::documented;
 use crate::engine::time::Nanos;

@@ -14,19 +14,24 @@
 //!
 //! Equal [`ShapeId`]s mean equal bytes, and one shared body.
 
-mod pseudonym;
-mod rules;
-
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::str::FromStr;
 
+use hookproof_words::text_form;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub use pseudonym::{Pseudonyms, Region, RegionError};
-pub use rules::{FieldProblem, PseudonymRule, ShapingError, ShapingRules};
-
 use super::json::{Json, JsonKind, Walk};
-use rules::Node;
+use crate::documented::documented;
+use crate::event::public_id::PublicId;
+use crate::excerpt::Excerpt;
+use crate::sign::Mac;
+use crate::sign::{Secret, Tag};
+
+#[cfg(test)]
+mod tests;
 
 const _: () = assert!(
     ShapingRules::FIELDS_MAX * (ShapingRules::NEW_NAME_BYTES_MAX + Pseudonyms::BYTES)
@@ -195,5 +200,345 @@ impl fmt::Debug for ShapeId {
     }
 }
 
-#[cfg(test)]
-mod tests;
+// Pseudonyms for ids of persons. A partner can tell that two events concern the same person, but neither
+// which one, nor match pseudonyms with another partner.
+
+text_form!(Region, "a region, such as \"DE\"");
+
+/// HMAC-SHA256 with a key derived from the region's secret, for one subscriber. Equal values have equal
+/// pseudonyms only there.
+#[derive(Clone, Debug)]
+pub struct Pseudonyms {
+    mac: Mac,
+}
+
+impl Pseudonyms {
+    /// Digits and quotes.
+    const BYTES: usize = 66;
+
+    /// For a subscriber in a region.
+    #[must_use]
+    pub fn new(region: &Region, secret: &Secret, subscriber: &PublicId) -> Self {
+        // Neither part contains NUL.
+        let parts = [b"hookproof pseudonym\0", region.0.as_bytes(), b"\0", subscriber.as_str().as_bytes()];
+        Self { mac: Mac::new(&secret.mac().tag(&parts).0) }
+    }
+
+    /// As a JSON string of 64 hexadecimal digits. Strings are compared unescaped, other values by their text.
+    fn write(&self, value: Json<'_>, out: &mut String) {
+        let string = if value.kind() == JsonKind::String { value.string() } else { None };
+        let tag = match &string {
+            Some(string) => self.mac.tag(&[b"string\0", string.as_bytes()]),
+            None => self.mac.tag(&[b"json\0", value.text().as_bytes()]),
+        };
+        out.push('"');
+        out.extend(tag.hex());
+        out.push('"');
+    }
+
+    /// Does not reveal the key.
+    fn fingerprint(&self) -> Tag {
+        self.mac.tag(&[b"fingerprint\0"])
+    }
+}
+
+/// A region with its own secret, such as a country.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Region(Box<str>);
+
+impl Region {
+    /// The longest name in bytes.
+    pub const BYTES_MAX: usize = 32;
+
+    /// The region as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Region {
+    type Err = RegionError;
+
+    fn from_str(text: &str) -> Result<Self, RegionError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if text.is_empty() || text.len() > Self::BYTES_MAX || !text.bytes().all(allowed) {
+            return Err(RegionError { given: Excerpt::of(text) });
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The text is not a region.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given} is no region; expected 1 to {} letters, digits, '_' and '-'", Region::BYTES_MAX)]
+pub struct RegionError {
+    given: Excerpt,
+}
+
+// Shaping rules, and their compiled tree.
+
+/// The fields of an event's data that a subscriber receives.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapingRules {
+    /// The paths of allowed fields. Absent: all. Empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// The replaced fields, which need not be in `allow`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pseudonyms: Vec<PseudonymRule>,
+}
+
+documented! {
+    /// One field that is replaced by a pseudonym.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PseudonymRule {
+        /// The path of the field.
+        pub field: String,
+        /// The name it takes, in the place where it was. A field of that name in the data is left out, so that nothing
+        /// can pass for a pseudonym.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub new_name as "as": Option<String>,
+    }
+}
+
+impl ShapingRules {
+    /// The most fields in rules.
+    pub const FIELDS_MAX: usize = 128;
+    /// The longest path in bytes.
+    pub const PATH_BYTES_MAX: usize = 256;
+    /// The most names in a path.
+    pub const PATH_NAMES_MAX: usize = 16;
+    /// As JSON in bytes: every byte escaped, plus quotes.
+    const NEW_NAME_BYTES_MAX: usize = 6 * Self::PATH_BYTES_MAX + 2;
+
+    fn compile(&self) -> Result<Node, ShapingError> {
+        let count = self.allow.as_ref().map_or(0, Vec::len) + self.pseudonyms.len();
+        if count > Self::FIELDS_MAX {
+            return Err(ShapingError::TooMany { count });
+        }
+        let mut root = Node { kept: self.allow.is_none(), ..Node::default() };
+        for path in self.allow.iter().flatten() {
+            root.descend(path)?.kept = true;
+        }
+        for rule in &self.pseudonyms {
+            rule.add_to(&mut root)?;
+        }
+        root.check()?;
+        root.simplify();
+        Ok(root)
+    }
+}
+
+impl PseudonymRule {
+    fn add_to(&self, root: &mut Node) -> Result<(), ShapingError> {
+        check_path(&self.field)?;
+        let (parent, name) = match self.field.rsplit_once('.') {
+            Some((parent, name)) => (root.descend(parent)?, name),
+            None => (root, self.field.as_str()),
+        };
+        let new_name = self.new_name.as_deref().filter(|new_name| *new_name != name);
+        new_name.map(check_name).transpose()?;
+        let node = parent.fields.entry(name.into()).or_default();
+        if node.is_replaced() {
+            return Err(ShapingError::ReplacedTwice { field: Excerpt::of(&self.field) });
+        }
+        let as_json = |name: &str| serde_json::Value::from(name).to_string().into();
+        node.replaced = Some(Replaced { new_name: new_name.map(as_json) });
+        let taken = new_name.unwrap_or(name);
+        if !parent.taken.insert(taken.into()) {
+            return Err(ShapingError::NameTaken { name: Excerpt::of(taken) });
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    /// Except as `fields` says.
+    kept: bool,
+    replaced: Option<Replaced>,
+    fields: BTreeMap<Box<str>, Node>,
+    /// Pseudonyms' names at this level.
+    taken: BTreeSet<Box<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replaced {
+    /// As JSON with quotes.
+    new_name: Option<Box<str>>,
+}
+
+/// For places without rules inside an allowed one.
+static EVERYTHING: Node =
+    Node { kept: true, replaced: None, fields: BTreeMap::new(), taken: BTreeSet::new() };
+
+impl Node {
+    fn everything() -> Self {
+        EVERYTHING.clone()
+    }
+
+    fn lets_everything_through(&self) -> bool {
+        self.kept && self.replaced.is_none() && self.fields.is_empty()
+    }
+
+    /// Whether any part of such a value is allowed. A container's existence always is.
+    fn lets_through(&self, kind: JsonKind) -> bool {
+        self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
+    }
+
+    const fn is_replaced(&self) -> bool {
+        self.replaced.is_some()
+    }
+
+    fn new_name(&self) -> Option<&str> {
+        self.replaced.as_ref()?.new_name.as_deref()
+    }
+
+    /// `None` if the field is dropped. A name that is not text matches no rule.
+    fn field(&self, name: Option<&str>) -> Option<&Self> {
+        let known = name.and_then(|name| self.fields.get(name));
+        match known {
+            Some(field) if field.is_replaced() => known,
+            _ if name.is_some_and(|name| self.taken.contains(name)) => None,
+            Some(_) => known,
+            None if self.kept => Some(&EVERYTHING),
+            None => None,
+        }
+    }
+
+    fn descend(&mut self, path: &str) -> Result<&mut Self, ShapingError> {
+        check_path(path)?;
+        let names = path.split('.');
+        Ok(names.fold(self, |node, name| node.fields.entry(name.into()).or_default()))
+    }
+
+    /// The path length bounds the recursion.
+    fn check(&self) -> Result<(), ShapingError> {
+        for (name, field) in &self.fields {
+            if field.is_replaced() && !field.fields.is_empty() {
+                return Err(ShapingError::InsideReplaced { name: Excerpt::of(name) });
+            }
+            if !field.is_replaced() && self.taken.contains(name) {
+                return Err(ShapingError::NameTaken { name: Excerpt::of(name) });
+            }
+            field.check()?;
+        }
+        Ok(())
+    }
+
+    /// Drops entries that an allowed parent implies.
+    fn simplify(&mut self) {
+        for field in self.fields.values_mut() {
+            field.kept = (field.kept || self.kept) && !field.is_replaced();
+            field.simplify();
+        }
+        let kept = self.kept;
+        self.fields.retain(|_, field| !(kept && field.lets_everything_through()));
+    }
+
+    /// Unambiguous, since it includes each name's length.
+    fn describe(&self, tell: &mut impl FnMut(&[u8])) {
+        let mut text = |text: &str| {
+            tell(&text.len().to_be_bytes());
+            tell(text.as_bytes());
+        };
+        match &self.replaced {
+            Some(Replaced { new_name: Some(new_name) }) => text(new_name),
+            Some(Replaced { new_name: None }) => text("replaced"),
+            None => text(if self.kept { "kept" } else { "listed" }),
+        }
+        tell(&self.fields.len().to_be_bytes());
+        for (name, field) in &self.fields {
+            tell(&name.len().to_be_bytes());
+            tell(name.as_bytes());
+            field.describe(tell);
+        }
+    }
+}
+
+fn check_path(path: &str) -> Result<(), ShapingError> {
+    let problem = if path.len() > ShapingRules::PATH_BYTES_MAX {
+        FieldProblem::TooLong
+    } else if path.split('.').any(str::is_empty) {
+        FieldProblem::EmptyName
+    } else if path.split('.').count() > ShapingRules::PATH_NAMES_MAX {
+        FieldProblem::TooDeep
+    } else {
+        return Ok(());
+    };
+    Err(ShapingError::Field { field: Excerpt::of(path), problem })
+}
+
+fn check_name(name: &str) -> Result<(), ShapingError> {
+    let problem = match name.len() {
+        0 => FieldProblem::EmptyName,
+        bytes if bytes > ShapingRules::PATH_BYTES_MAX => FieldProblem::TooLong,
+        _ => return Ok(()),
+    };
+    Err(ShapingError::Field { field: Excerpt::of(name), problem })
+}
+
+/// The rules are invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapingError {
+    /// An invalid path or new name.
+    #[error("the shaping rules name the field {field}: {problem}")]
+    Field {
+        /// The path or name.
+        field: Excerpt,
+        /// The cause.
+        problem: FieldProblem,
+    },
+    /// Too many fields.
+    #[error("the shaping rules name {count} fields; at most {} are accepted", ShapingRules::FIELDS_MAX)]
+    TooMany {
+        /// Their number.
+        count: usize,
+    },
+    /// A rule inside a replaced field.
+    #[error(
+        "the shaping rules replace {name} by a pseudonym and name a field inside it; keep one of the two"
+    )]
+    InsideReplaced {
+        /// The last name of its path.
+        name: Excerpt,
+    },
+    /// Two pseudonyms for one field.
+    #[error("the shaping rules replace {field} twice")]
+    ReplacedTwice {
+        /// Its path.
+        field: Excerpt,
+    },
+    /// A pseudonym's name belongs to another field.
+    #[error("the shaping rules let two fields go out as {name}; name the pseudonym otherwise")]
+    NameTaken {
+        /// The name.
+        name: Excerpt,
+    },
+    /// Pseudonyms without a region secret.
+    #[error("the shaping rules replace fields by pseudonyms, but the subscriber's region has no secret")]
+    NoRegionSecret,
+}
+
+/// Why a path is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldProblem {
+    /// An empty name before, between or after dots.
+    #[error("a name in it is empty; expected names with dots between them, such as stats.views")]
+    EmptyName,
+    /// Too long.
+    #[error("it is longer than {} bytes", ShapingRules::PATH_BYTES_MAX)]
+    TooLong,
+    /// Too many names.
+    #[error("it has more than {} names", ShapingRules::PATH_NAMES_MAX)]
+    TooDeep,
+}

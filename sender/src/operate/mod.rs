@@ -12,14 +12,11 @@
 //! - [`shed`]: a preview of shedding.
 //! - [`steps`]: pauses between the steps of long work.
 
-pub(crate) mod audit;
 pub(crate) mod backlog;
-pub(crate) mod breakers;
 pub(crate) mod dead;
 pub(crate) mod nodes;
 pub(crate) mod readiness;
 pub(crate) mod sample;
 pub(crate) mod shed;
 pub(crate) mod shown;
-pub(crate) mod steps;
 pub(crate) mod trial;

@@ -1,8 +1,11 @@
 //! Previews how many deliveries a shed would give up.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::engine::{LaneId, StoreTime};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::StoreError;
 use crate::store::lane::{Counts, Limits};
 use crate::store::read::Reader;
@@ -54,6 +57,22 @@ impl Plan {
             "would_forget": self.would_forget,
         })
     }
+}
+
+// Pauses between the steps of long work.
+
+/// The longest pause, after a step that was itself delayed.
+const REST_MAX: Nanos = Nanos::from_secs(1);
+
+/// The pause after a step: as long as the step itself, so that such work takes at most half of the disk's
+/// capacity.
+pub(crate) fn rest_after(step: Nanos) -> Nanos {
+    step.min(REST_MAX)
+}
+
+pub(crate) async fn rest(length: Nanos) {
+    let passed = timeout(Duration::from_nanos(length.0), std::future::pending::<()>()).await;
+    debug_assert!(passed.is_err(), "what never happens takes longer");
 }
 
 #[cfg(test)]

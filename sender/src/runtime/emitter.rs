@@ -1,30 +1,29 @@
 //! From an offer to an acknowledgement, which follows only once the event is durable.
 
-mod chunk;
-mod outbox;
-mod refused;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{oneshot, watch};
-use tokio::task::yield_now;
-
-use super::clock::{Clock, unique, wall};
-use super::events::EventSender;
-use super::link::{Failed, submit};
-use crate::dispatch::Event;
-use crate::engine::{DeliveryId, LaneId};
-use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
-use crate::fanout::{fan_out, left_out};
-use crate::roster::Roster;
-use crate::store::command::Emit;
-use crate::store::reply::{Emitted, Placed, Refusal, Reply};
-use crate::store::thread::{Handle, Why};
-use chunk::{CHUNKS_MAX, Chunk, Told, Unrecorded};
 pub(super) use outbox::{Outboxed, Wanted};
 use refused::Answers;
 pub use refused::{Refused, RefusedList};
+use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
+
+use super::CAPACITY;
+use super::clock::{Clock, unique, wall};
+use super::link::{Failed, submit};
+use super::shell::EventSender;
+use crate::dispatch::Event;
+use crate::engine::{DeliveryId, LaneId};
+use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
+use crate::fanout::{SHAPED_BYTES_MAX, fan_out, left_out};
+use crate::roster::Roster;
+use crate::store::command::{Command, Emit};
+use crate::store::reply::{Emitted, Placed, Refusal, Reply};
+use crate::store::thread::{Handle, Why};
+
+mod outbox;
+mod refused;
 
 const RECORDED_MAX: usize = 100_000;
 const MATCHES_MAX: u32 = 8;
@@ -361,5 +360,128 @@ impl From<Failed> for EmitError {
             Failed::TurnedAway(Why::Full) => Self::Busy,
             other => Self::Store(other.to_string()),
         }
+    }
+}
+
+// Events on their way to the store, about one commit's worth at a time. Without this bound, one request
+// could hold ten thousand events for ten thousand subscribers each.
+
+/// Chunks of one request: one in the commit, and one that is ready next.
+const CHUNKS_MAX: usize = 2;
+
+const _: () = assert!(
+    SHAPED_BYTES_MAX <= 2 * CAPACITY.commit_bytes_max,
+    "one event may be larger than a commit, and must not be larger than two"
+);
+
+#[derive(Default)]
+struct Chunk {
+    commands: Vec<Command>,
+    known: Vec<Known>,
+    places: Vec<usize>,
+    rows: usize,
+    bytes: usize,
+    is_ended: bool,
+}
+
+impl Chunk {
+    fn add(&mut self, place: usize, prepared: Prepared) {
+        let Prepared { emit, left_out } = prepared;
+        if !left_out.is_empty() {
+            self.end();
+        }
+        self.known.push(Known::of(&emit, left_out));
+        let command = Command::Emit(emit);
+        self.rows = self.rows.saturating_add(command.rows());
+        self.bytes = self.bytes.saturating_add(command.bytes());
+        self.commands.push(command);
+        self.places.push(place);
+    }
+
+    /// An event that turns out too long takes as much work as a chunk may, which no other bound counts.
+    fn end(&mut self) {
+        self.is_ended = true;
+    }
+
+    /// A chunk exceeds one commit by one event at most.
+    fn is_full(&self) -> bool {
+        self.is_ended || self.rows >= CAPACITY.commit_rows_max || self.bytes >= CAPACITY.commit_bytes_max
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+struct Told {
+    answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
+    /// The answers if the store's thread ends without any.
+    unanswered: Vec<Result<Accepted, Unrecorded>>,
+}
+
+#[derive(Clone)]
+enum Unrecorded {
+    /// Match the event again.
+    StaleRoster,
+    /// Read the outbox row again: another process recorded part of it.
+    Named,
+    For(EmitError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{LaneId, Nanos, StoreTime};
+    use crate::store::command::{Body, Emit, Target};
+
+    fn emit(targets: usize, bytes: usize) -> Prepared {
+        let target = Target {
+            lane: LaneId(1),
+            body: 0,
+            due: StoreTime(1),
+            expires: StoreTime(2),
+            dedupe: Nanos::ZERO,
+            coalesce: None,
+            signature: None,
+        };
+        let emit = Emit {
+            roster: 1,
+            id: "e".into(),
+            id_is_new: false,
+            kind: "k".into(),
+            key: None,
+            received: StoreTime(1),
+            bodies: vec![Body { bytes: vec![b'1'; bytes].into() }],
+            targets: vec![target; targets],
+            atomic: false,
+            withheld: false,
+            outbox: None,
+        };
+        Prepared { emit, left_out: Vec::new() }
+    }
+
+    fn events(targets: usize, bytes: usize) -> usize {
+        let mut chunk = Chunk::default();
+        while !chunk.is_full() {
+            chunk.add(chunk.places.len(), emit(targets, bytes));
+        }
+        chunk.places.len()
+    }
+
+    #[test]
+    fn a_chunk_ends_with_what_one_commit_takes() {
+        assert_eq!(events(1, 1), 1_667);
+        assert_eq!(events(98, 1), 50);
+        assert_eq!(events(10_000, 1), 1);
+        assert_eq!(events(1, 1 << 20), 16);
+    }
+
+    #[test]
+    fn a_chunk_ends_with_an_event_that_is_too_long_for_somebody() {
+        let mut chunk = Chunk::default();
+        chunk.add(0, emit(1, 1));
+        assert!(!chunk.is_full());
+        chunk.add(1, Prepared { left_out: vec![LaneId(2)], ..emit(1, 1) });
+        assert!(chunk.is_full() && chunk.places == [0, 1]);
     }
 }

@@ -8,37 +8,27 @@
 //!
 //! Only this folder reads clocks ([`clock`]), waits for time, and starts tasks.
 
-mod breakdown;
-pub mod clock;
-mod emitter;
-mod events;
-mod link;
-mod lookout;
-mod open_error;
-mod owner;
-mod post;
-mod readers;
-mod shell;
-pub mod store_time;
-mod upkeep;
-mod watcher;
-
-pub use emitter::{Accepted, EmitError, Refused, RefusedList};
-pub use link::Failed;
-pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
-pub use open_error::OpenError;
-pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
-pub use watcher::LastLook;
-
 use std::sync::mpsc::Sender as StopSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
 
+use clock::{Clock, random, wall};
+use emitter::Emitter;
+pub use emitter::{Accepted, EmitError, Refused, RefusedList};
+pub use link::Failed;
+use owner::{Owner, Registration};
+use post::HttpPost;
+use readers::Readers;
+use shell::{EventSender, Message, Shell};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
+use upkeep::keep_up;
+pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
+use watcher::Watcher;
+pub use watcher::{LOOK_EVERY, LastLook, Lookout, OWNERS_EVERY, dead_owners};
 
 use crate::boot_clock::BootClock;
 use crate::delivery_ids::DeliveryIds;
@@ -55,15 +45,16 @@ use crate::store::thread::{Capacity, Handle, Health, StoreThread};
 use crate::store::{Database, Durability, Reader, Reply, Store, StoreError};
 use crate::subscriber::RegionSecrets;
 use crate::transport;
-use clock::{Clock, random, wall};
-use emitter::Emitter;
-use events::{EventSender, Message};
-use owner::{Owner, Registration};
-use post::HttpPost;
-use readers::Readers;
-use shell::Shell;
-use upkeep::keep_up;
-use watcher::Watcher;
+
+pub mod clock;
+mod emitter;
+mod link;
+mod owner;
+mod post;
+mod readers;
+mod shell;
+mod upkeep;
+mod watcher;
 
 /// A quarter is reserved for commands that add no work: settlements, claims, checkpoints, renewals. If that
 /// is full too, they are retried later.
@@ -157,7 +148,7 @@ impl Sender {
         owner::clear_up_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
         let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
         let roster = Arc::clone(keeper.reach(glance.roster));
-        let (events, messages) = events::channel();
+        let (events, messages) = shell::channel();
         let emitter =
             Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());
         let emitter = Arc::new(emitter);
@@ -369,7 +360,38 @@ fn join(
         database: database.clone(),
         error,
     })?;
-    let clock = store_time::begin(store, liveness, id, boot);
+    let clock = clock::begin(store, liveness, id, boot);
     let clock = clock.map_err(|error| OpenError::Store { database: database.clone(), error })?;
     Ok((registration, clock))
+}
+
+/// Why a sender could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The database cannot be opened.
+    #[error("can't open the database {database}: {error}")]
+    Store {
+        /// The database.
+        database: Database,
+        /// The cause.
+        error: StoreError,
+    },
+    /// A file beside the database failed.
+    #[error("can't {doing} beside the database {database}: {error}")]
+    Beside {
+        /// The failed operation.
+        doing: &'static str,
+        /// The database.
+        database: Database,
+        /// The cause.
+        error: std::io::Error,
+    },
+    /// The store did not carry out a command that the start needs.
+    #[error("can't begin with the database {database}: {error}")]
+    Begin {
+        /// The database.
+        database: Database,
+        /// The cause.
+        error: Failed,
+    },
 }

@@ -5,19 +5,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use super::clock::{Clock, instant, wall_time};
-use super::events::{EventSender, Message};
 use super::link::ask;
 use super::post::Post;
 use crate::boot_clock;
 use crate::dispatch::{
-    Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, WorkDone, handover,
+    Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, Stuck, WorkDone, handover,
 };
 use crate::engine::breaker::Standing;
-use crate::engine::{Instant, LaneId, LaneRecord, Shift, Term, Why};
+use crate::engine::{Instant, LaneId, LaneRecord, LaneView, Shift, Term, Why};
 use crate::event::timestamp::Timestamp;
 use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
@@ -207,4 +206,38 @@ fn tell(news: &News) {
 fn shifted(from: u32, to: u32, why: &Why) -> String {
     let verb = if to < from { "lowered" } else { "raised" };
     format!("{verb} a lane from {from} % to {to} % of its contract: {why}")
+}
+
+// The channel to the dispatcher's task. It has no limit, but its content is bounded while that task makes
+// progress:
+//
+// - answers to commands: one a lane, and batches up to the engine's bound on unanswered settlements;
+// - ends of attempts: the engine's bound on attempts;
+// - new work: one event for each chunk that the store commits;
+// - the watcher's findings: one event for each thousand rows of a poll;
+// - questions of operators.
+
+pub(super) enum Message {
+    Event(Event),
+    Views(oneshot::Sender<Vec<LaneView>>),
+    Stuck(oneshot::Sender<Vec<Stuck>>),
+}
+
+/// Ignores messages once the receiving task has ended.
+#[derive(Clone)]
+pub(super) struct EventSender(mpsc::UnboundedSender<Message>);
+
+impl EventSender {
+    pub(super) fn send(&self, event: Event) {
+        self.ask(Message::Event(event));
+    }
+
+    pub(super) fn ask(&self, message: Message) {
+        let _ = self.0.send(message);
+    }
+}
+
+pub(super) fn channel() -> (EventSender, mpsc::UnboundedReceiver<Message>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (EventSender(sender), receiver)
 }

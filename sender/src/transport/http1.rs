@@ -11,8 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::answer_reader::{AnswerReader, Read};
-use super::attempt_result::Answered;
-use super::failure::{Cause, Failure};
+use super::failure::{Answered, Cause, Failure};
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
@@ -164,7 +163,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::transport::limit::SocketLimit;
+    use crate::transport::lane::SocketLimit;
     use crate::transport::traffic::Charged;
     use crate::transport::wire::{Speaks, Stream};
 

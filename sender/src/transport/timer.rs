@@ -1,6 +1,7 @@
 //! Times on tokio's clock, which stands still while the machine is suspended. So deadlines and leases are
 //! judged by [`crate::boot_clock`], and no timer for them runs longer than [`TIMER_MAX`].
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -30,4 +31,9 @@ pub(super) fn later(moment: Instant, length: Duration) -> Instant {
 pub(super) async fn reached(moment: Instant) {
     #[expect(clippy::disallowed_methods, reason = "the transport's own deadlines")]
     tokio::time::sleep_until(moment).await;
+}
+
+/// Ignores poisoning: holders leave the data consistent, even if they panic.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,8 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::sync::lock;
-use super::timer::now;
+use super::timer::{lock, now};
 
 /// The largest balance in bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half.
 const BALANCE_MAX: i64 = 2 * 1024 * 1024;

@@ -10,7 +10,7 @@ use super::examples::{EXAMPLES, Example};
 use super::*;
 use crate::engine::Nanos;
 use crate::event::json::Json;
-use crate::event::limits::Depth;
+use crate::event::offer::Depth;
 use crate::event::shape::{Region, ShapingRules};
 use crate::sign::Secret;
 use crate::subscriber::description::{Bound, Default, Range, Setting};
