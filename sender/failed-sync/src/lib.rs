@@ -19,6 +19,9 @@
 //! Not covered: a process that is killed before it leaves the marker, while another one keeps the database
 //! open; and other programs that move the log and ignore their own failed syncs.
 
+mod creation;
+mod place;
+
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,6 +33,26 @@ use std::time::Duration;
 use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Error, Result};
+
+pub use creation::{Unnamed, create};
+pub use place::{Found, leave, log_alone, log_lost};
+
+/// Why a database is not made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// It asks for a log that is not there.
+    #[error("its log is missing")]
+    LogLost,
+    /// A log is there without it.
+    #[error("its log is there without it")]
+    LogAlone,
+    /// The files around it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// SQLite.
+    #[error(transparent)]
+    Sql(#[from] Error),
+}
 
 const EXIT: i32 = 70;
 
@@ -142,6 +165,14 @@ fn beside(database: &Path, end: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(end);
     name.into()
+}
+
+/// Whether a file is not there, or has nothing in it.
+fn is_empty(path: &Path) -> io::Result<bool> {
+    match path.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        found => Ok(found?.len() == 0),
+    }
 }
 
 /// Makes each process read the log again. Needs the write lock.

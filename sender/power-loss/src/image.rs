@@ -22,6 +22,10 @@ pub struct Image {
 }
 
 impl Image {
+    pub(crate) const fn files(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.files
+    }
+
     /// Writes the files into a folder without these names.
     ///
     /// # Errors

@@ -97,6 +97,30 @@ impl Disk {
         Ok(std::fs::metadata(self.record())?.len())
     }
 
+    /// Puts an image in the place of the files. A database stays the same file, as it does when a machine starts again.
+    ///
+    /// # Errors
+    ///
+    /// When the folder does not take it.
+    pub fn restart(&self, image: &Image) -> std::io::Result<()> {
+        let same = self.home.path().join("same");
+        for entry in std::fs::read_dir(self.folder())? {
+            let path = entry?.path();
+            if is_database(&path) && !same.exists() {
+                std::fs::hard_link(&path, &same)?;
+            }
+            std::fs::remove_file(path)?;
+        }
+        for (name, bytes) in image.files() {
+            let path = self.folder().join(name);
+            if is_database(&path) && same.exists() {
+                std::fs::hard_link(&same, &path)?;
+            }
+            std::fs::write(path, bytes)?;
+        }
+        Ok(())
+    }
+
     /// The recording so far.
     ///
     /// # Errors
@@ -104,6 +128,10 @@ impl Disk {
     pub fn recording(&self) -> std::io::Result<Recording> {
         Ok(Recording::read(&std::fs::read(self.record())?))
     }
+}
+
+fn is_database(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "db")
 }
 
 /// Built once for each test program.

@@ -1,3 +1,5 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 /// Kind, file, offset and length.
 const HEAD: usize = 32;
 
@@ -115,11 +117,20 @@ impl Recording {
     /// Files that ever had a name with this suffix, by number.
     #[must_use]
     pub fn files_named(&self, end: &str) -> Vec<u64> {
-        let named = self.changes().filter_map(|change| match change {
-            Change::Create { file, name } if name.ends_with(end) => Some(*file),
-            _ => None,
-        });
-        named.collect()
+        let (mut names, mut found) = (BTreeMap::new(), BTreeSet::new());
+        for change in self.changes() {
+            let (name, file) = match change {
+                Change::Create { file, name } => (name, Some(*file)),
+                Change::Link { from, to } | Change::Rename { from, to } => (to, names.get(from).copied()),
+                _ => continue,
+            };
+            let Some(file) = file else { continue };
+            names.insert(name.clone(), file);
+            if name.ends_with(end) {
+                found.insert(file);
+            }
+        }
+        found.into_iter().collect()
     }
 }
 

@@ -50,7 +50,9 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
             // The wrong file was named.
-            StoreError::OtherVersion { .. } | StoreError::Foreign { .. } => Self::usage(error),
+            StoreError::OtherVersion { .. } | StoreError::Foreign { .. } | StoreError::InPart { .. } => {
+                Self::usage(error)
+            }
             error if error.is_damage() => Self::Damaged(error.to_string()),
             other => Self::ours(other),
         }
@@ -70,7 +72,9 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match &error {
             OpenError::Store {
-                error: StoreError::OtherVersion { .. } | StoreError::Foreign { .. }, ..
+                error:
+                    StoreError::OtherVersion { .. } | StoreError::Foreign { .. } | StoreError::InPart { .. },
+                ..
             } => Self::usage(error),
             _ => Self::ours(error),
         }

@@ -24,7 +24,7 @@ use shell::{EventSender, Message, Shell};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use upkeep::keep_up;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 use watcher::Watcher;
@@ -116,6 +116,7 @@ struct Running {
     stop_upkeep: watch::Sender<bool>,
     thread: StoreThread,
     owner: Owner,
+    database: Database,
 }
 
 impl Sender {
@@ -183,7 +184,7 @@ impl Sender {
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
         let upkeep = tokio::spawn(upkeep);
-        let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
+        let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner, database };
         Ok(Self(Arc::new(Inner {
             owner: id,
             store: handle,
@@ -325,9 +326,13 @@ impl Sender {
             if in_order && watched {
                 running.owner.end(left_nothing);
             }
-            // SQLite moves the log into the file when the last connection closes.
             if !inner.readers.stop() {
                 warn!("something is still being read: the log stays beside the database");
+            }
+            // The last process on it does this.
+            match running.database.parts().leave_whole() {
+                Ok(is_whole) => debug!(is_whole, "the database is closed"),
+                Err(error) => warn!(%error, "the log stays beside the database"),
             }
             watched
         });

@@ -148,6 +148,14 @@ pub enum StoreError {
         /// The actual content, and the remedy.
         detail: String,
     },
+    /// A file without its log, or a log without its file.
+    #[error("{detail}")]
+    InPart {
+        /// The file.
+        path: PathBuf,
+        /// What is missing, and what to do.
+        detail: String,
+    },
     /// Invalid data, or a defect of the program.
     #[error("could not {doing}: {detail}; this is a defect or a damaged store")]
     Broken {

@@ -22,6 +22,16 @@ pub trait Parts {
     /// If it is missing, is not a store of this version, or cannot be read.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
 
+    /// Leaves all of it in one file, if it is in files and this process has closed it. Returns false if another
+    /// program has it open.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read and written.
+    fn leave_whole(&self) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     /// The knowledge of living processes.
     fn liveness(&self) -> Arc<dyn Liveness>;
 }

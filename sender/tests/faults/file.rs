@@ -90,7 +90,7 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
     let before = fs::read(database.path()).unwrap();
     for (of_folder, of_file, says) in [
         (0o777, 0o444, "check the permissions"),
-        (0o555, 0o666, "beside the database"),
+        (0o555, 0o666, "check the permissions of the file and its folder"),
         (0o777, 0o000, "check the"),
     ] {
         allow(&database.path(), of_file);
@@ -136,7 +136,11 @@ fn files(database: &Database) -> Vec<String> {
 fn events_of_a_copy(database: &Database) -> u64 {
     let copy = Database::new();
     fs::copy(database.path(), copy.path()).unwrap();
-    let serving = copy.serve();
+    events_of(&copy)
+}
+
+fn events_of(database: &Database) -> u64 {
+    let serving = database.serve();
     let events = serving.get("/v1/status").json()["deliveries"]["accepted"].as_u64().unwrap();
     serving.stop_in_order();
     events
@@ -155,7 +159,96 @@ fn each_orderly_stop_leaves_one_whole_file() {
         assert_eq!(files(&database), ["sender.db"], "after {stops} stops");
     }
     assert_eq!(events_of_a_copy(&database), 16);
+    eprintln!("16 of 16 stops left one whole file");
     let drained = database.command(&["drain", "--for", "100ms", "--allow-private-targets"]).output().unwrap();
     assert!(drained.status.success(), "{drained:?}");
     assert_eq!(files(&database), ["sender.db"], "after a drain");
+}
+
+/// What a command says of a copy of the file alone.
+fn of_a_copy(database: &Database, arguments: &[&str]) -> (Database, std::process::Output) {
+    let copy = Database::new();
+    fs::copy(database.path(), copy.path()).unwrap();
+    let output = copy.command(arguments).output().unwrap();
+    (copy, output)
+}
+
+const COPIED: &str = "was copied while it was open, without its log";
+
+#[test]
+fn a_copy_without_its_log_is_refused_by_all_commands_and_left_as_it_is() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let mut serving = database.serve();
+    serving.emit("an event");
+    let mut refused = Vec::new();
+    for when in ["while it runs", "after a kill"] {
+        for command in
+            [&["status"][..], &["doctor"], &["emit", "--type", "x", "--data", "1"], &["vacuum"], &SERVE]
+        {
+            let copy = Database::new();
+            fs::copy(database.path(), copy.path()).unwrap();
+            refuses(copy.command(command), 64, COPIED);
+            assert_eq!(
+                fs::read(copy.path()).unwrap(),
+                fs::read(database.path()).unwrap(),
+                "{when}: {command:?}"
+            );
+            assert_eq!(files(&copy), ["sender.db"], "{when}: {command:?}");
+            refused.push(copy);
+        }
+        serving.kill();
+    }
+    // With its log it is whole, wherever it is.
+    let copy = Database::new();
+    let log = |of: &Database| of.folder.path().join("sender.db-wal");
+    fs::copy(database.path(), copy.path()).unwrap();
+    fs::copy(log(&database), log(&copy)).unwrap();
+    assert_eq!(copy.json(&["status", "--json"])["deliveries"]["accepted"], 1);
+    assert!(!log(&copy).exists(), "the reader was the last to close it");
+    assert_eq!(events_of(&copy), 1, "the copy says where it is now");
+    // The remedy that the refusal names.
+    let accepted = refused.pop().unwrap();
+    accepted.sql().execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+    assert_eq!(events_of(&accepted), 0, "the event was in the log");
+    // The original, in its place.
+    assert_eq!(events_of(&database), 1);
+    assert_eq!(events_of_a_copy(&database), 1, "after an orderly stop");
+}
+
+#[test]
+fn killed_just_after_its_log_was_moved_a_file_opens_in_its_own_place_alone() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let mut serving = database.serve();
+    serving.emit("an event");
+    serving.kill();
+    // The last that closes it moves the log; nothing else changes.
+    database.sql().query_row("SELECT count(*) FROM events", [], |_| Ok(())).unwrap();
+    assert!(!database.folder.path().join("sender.db-wal").exists());
+    let (_copy, output) = of_a_copy(&database, &["status"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains(COPIED), "{output:?}");
+    assert_eq!(events_of(&database), 1);
+}
+
+#[test]
+fn a_log_without_its_file_is_refused_and_left_alone() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let mut serving = database.serve();
+    serving.emit("an event");
+    serving.kill();
+    let log = database.folder.path().join("sender.db-wal");
+    let bytes = fs::read(&log).unwrap();
+    assert!(!bytes.is_empty());
+    let away = database.folder.path().join("away.db");
+    fs::rename(database.path(), &away).unwrap();
+    for empty in [false, true] {
+        if empty {
+            fs::write(database.path(), "").unwrap();
+        }
+        for command in [&["emit", "--type", "x", "--data", "1"][..], &SERVE] {
+            refuses(database.command(command), 64, "is missing or empty, and its log");
+        }
+        assert_eq!(fs::read(&log).unwrap(), bytes);
+    }
+    fs::rename(&away, database.path()).unwrap();
+    assert_eq!(events_of(&database), 1);
 }

@@ -28,22 +28,6 @@ fn a_lock_held_by_a_stranger_while_serving_holds_up_acknowledgements_and_nothing
 }
 
 #[test]
-fn a_lock_held_by_a_stranger_at_the_start_delays_the_start_of_work() {
-    let sink = Endpoint::taking();
-    let database = Database::with_sink(&sink.url, &WIDE);
-    let stranger = database.sql();
-    stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let mut serving = database.serve();
-    let offered = offer(&serving, "during");
-    holds_still(&mut serving, &offered, LOCKED);
-    stranger.execute_batch("ROLLBACK").unwrap();
-    let event = acknowledged_after_all(&serving, &offered);
-    sink.wait_for_events(&[event]);
-    said_once(&serving, "locked by another process");
-    serving.stop_in_order();
-}
-
-#[test]
 fn a_lock_held_by_a_stranger_while_draining_loses_nothing_that_was_delivered() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
@@ -68,19 +52,25 @@ fn a_lock_held_by_a_stranger_while_draining_loses_nothing_that_was_delivered() {
 }
 
 #[test]
-fn a_file_that_a_stranger_has_all_to_itself_at_the_start_is_waited_for() {
+fn a_file_that_a_stranger_has_locked_at_the_start_is_waited_for() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
-    let stranger = database.sql();
-    let lock = "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE totals SET id = id; COMMIT;";
-    stranger.execute_batch(lock).unwrap();
-    let command = database.command(&SERVE);
-    let serving = Serving::spawn(command);
-    serving.wait_for_line("locked by another process");
-    let (_keep, nothing) = std::sync::mpsc::channel::<()>();
-    assert!(nothing.recv_timeout(LOCKED / 2).is_err());
-    drop(stranger);
-    serving.wait_for_line("\"address\"");
-    assert_eq!(serving.complaints().len(), 1, "{:#?}", serving.complaints());
-    serving.stop_in_order();
+    for lock in [
+        "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE totals SET id = id; COMMIT",
+        "BEGIN EXCLUSIVE",
+        "BEGIN IMMEDIATE",
+        "BEGIN; SELECT count(*) FROM events",
+    ] {
+        let stranger = database.sql();
+        stranger.execute_batch(lock).unwrap();
+        let mut serving = Serving::spawn(database.command(&SERVE));
+        serving.wait_for_line("locked by another process");
+        let (_keep, nothing) = std::sync::mpsc::channel::<()>();
+        assert!(nothing.recv_timeout(LOCKED / 2).is_err());
+        assert!(serving.is_running(), "{lock}: {:#?}", serving.lines());
+        drop(stranger);
+        serving.wait_for_line("\"address\"");
+        assert_eq!(serving.complaints().len(), 1, "{lock}: {:#?}", serving.complaints());
+        serving.stop_in_order();
+    }
 }

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use hookproof_power_loss::{Image, Images, Random, Recording};
+use hookproof_power_loss::{Disk, Image, Images, Random, Recording};
 use hookproof_sender::store::sqlite::{Options, SqliteStore};
 use rusqlite::Connection;
 
@@ -25,28 +25,28 @@ impl Found {
 }
 
 pub(crate) fn judge<'t>(
-    recording: &Recording,
+    (disk, recording): (&Disk, &Recording),
     cuts: &[usize],
     seed: u64,
     acknowledged: impl Fn(usize) -> Vec<&'t str>,
 ) -> Found {
-    each(recording, cuts, seed, |cut, there| {
+    each((disk, recording), cuts, seed, |cut, there| {
         let (there, told) = (there.into_iter().collect::<HashSet<_>>(), acknowledged(cut));
         (told.len(), told.into_iter().filter(|id| !there.contains(*id)).count())
     })
 }
 
 /// As `judge`, where a cut may lose events, but none that came before a surviving one.
-pub(crate) fn judge_order(recording: &Recording, cuts: &[usize], seed: u64) -> Found {
-    let whole = open(&Images::new(recording).whole()).unwrap();
-    each(recording, cuts, seed, |_, there| {
+pub(crate) fn judge_order((disk, recording): (&Disk, &Recording), cuts: &[usize], seed: u64) -> Found {
+    let whole = open(disk, &Images::new(recording).whole()).unwrap();
+    each((disk, recording), cuts, seed, |_, there| {
         (there.len(), there.iter().zip(&whole).filter(|(found, expected)| found != expected).count())
     })
 }
 
 /// Opens an image for each cut: `weigh` returns how many events it should have, and how many it lacks.
 fn each(
-    recording: &Recording,
+    (disk, recording): (&Disk, &Recording),
     cuts: &[usize],
     seed: u64,
     mut weigh: impl FnMut(usize, Vec<String>) -> (usize, usize),
@@ -55,7 +55,7 @@ fn each(
     for cut in cuts {
         let image = images.after(*cut, random.next());
         found.images += 1;
-        let wrong = match open(&image) {
+        let wrong = match open(disk, &image) {
             Err(error) => {
                 found.damaged += 1;
                 error
@@ -75,10 +75,9 @@ fn each(
     found
 }
 
-fn open(image: &Image) -> Result<Vec<String>, String> {
-    let folder = tempfile::tempdir().unwrap();
-    image.write(folder.path()).unwrap();
-    let path = folder.path().join("sender.db");
+fn open(disk: &Disk, image: &Image) -> Result<Vec<String>, String> {
+    disk.restart(image).unwrap();
+    let path = disk.folder().join("sender.db");
     let options = Options { create: true, ..Options::default() };
     let store = SqliteStore::open(&path, &options).map_err(|error| error.to_string())?;
     let sql = Connection::open(&path).unwrap();
@@ -91,4 +90,20 @@ fn open(image: &Image) -> Result<Vec<String>, String> {
     let ids = query.query_map([], |row| row.get(0)).map_err(text)?.collect::<Result<_, _>>().map_err(text)?;
     drop(store);
     Ok(ids)
+}
+
+/// What is in an image of a store that was being made: nothing, or a store with so many subscribers.
+pub(crate) fn subscribers(disk: &Disk, image: &Image) -> Option<u32> {
+    disk.restart(image).unwrap();
+    let path = disk.folder().join("sender.db");
+    path.exists().then(|| {
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        let tables: u32 = Connection::open(&path).unwrap().query_row(tables, [], |row| row.get(0)).unwrap();
+        assert!(tables > 0, "cut {}: a file without tables has the name", image.cut);
+        let store = SqliteStore::open(&path, &Options::default()).unwrap();
+        let count = "SELECT count(*) FROM subscribers";
+        let count = Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
+        drop(store);
+        count
+    })
 }

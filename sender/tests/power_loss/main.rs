@@ -12,10 +12,10 @@ mod image;
 mod load;
 mod program;
 
-use hookproof_power_loss::{Change, Disk, Of, Random, Recording};
+use hookproof_power_loss::{Change, Disk, Images, Of, Random, Recording};
 use rusqlite::Connection;
 
-use image::{Found, judge, judge_order};
+use image::{Found, judge, judge_order, subscribers};
 use load::{Load, acknowledged};
 
 /// Images of the quick form, over all recordings.
@@ -28,6 +28,24 @@ const OF_ONE_RECORDING: usize = 500;
 fn no_cut_loses_what_was_acknowledged() {
     assert_keeps_all(everything(QUICK / 2, 1, false));
     assert_keeps_all(two_processes(QUICK / 2, 2));
+}
+
+#[test]
+fn no_cut_while_a_store_is_made_leaves_a_part_of_one() {
+    let disk = Disk::new().unwrap();
+    drop(Load::begin(&disk, &[], false));
+    let recording = disk.recording().unwrap();
+    let (mut images, mut random) = (Images::new(&recording), Random::new(6));
+    let mut found = [0; 3];
+    for cut in 0..=recording.len() {
+        found[match subscribers(&disk, &images.after(cut, random.next())) {
+            None => 0,
+            Some(0) => 1,
+            Some(_) => 2,
+        }] += 1;
+    }
+    eprintln!("images without a store, with an empty one, with a subscriber: {found:?}");
+    assert!(!found.contains(&0), "{found:?}");
 }
 
 #[test]
@@ -65,7 +83,7 @@ fn everything(images: usize, seed: u64, lies: bool) -> Found {
     assert!(load.command(&["vacuum"]).output().unwrap().status.success());
     let recording = disk.recording().unwrap();
     let cuts = cuts(&recording, recording.before(vacuum_from), images, seed);
-    judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
+    judge((&disk, &recording), &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
 /// Two senders on one file take events; one joins late, and one is killed.
@@ -80,7 +98,7 @@ fn two_processes(images: usize, seed: u64) -> Found {
     load.end();
     let recording = disk.recording().unwrap();
     let cuts = cuts(&recording, recording.len(), images, seed);
-    judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
+    judge((&disk, &recording), &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
 /// Chooses cuts: a quarter during writes of the database, as in checkpoints, a quarter during creation and vacuum,
@@ -123,7 +141,7 @@ fn cuts_after_a_failure(of: Of, seed: u64, options: &'static [&'static str], oth
     assert_eq!(failed.len(), 1, "one sync failed");
     let rest = recording.len() - failed[0];
     let cuts: Vec<usize> = (0..=10).map(|number| failed[0] + rest * number / 10).collect();
-    judge(&recording, &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
+    judge((&disk, &recording), &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
 #[test]
@@ -153,7 +171,7 @@ fn durable_against_the_end_of_the_process_alone_a_cut_takes_the_newest_events_al
     load.emit(500);
     load.end();
     let recording = disk.recording().unwrap();
-    let found = judge_order(&recording, &cuts(&recording, recording.len(), 60, 3), 3);
+    let found = judge_order((&disk, &recording), &cuts(&recording, recording.len(), 60, 3), 3);
     eprintln!("{found:?}");
     assert_eq!((found.damaged, found.missing), (0, 0), "{found:?}");
 }

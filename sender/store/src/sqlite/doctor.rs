@@ -215,6 +215,7 @@ fn what_follows(table: &str) -> &'static str {
             "history and figures there are lost, and commits that write there fail"
         }
         "outbox" | "outbox_rejected" | "sqlite_sequence" => "rows of the outbox there become no events",
+        "file_place" => "a copy of the file that lacks its log is not refused",
         "owners" | "nodes" | "membership" => "processes may fail to take subscribers over",
         _ => "nothing may be taken or delivered",
     }

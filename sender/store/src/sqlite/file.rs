@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::liveness::OwnerFiles;
-use super::{Options, SqliteReader, SqliteStore};
+use super::{Options, SqliteReader, SqliteStore, open};
 use crate::liveness::Liveness;
 use crate::parts::Parts;
 use crate::{Durability, Reader, Store, StoreError};
@@ -34,6 +34,10 @@ impl Parts for SqliteFile {
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
         Ok(Box::new(SqliteReader::open(&self.0)?))
+    }
+
+    fn leave_whole(&self) -> Result<bool, StoreError> {
+        open::leave_whole(&self.0)
     }
 
     fn liveness(&self) -> Arc<dyn Liveness> {

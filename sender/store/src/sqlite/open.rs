@@ -1,15 +1,15 @@
 //! Opening a file: is it ours, do we know its version, and may we write it?
 
-use std::fs::{Metadata, OpenOptions};
-use std::io::ErrorKind;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hookproof_failed_sync::{Fault, Found, create, leave, log_alone, log_lost};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 
 use super::Options;
-use super::failure::Doing;
+use super::failure::{Doing, failure};
 use super::values::Bits;
 use crate::{Durability, StoreError};
 
@@ -38,18 +38,26 @@ const READER_CACHE_KIB: u32 = 512;
 const STATEMENTS_CACHED: usize = 128;
 
 const OPENING: &str = "open the store";
+const MAKING: &str = "make the store";
 
 /// Opens a file to write to, made if need be.
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
-    if options.create {
-        create_private(path)?;
+    let fill = |sql: &Connection| fill(sql, options.identity);
+    let failed = |doing| move |fault| failure_of(path, doing, fault);
+    if options.create && !path.exists() {
+        create(path, fill).map_err(failed(MAKING))?;
     }
-    let mut sql = connect(path, options.patience)?;
+    let (sql, found) = connect(path, options.patience)?;
     let is_made = recognise(&sql, path)?;
     if sql.is_readonly("main").doing(OPENING)? {
         let detail = format!("{} may not be written", path.display());
         return Err(StoreError::ReadOnly { doing: OPENING, detail });
     }
+    if !is_made {
+        found.make(&sql, fill).map_err(failed(MAKING))?;
+        recognise(&sql, path)?;
+    }
+    found.accept(&sql).map_err(failed(OPENING))?;
     let synchronous = match options.durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
@@ -60,9 +68,6 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
          PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     sql.execute_batch(&settings).doing(OPENING)?;
-    if !is_made {
-        make(&mut sql, options.identity).doing("make the store")?;
-    }
     // Only now: a new file must be allowed its schema.
     if let Some(pages) = options.pages_max {
         let pragma = format!("PRAGMA max_page_count = {pages}");
@@ -73,18 +78,19 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
 
 /// Opens a file that a writer has open, to move its log's content into it.
 pub(super) fn mover(path: &Path) -> Result<Connection, StoreError> {
-    let sql = connect(path, Duration::ZERO)?;
+    let (sql, _) = connect(path, Duration::ZERO)?;
     sql.execute_batch("PRAGMA synchronous = NORMAL").doing(OPENING)?;
     Ok(sql)
 }
 
 /// Opens a file to read from.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
-    let sql = connect(path, READER_PATIENCE)?;
+    let (sql, found) = connect(path, READER_PATIENCE)?;
     if !recognise(&sql, path)? {
         let detail = "it is empty; `serve` or `subscriber add` makes a store of it".to_owned();
         return Err(StoreError::Foreign { path: path.to_owned(), detail });
     }
+    found.accept(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
     let settings = format!(
         "PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;"
     );
@@ -92,32 +98,34 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(sql)
 }
 
-fn connect(path: &Path, patience: Duration) -> Result<Connection, StoreError> {
+/// Leaves all of a store in one file, which no process of ours has open: false, if another program has.
+pub(super) fn leave_whole(path: &Path) -> Result<bool, StoreError> {
+    let (sql, _) = connect(path, Duration::ZERO)?;
+    Ok(recognise(&sql, path)? && leave(&sql).doing("leave the store in one file")?)
+}
+
+fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
+    let path = path.to_owned();
+    match fault {
+        Fault::LogLost => StoreError::InPart { detail: log_lost(&path, "`hookproof-sender backup`"), path },
+        Fault::LogAlone => StoreError::InPart { detail: log_alone(&path), path },
+        Fault::Io(error) => StoreError::Io { doing, detail: format!("{}: {error}", path.display()) },
+        Fault::Sql(error) => failure(doing, &error),
+    }
+}
+
+fn connect(path: &Path, patience: Duration) -> Result<(Connection, Found), StoreError> {
     // Without SQLITE_OPEN_URI: a path is a path, whatever it is called.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
+    let found = Found::beside(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
     sql.busy_timeout(READER_PATIENCE).doing(OPENING)?;
     hookproof_failed_sync::repair(&sql).doing(OPENING)?;
     sql.busy_timeout(patience).doing(OPENING)?;
     // Plans are made once and for all: SQLite would otherwise compile some statements anew for each value bound.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).doing(OPENING)?;
     sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-    Ok(sql)
-}
-
-/// Makes an empty file that only its owner may read: it will hold secrets. One that is there is left alone.
-fn create_private(path: &Path) -> Result<(), StoreError> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => {
-            Err(StoreError::Io { doing: "create the store", detail: format!("{}: {error}", path.display()) })
-        }
-    }
+    Ok((sql, found))
 }
 
 /// Whether the file holds a store; not if it is empty. An error if it is not ours, or of another version. Writes nothing.
@@ -144,19 +152,14 @@ fn recognise(sql: &Connection, path: &Path) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Makes the tables in one transaction, unless another process has made them meanwhile.
-fn make(sql: &mut Connection, identity: u64) -> rusqlite::Result<()> {
-    let tx = sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if tx.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? == 0 {
-        tx.execute_batch(SCHEMA)?;
-        tx.execute(
-            "INSERT INTO totals VALUES (1, ?1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
-            [Bits(identity)],
-        )?;
-        let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}");
-        tx.execute_batch(&marks)?;
-    }
-    tx.commit()
+fn fill(sql: &Connection, identity: u64) -> rusqlite::Result<()> {
+    sql.execute_batch(SCHEMA)?;
+    sql.execute(
+        "INSERT INTO totals VALUES (1, ?1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
+        [Bits(identity)],
+    )?;
+    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}");
+    sql.execute_batch(&marks)
 }
 
 /// Knows the file that was opened, so as to notice when it is deleted, moved or replaced: SQLite would go on writing

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use hookproof_failed_sync::ends_the_process;
+use hookproof_failed_sync::{ends_the_process, leave};
 use rusqlite::Connection;
 
 use super::failure::{Doing, failure};
@@ -41,16 +41,35 @@ const fn room_needed(space: Space) -> u64 {
 ///
 /// When another program uses the file, when the disk is too full, or when the file cannot be read and written.
 pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
-    let unreadable = |error: std::io::Error| StoreError::Io {
-        doing: VACUUM,
-        detail: format!("{}: {error}", path.display()),
-    };
+    let unreadable = |error| unreadable(path, error);
     if OwnerFiles::of(path).others_may_live(None) {
         return Err(VacuumError::Delivering(path.display().to_string()));
     }
     // An empty file must not become a store.
     drop(open::reader(path)?);
-    let sql = open::writer(path, &Options::default())?;
+    let sql = open::writer(path, &Options::default()).map_err(|error| in_use(path, error))?;
+    let vacuumed = pack(path, &sql);
+    // Where another program has it open, the last that closes it leaves its log.
+    let left = leave(&sql).doing(VACUUM);
+    let before = vacuumed?;
+    left?;
+    Ok((before, fs::metadata(path).map_err(unreadable)?.len()))
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> StoreError {
+    StoreError::Io { doing: VACUUM, detail: format!("{}: {error}", path.display()) }
+}
+
+fn in_use(path: &Path, error: StoreError) -> VacuumError {
+    match error {
+        StoreError::Busy { .. } => VacuumError::InUse(path.display().to_string()),
+        error => error.into(),
+    }
+}
+
+/// How large it was.
+fn pack(path: &Path, sql: &Connection) -> Result<Space, VacuumError> {
+    let unreadable = |error| unreadable(path, error);
     let place = fs::canonicalize(path).map_err(unreadable)?;
     let folder = place.parent().unwrap_or(Path::new("/"));
     // The folder's disk is the one that was measured. SQLite needs the path as text; otherwise it chooses itself.
@@ -58,27 +77,24 @@ pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
         sql.pragma_update(None, "temp_store_directory", folder).doing(VACUUM)?;
     }
     sql.execute_batch("PRAGMA temp_store = FILE").doing(VACUUM)?;
-    if !cut(&sql)? {
+    if !cut(sql)? {
         return Err(VacuumError::InUse(path.display().to_string()));
     }
-    let before = space(&sql).doing(VACUUM)?;
+    let before = space(sql).doing(VACUUM)?;
     let disk = rustix::fs::statvfs(folder).map_err(|error| unreadable(error.into()))?;
     let (needed, left) = (room_needed(before), disk.f_bavail.saturating_mul(disk.f_frsize));
     if left < needed {
         return Err(VacuumError::NoRoom { folder: folder.display().to_string(), needed, left });
     }
-    if let Err(error) = ends_the_process(&sql, sql.execute_batch("VACUUM")) {
+    if let Err(error) = ends_the_process(sql, sql.execute_batch("VACUUM")) {
         // Its pages in the log are useless and may fill the disk. If this fails, the next vacuum does it.
-        let _ = cut(&sql);
-        return Err(match failure(VACUUM, &error) {
-            StoreError::Busy { .. } => VacuumError::InUse(path.display().to_string()),
-            error => error.into(),
-        });
+        let _ = cut(sql);
+        return Err(in_use(path, failure(VACUUM, &error)));
     }
-    if !cut(&sql)? {
+    if !cut(sql)? {
         return Err(VacuumError::KeptLong(path.display().to_string()));
     }
-    Ok((before, fs::metadata(&place).map_err(unreadable)?.len()))
+    Ok(before)
 }
 
 /// Moves the log into the file, which then gets its new size. Returns false if another program reads or writes for

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Statement, params_from_iter};
 
-use super::{Options, SqliteStore, event_id};
+use super::{Options, SqliteStore, event_id, open};
 use crate::StoreError;
 use line::Kind;
 pub(crate) use line::Zeros;
@@ -70,6 +70,7 @@ impl Source {
     pub(crate) fn open(file: &Path) -> Result<Self, FileFault> {
         // Refuses a file that is no store of this version.
         drop(SqliteStore::open(file, &Options::default())?);
+        open::leave_whole(file)?;
         let sql = Connection::open(file)?;
         event_id::teach(&sql)?;
         sql.execute_batch("BEGIN IMMEDIATE")?;

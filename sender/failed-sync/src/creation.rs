@@ -1,0 +1,112 @@
+//! A file gets its name only once all of it is on the disk, and takes no other file's name.
+//!
+//! A new database is made in a file of another name beside it. So nobody opens a part of one, two programs that make the same one end
+//! with one of the two, and a crash leaves all of it or nothing.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, Result};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::place;
+use crate::{Fault, beside, is_empty};
+
+/// A file without a name of its own yet. What is left of it goes with this.
+#[derive(Debug)]
+pub struct Unnamed(PathBuf);
+
+impl Unnamed {
+    /// An empty file beside `path` that only its owner may read.
+    ///
+    /// # Errors
+    ///
+    /// When the folder does not take it.
+    pub fn beside(path: &Path) -> io::Result<Self> {
+        let mut name = OsString::from(path);
+        name.push(format!("-new-{:016x}", RandomState::new().hash_one(0)));
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
+        Ok(Self(name.into()))
+    }
+
+    /// Where it is meanwhile.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Gives it a name, for good: false if something has that name already. Its bytes must be on the disk.
+    ///
+    /// # Errors
+    ///
+    /// When the folder does not take the name, or can't be synced.
+    pub fn name(self, path: &Path) -> io::Result<bool> {
+        let named = match fs::hard_link(&self.0, path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            // Some file systems have no links.
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
+                renameat_with(CWD, &self.0, CWD, path, RenameFlags::NOREPLACE).map_err(io::Error::from)
+            }
+            linked => linked,
+        };
+        match named {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            named => named?,
+        }
+        drop(self);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+        Ok(true)
+    }
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        // Renamed, it is gone already; and a file that can't be removed does no harm.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Makes a database by one step, unless a file has that name: `fill` makes its tables.
+///
+/// # Errors
+///
+/// When the disk does not take it, or the log of another database has the name that its own would have.
+pub fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Result<(), Fault> {
+    if !is_empty(&beside(path, "-wal"))? {
+        return Err(Fault::LogAlone);
+    }
+    let new = Unnamed::beside(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sql = Connection::open_with_flags(new.path(), flags)?;
+    make(&sql, fill)?;
+    sql.close().map_err(|(_, error)| error)?;
+    // Another program may have been faster.
+    new.name(path)?;
+    Ok(())
+}
+
+/// Makes the tables of a database that has none, in one transaction that is on the disk when this returns. Without a log, so that no copy
+/// of the file lacks them.
+pub(crate) fn make(sql: &Connection, fill: impl FnOnce(&Connection) -> Result<()>) -> Result<(), Fault> {
+    sql.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
+    sql.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
+    let tables = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0));
+    let made = match tables {
+        Ok(0) => fill(sql).map_err(Fault::from).and_then(|()| place::begin(sql)),
+        // Another program was faster.
+        Ok(1_u32..) => Ok(()),
+        Err(error) => Err(error.into()),
+    };
+    match made {
+        Ok(()) => Ok(sql.execute_batch("COMMIT")?),
+        Err(fault) => {
+            sql.execute_batch("ROLLBACK")?;
+            Err(fault)
+        }
+    }
+}
