@@ -1,13 +1,15 @@
-//! `hookproof list`: the catalogue of checks and cases.
+//! `hookproof list`, `explain` and `schema`: the catalogue of checks and cases, one entry of it, and the JSON
+//! Schemas.
 
-use std::io::Write as _;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::exit::{HARNESS, refuse};
+use super::out::{HARNESS, USAGE, refuse};
 use hookproof_judge::catalogue::{self, Entry};
+use hookproof_judge::{report, scenario};
 
 #[derive(Debug, Args)]
 pub(super) struct Asked {
@@ -54,4 +56,71 @@ fn table(entries: &[Entry]) -> String {
         format!("  {:<width$}  {:<6}  {}\n", entry.id, entry.severity.to_string(), entry.requirement)
     };
     entries.iter().map(line).collect()
+}
+
+// `hookproof explain ID`: an id's requirement, reason, source and remedy.
+
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// An id of `hookproof list`
+    id: String,
+}
+
+pub(super) fn explain(asked: &Explain) -> ExitCode {
+    let Some(entry) = catalogue::find(&asked.id) else {
+        let what = format!("there is no {:?}; `hookproof list` shows every id", asked.id);
+        return refuse("explain", what, USAGE);
+    };
+    // A closed pipe (`head`) is no failure.
+    let _closed = std::io::stdout().lock().write_all(text(entry).as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn text(entry: &Entry) -> String {
+    let mut text = format!("{} ({})\n\n", entry.id, entry.severity);
+    let needs = entry.needs.join(", ");
+    let rows = [
+        ("must hold", &entry.requirement),
+        ("why", &entry.why),
+        ("source", &entry.source),
+        ("remedy", &entry.remedy),
+        ("needs", &needs),
+    ];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push_str(&format!("  {name:<10} {value}\n"));
+    }
+    for (framework, lines) in catalogue::example(entry).into_iter().flatten() {
+        text.push_str(&format!("\n  {framework}\n"));
+        text.extend(lines.trim_end().lines().map(|line| format!("    {line}\n")));
+    }
+    text
+}
+
+// `hookproof schema`: the JSON Schema of the scenario file or the report.
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Schema {
+    /// The format
+    #[arg(value_enum, default_value = "scenario")]
+    of: Form,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// The scenario file
+    Scenario,
+    /// The report that `--json` writes
+    Report,
+}
+
+pub(crate) fn schema(arguments: &Schema) -> ExitCode {
+    let schema = match arguments.of {
+        Form::Scenario => scenario::schema::schema(),
+        Form::Report => report::schema(),
+    };
+    match writeln!(io::stdout(), "{schema:#}") {
+        // A closed pipe is no failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => refuse("schema", error, HARNESS),
+        _ => ExitCode::SUCCESS,
+    }
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::exit::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code};
 use super::interrupt::asked_to_end;
-use super::out::say;
+use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, say};
 use super::receiver::{Unusable, Whom, length, secret};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 use hookproof_judge::catalogue::Verdict;
@@ -260,7 +259,7 @@ mod tests {
     use hdrhistogram::Histogram;
 
     use super::*;
-    use crate::cli::exit::{FAILED, INCONCLUSIVE};
+    use crate::cli::out::{FAILED, INCONCLUSIVE};
 
     /// A receiver that answers every request after half a second.
     fn trial(status: u16, answered: u64, missed: u64) -> Trial {

@@ -1,27 +1,17 @@
-//! The command line: every command in a file of its own, and the exit codes that scripts rely on.
+//! The command line, and the exit codes that scripts rely on.
 
 mod check;
-mod compare;
 mod driver;
-mod exit;
-mod explain;
 mod forms;
-mod gate;
 mod init;
 mod interrupt;
-mod length;
 mod list;
 mod load;
-mod open;
 mod out;
-mod packaging;
 mod plan;
-mod played;
 mod query;
-mod reach;
 mod receiver;
 mod run;
-mod schema;
 mod sim;
 
 use std::ffi::OsString;
@@ -57,11 +47,11 @@ enum Command {
     /// Judge recorded runs again, offline
     Check(check::Arguments),
     /// Show a recorded run: its report as a page
-    Open(open::Arguments),
+    Open(check::Open),
     /// Query a trace in SQL
     Query(query::Arguments),
     /// Compare a report with an older one; exits with 3 after a regression
-    Compare(compare::Arguments),
+    Compare(check::Compare),
     /// Try a driver file before a run trusts it: `hookproof driver check FILE`
     #[command(subcommand)]
     Driver(driver::Asked),
@@ -69,9 +59,9 @@ enum Command {
     Init(init::Arguments),
     /// Write the completions and manual pages that an archive of a release has
     #[command(hide = true)]
-    Packaging(packaging::Arguments),
+    Packaging(init::Packaging),
     /// The JSON Schema of the scenario file and of the report
-    Schema(schema::Arguments),
+    Schema(list::Schema),
     /// Send a receiver every awkward request, and judge its answers
     Receiver(Box<receiver::Asked>),
     /// Send a receiver signed events at a steady rate, or find the highest rate that it carries
@@ -79,7 +69,7 @@ enum Command {
     /// Every check and case, with its requirement
     List(list::Asked),
     /// The requirement, reason and remedy of a check or case
-    Explain(explain::Asked),
+    Explain(list::Explain),
     /// The sender's own command line: `hookproof sender --help`
     #[command(disable_help_flag = true)]
     Sender {
@@ -103,7 +93,7 @@ pub fn main() -> ExitCode {
         Err(problem) => {
             // Help and version are answers; if they can't be printed, no channel is left.
             let _closed = problem.print();
-            return if problem.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+            return if problem.use_stderr() { ExitCode::from(out::USAGE) } else { ExitCode::SUCCESS };
         }
     };
     match arguments.command {
@@ -111,20 +101,20 @@ pub fn main() -> ExitCode {
         Command::Sim(asked) => asked.run(),
         Command::Plan(asked) => asked.run(),
         Command::Hold { parent, command } => {
-            exit::refuse("hold", crate::driver::hold(parent, &command), exit::HARNESS)
+            out::refuse("hold", crate::driver::hold(parent, &command), out::HARNESS)
         }
         Command::Check(arguments) => check::main(&arguments),
-        Command::Open(arguments) => open::main(&arguments),
+        Command::Open(arguments) => check::open(&arguments),
         Command::Query(arguments) => query::main(&arguments),
-        Command::Compare(arguments) => compare::main(&arguments),
+        Command::Compare(arguments) => check::compare(&arguments),
         Command::Driver(asked) => driver::main(&asked),
         Command::Init(arguments) => init::main(&arguments),
-        Command::Packaging(arguments) => packaging::main(&arguments),
-        Command::Schema(arguments) => schema::main(&arguments),
+        Command::Packaging(arguments) => init::package(&arguments),
+        Command::Schema(arguments) => list::schema(&arguments),
         Command::Receiver(asked) => receiver::main(&asked),
         Command::Load(asked) => load::main(&asked),
         Command::List(asked) => list::main(&asked),
-        Command::Explain(asked) => explain::main(&asked),
+        Command::Explain(asked) => list::explain(&asked),
         Command::Sender { arguments } => {
             hookproof_sender::cli::main(std::iter::once("hookproof sender".into()).chain(arguments))
         }

@@ -1,9 +1,12 @@
-//! The output of commands: answers on stdout, messages on stderr.
+//! The output of commands: answers on stdout, messages on stderr, and exit codes.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
+use std::process::ExitCode;
 
+pub(super) use hookproof_judge::exit::*;
 use hookproof_judge::report::{in_one_line, visible};
+use hookproof_judge::trace::Ended;
 
 /// Prints a message to stderr. Errors are ignored: the result is also in the exit code and the files, and
 /// must not be lost over a closed stderr.
@@ -46,6 +49,24 @@ pub(super) fn quoted(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+// Exit codes of commands, and their error messages.
+
+/// Prints an error with its remedy to stderr.
+pub(super) fn refuse(command: &str, what: impl std::fmt::Display, code: u8) -> ExitCode {
+    say(format_args!("hookproof {command}: {what}"));
+    ExitCode::from(code)
+}
+
+/// The exit code of a judged run. An interrupted run proves nothing, even with a pass; a sender that was gone
+/// outweighs a pass. The verdict of a trace without an end accounts for that itself.
+pub(super) fn of_run(verdict: u8, ended: Option<Ended>) -> u8 {
+    match ended {
+        Some(Ended::Interrupted) => worse(verdict, INCONCLUSIVE),
+        Some(Ended::SenderGone) => worse(verdict, UNREACHABLE),
+        Some(Ended::Done) | None => verdict,
     }
 }
 

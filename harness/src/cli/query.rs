@@ -13,8 +13,7 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Statement, params_from_iter};
 use serde_json::{Map, Value};
 
-use super::exit::{USAGE, refuse};
-use super::out::{say, written};
+use super::out::{USAGE, refuse, say, written};
 use hookproof_judge::report::visible;
 use hookproof_judge::trace::Trace;
 

@@ -9,13 +9,12 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::exit::{HARNESS, UNREACHABLE, USAGE, refuse};
 use super::forms::try_to_open;
 use super::interrupt::asked_to_end;
-use super::out::say;
+use super::out::{HARNESS, UNREACHABLE, USAGE, refuse, say};
 use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
-use crate::wire::target::Target;
+use crate::wire::request::Target;
 use hookproof_judge::catalogue;
 use hookproof_judge::report::Colours;
 use hookproof_judge::scenario::quantity;

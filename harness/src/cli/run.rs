@@ -8,14 +8,11 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::compare::Allowances;
-use super::exit::{self, HARNESS, INTERRUPTED, USAGE};
+use super::check::{Allowances, Gate};
+use super::driver::ReachArgs;
 use super::forms::{self, Forms};
-use super::gate::Gate;
 use super::interrupt::{Interrupts, interrupts};
-use super::length;
-use super::out::{quoted, say};
-use super::reach::ReachArgs;
+use super::out::{self, HARNESS, INTERRUPTED, USAGE, quoted, say};
 use crate::clock::Clock;
 use crate::run::{Interrupt, Judging, Live, Options, PageServer, Played, play};
 use hookproof_judge::catalogue::Selection;
@@ -23,6 +20,7 @@ use hookproof_judge::report::compare::compare_all;
 use hookproof_judge::report::{self, Regressions, Report, Unjudged};
 use hookproof_judge::scenario::{Duration, Scenario};
 use hookproof_judge::trace::{Ended, Trace};
+use hookproof_play::traffic::Schedule;
 
 /// The name of a run's page.
 const PAGE: &str = "report.html";
@@ -107,7 +105,7 @@ impl Run {
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                return exit::refuse("run", format!("no runtime could be started: {error}"), HARNESS);
+                return out::refuse("run", format!("no runtime could be started: {error}"), HARNESS);
             }
         };
         let code = runtime.block_on(self.until_ended());
@@ -158,7 +156,7 @@ impl Run {
         let rounds = (0..self.times).flat_map(|_| &self.scenarios);
         for path in rounds {
             let code = self.one(path, &shared, &mut found).await;
-            worst = exit::worse(worst, code);
+            worst = out::worse(worst, code);
             if *shared.interrupt.borrow() {
                 let (subject, why) = ("hookproof run".to_owned(), "interrupted".to_owned());
                 found.unjudged.push(Unjudged { subject, why });
@@ -173,7 +171,7 @@ impl Run {
         if let Some(baseline) = &baseline
             && worst != INTERRUPTED
         {
-            worst = exit::worse(worst, self.against(baseline, &mut found));
+            worst = out::worse(worst, self.against(baseline, &mut found));
         }
         let baseline = baseline.unwrap_or_default();
         if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions, &baseline) {
@@ -242,7 +240,7 @@ impl Run {
         let trace = Trace::open(&played.trace);
         let trace = trace.map_err(|error| ours("the run cannot be judged", io::Error::other(error)))?;
         let judgement = self.gate.judge(&shared.selection, scenario, &trace);
-        let code = exit::code(judgement.status);
+        let code = out::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
         let kept = self.keep(&report, &played, shared);
         // Even after an error the command's own reports have the result.
@@ -254,7 +252,7 @@ impl Run {
         Ok(match played.ended {
             // The run was interrupted just now.
             Ended::Interrupted => INTERRUPTED,
-            ended => exit::of_run(code, Some(ended)),
+            ended => out::of_run(code, Some(ended)),
         })
     }
 
@@ -289,7 +287,7 @@ impl Run {
     fn allow_lengths(&self) -> Result<(), String> {
         for path in &self.scenarios {
             if let Ok(scenario) = read(path, &self.set) {
-                length::allow(path, &scenario, self.yes_it_takes)?;
+                allow(path, &scenario, self.yes_it_takes)?;
             }
         }
         Ok(())
@@ -304,7 +302,7 @@ impl Run {
             let page = self.out.join(&report.scenario).join(PAGE);
             if let Err(error) = forms::write(&page, &report::html(report, baseline)) {
                 say(format_args!("hookproof run: {error}"));
-                code = exit::worse(code, HARNESS);
+                code = out::worse(code, HARNESS);
             }
         }
         for scenario in &comparison.unknown {
@@ -317,7 +315,7 @@ impl Run {
             });
             found.regressions.insert(scenario, difference.regressions);
         }
-        if code == exit::INCONCLUSIVE {
+        if code == out::INCONCLUSIVE {
             let why = "nothing was compared with the baseline: it has no run of what was run".to_owned();
             say(format_args!("hookproof run: {why}"));
             found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
@@ -355,4 +353,71 @@ fn read(path: &Path, changes: &[String]) -> Result<Scenario, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
         .map_err(|problems| problems.iter().map(|problem| format!("\n  {problem}")).collect())
+}
+
+// The real time of scenarios, and the guard against long ones.
+
+/// The longest traffic without confirmation.
+const UNASKED_MAX: Duration = Duration::from_secs(3_600);
+
+/// Refuses a scenario whose traffic takes more than an hour, or than the confirmed time.
+pub(super) fn allow(path: &Path, scenario: &Scenario, known: Option<Duration>) -> Result<(), String> {
+    let lasts = lasts(path, scenario)?;
+    if lasts <= known.unwrap_or(UNASKED_MAX).max(UNASKED_MAX) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} takes {lasts} of real time; play it in virtual time (hookproof sim {}), leave it out, or say --yes-it-takes {lasts}",
+        scenario.name,
+        path.display()
+    ))
+}
+
+/// The length of a scenario's traffic. A recording without a length has that of its events.
+fn lasts(path: &Path, scenario: &Scenario) -> Result<Duration, String> {
+    let known: Option<u64> = scenario
+        .traffic
+        .iter()
+        .map(|phase| phase.lasts.map(|lasts| lasts.0))
+        .try_fold(0_u64, |sum, lasts| Some(sum.saturating_add(lasts?)));
+    if let Some(nanos) = known {
+        return Ok(Duration(nanos));
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let schedule = Schedule::compute(&scenario.traffic, &scenario.events, scenario.seed, folder);
+    schedule.map(|schedule| Duration(schedule.lasts())).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(lasts: &str) -> Scenario {
+        let text = format!(
+            "name = \"long\"\ndrain = \"2h\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"{lasts}\"\n\
+             [[traffic]]\nshape = \"pause\"\nlasts = \"30min\"\n[[subscriber]]\nname = \"one\"\n"
+        );
+        Scenario::from_text(&text, "long.toml").unwrap()
+    }
+
+    #[test]
+    fn what_takes_longer_than_an_hour_is_played_only_by_someone_who_knows() {
+        let hours = |hours: u64| Some(Duration::from_secs(hours * 3_600));
+        let rows = [
+            ("30min", None, true),
+            ("31min", None, false),
+            ("30min", Some(Duration::from_secs(60)), true),
+            ("23h", hours(23), false),
+            ("23h", hours(24), true),
+        ];
+        for (lasts, known, played) in rows {
+            let allowed = allow(Path::new("long.toml"), &scenario(lasts), known);
+            assert_eq!(allowed.is_ok(), played, "{lasts}, {known:?}: {allowed:?}");
+        }
+        let said = allow(Path::new("long.toml"), &scenario("23h"), None).unwrap_err();
+        assert!(
+            said.contains("hookproof sim long.toml") && said.contains("--yes-it-takes 1410min"),
+            "{said}"
+        );
+    }
 }

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::exit::{self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, worse};
 use super::forms::Forms;
 use super::interrupt::interrupt_flag;
-use super::out::{line, one_line, quoted, say};
-use super::played::{conclude, summary};
+use super::out::{
+    self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, line, one_line, quoted, say, worse,
+};
 use crate::clock::Clock;
-use hookproof_judge::check::{Judgement, Strictness};
+use hookproof_judge::check::{Judgement, Status, Strictness};
 use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 use hookproof_simulator::sim::figures::Figures;
-use hookproof_simulator::sim::swarm::{Failure, Swept};
+use hookproof_simulator::sim::swarm::{self, Failure, Swept};
 use hookproof_simulator::sim::{
     Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
-    swarm, unmodelled,
+    skipped, unmodelled,
 };
 
 /// Runs with more events keep no trace, unless one is requested.
@@ -88,7 +88,7 @@ impl Sim {
         let interrupt = interrupt_flag();
         let files = match self.files() {
             Ok(files) => files,
-            Err(why) => return exit::refuse("sim", why, USAGE),
+            Err(why) => return out::refuse("sim", why, USAGE),
         };
         for path in &files {
             let Some(file) = path else {
@@ -105,7 +105,7 @@ impl Sim {
         }
         match self.forms.write(&found.reports, &found.unjudged, &Regressions::new(), &[]) {
             Ok(()) => ExitCode::from(worst),
-            Err(error) => exit::refuse("sim", error, HARNESS),
+            Err(error) => out::refuse("sim", error, HARNESS),
         }
     }
 
@@ -371,4 +371,47 @@ pub(super) fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<Stri
         .map_err(|error| vec![format!("{} cannot be read: {error}", path.display())])?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+// The lines that `sim` prints about a simulation.
+
+pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
+    let figures = &simulated.figures;
+    let owed: u64 = figures.lanes.iter().map(|lane| lane.owed).sum();
+    let arrivals: u64 = figures.lanes.iter().map(|lane| lane.arrivals).sum();
+    let happened = u128::from(figures.offered + arrivals) * 1_000_000_000;
+    let speed = happened / took.as_nanos().max(1);
+    format!(
+        "{}: {} events, {owed} deliveries owed, {} delivered, {} dead, {} waiting, {arrivals} attempts; {:.1} s of \
+         virtual time in {:.2} s ({speed} events and attempts a second); {} commits, database {} MiB; sha256 {}",
+        scenario.name,
+        figures.offered,
+        figures.delivered(),
+        figures.given_up(),
+        figures.waiting,
+        Duration::from_nanos(figures.end).as_secs_f64(),
+        took.as_secs_f64(),
+        figures.commits,
+        figures.database_bytes >> 20,
+        &simulated.sha256[..16],
+    )
+}
+
+/// Prints the verdicts; returns the exit code.
+pub(super) fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
+    for verdict in &judgement.verdicts {
+        if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
+            one_line(format_args!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence));
+            verdict
+                .witness
+                .iter()
+                .take(2)
+                .for_each(|witness| one_line(format_args!("    {}", swarm::witness_text(witness))));
+        }
+    }
+    for (id, why) in skipped(judgement) {
+        line(format_args!("  skipped {id}: {why}"));
+    }
+    one_line(format_args!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence));
+    out::code(judgement.status)
 }

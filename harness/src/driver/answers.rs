@@ -8,8 +8,7 @@ use super::calls::{Dead, Depth, Each, Emit, Kept, Owner, Request, Scalar};
 use super::client::Reply;
 use super::error::ApiError;
 use super::moment;
-use super::redactor::Redactor;
-use super::template::Variables;
+use super::template::{Redactor, Variables};
 
 /// The longest quotation of an answer about an event.
 const LINE_CHARS_MAX: usize = 200;

@@ -1,37 +1,30 @@
-//! The calls to a sender under test, by its driver file. `subscribers`: the calls about one subscriber;
-//! `questions`: the calls that read the queue and the dead letters.
+//! The calls to a sender under test, by its driver file: events, subscribers, the queue, dead letters, and
+//! the teardown.
 
-mod questions;
-mod subscribers;
-
-pub use subscribers::Subscription;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
-use super::address::WorkerAddress;
-use super::answers::{self, EmitResult};
-use super::call::{CALL_WITHIN, Content, assemble, check};
+use super::answers::{self, EmitResult, Listed, Sample};
 use super::calls::Request;
-use super::client::{Call, CallError, Client, Reply};
-use super::connector::Certificates;
+use super::client::{Call, CallError, Certificates, Client, Reply};
 use super::error::ApiError;
-use super::event::{Event, Words};
 use super::file::{Connect, DriverFile};
-use super::offset::Offsets;
-use super::redactor::Redactor;
-use super::template::{Template, TemplateError, Variables};
+use super::moment::Offsets;
+use super::template::{Event, Lookup, Redactor, Template, TemplateError, Variables, Words, encoded};
 use crate::clock::Clock;
 use crate::database::is_on_a_server;
+use hookproof_judge::scenario::{self, Limit, SECOND, Subscriber};
 use hookproof_judge::trace::{Offset, Told};
+use hookproof_play::settings::{of_limit, of_subscriber, of_timeout};
 
 /// How long a call with `until` is repeated, by default.
-const POLL_WITHIN: hookproof_judge::scenario::Duration = hookproof_judge::scenario::Duration::from_secs(30);
+const POLL_WITHIN: scenario::Duration = scenario::Duration::from_secs(30);
 /// The pause between repeated calls.
 const POLL_PAUSE_NS: u64 = 100_000_000;
 
@@ -369,6 +362,385 @@ fn certificates(connect: &Connect, shared: &Variables) -> Result<Certificates, A
         _ => None,
     };
     Ok(Certificates { ca: connect.ca.as_ref().map(path).transpose()?, own })
+}
+
+// The calls that ask for the queue, retained deliveries, dead letters, and the owner of a subscriber.
+
+/// The most pages of dead letters that are read.
+const PAGES_MAX: usize = 100_000;
+
+impl Api {
+    /// The depth of the whole queue, and of each subscriber's where the answer has them.
+    pub async fn depth(&self) -> Result<Vec<Sample>, ApiError> {
+        self.hiding(self.depth_openly().await)
+    }
+
+    async fn depth_openly(&self) -> Result<Vec<Sample>, ApiError> {
+        let depth = self.0.file.depth.as_ref().ok_or(ApiError::Absent { what: "depth" })?;
+        let call = assemble("depth", &depth.request, &depth.headers, Content::None, &self.any())?;
+        let reply = self.call(call).await?;
+        check("depth", &reply, &[], &self.0.redactor)?;
+        Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
+    }
+
+    /// When the oldest retained delivery was delivered, in Unix nanoseconds; none if none is retained.
+    pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
+        self.hiding(self.oldest_kept_openly().await)
+    }
+
+    async fn oldest_kept_openly(&self) -> Result<Option<u64>, ApiError> {
+        let kept = self.0.file.depth.as_ref().and_then(|depth| depth.kept.as_ref());
+        let kept = kept.ok_or(ApiError::Absent { what: "kept" })?;
+        let call = assemble("kept", &kept.request, &kept.headers, Content::None, &self.any())?;
+        let reply = self.call(call).await?;
+        check("kept", &reply, &[], &self.0.redactor)?;
+        answers::oldest(kept, &reply.body)
+    }
+
+    /// The process that serves a subscriber, by the processes that answer; none if none of them does.
+    pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
+        self.hiding(self.owner_openly(name).await)
+    }
+
+    async fn owner_openly(&self, name: &str) -> Result<Option<usize>, ApiError> {
+        let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;
+        for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
+            let call =
+                assemble("owner", &owner.request, &owner.headers, Content::None, &self.variables(worker))?;
+            // A process that fails to answer may be gone, and another may serve the subscriber.
+            let Ok(reply) = self.call(call).await else { continue };
+            check("owner", &reply, &[], &self.0.redactor)?;
+            if answers::owns(owner, &serde_json::from_slice(&reply.body).unwrap_or_default(), name) {
+                return Ok(Some(worker));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lists all dead letters; more than `most` are an error.
+    pub async fn dead(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
+        self.hiding(self.dead_openly(most).await)
+    }
+
+    async fn dead_openly(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
+        let dead = self.0.file.dead.as_ref().ok_or(ApiError::Absent { what: "dead" })?;
+        let (mut variables, mut request, mut all) = (self.any(), &dead.request, Vec::new());
+        let mut seen = BTreeSet::new();
+        for _ in 0..PAGES_MAX {
+            let call = assemble("dead", request, &dead.headers, Content::None, &variables)?;
+            let reply = self.call(call).await?;
+            check("dead", &reply, &[], &self.0.redactor)?;
+            let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+            let (answer, letters) = answers::listed(dead, &reply.body, &subscribers)?;
+            drop(subscribers);
+            all.extend(letters);
+            let next = dead.next.as_ref().and_then(|next| answers::text(&answer, next));
+            let (Some(next), Some(page)) = (next, &dead.page) else { return Ok(all) };
+            if all.len() > most || !seen.insert(next.clone()) {
+                break;
+            }
+            variables.insert("next".to_owned(), next);
+            request = page;
+        }
+        Err(ApiError::Endless { listed: all.len(), most })
+    }
+}
+
+// The calls about one subscriber, and the teardown.
+
+/// The most unsubscribe calls at once.
+const UNSUBSCRIBING_MAX: usize = 16;
+/// The time limit of the whole teardown.
+const AFTER_WITHIN_NS: u64 = 120 * SECOND;
+
+/// A subscriber as the sender is given it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscription<'a> {
+    /// Its settings in the scenario.
+    pub subscriber: &'a Subscriber,
+    /// The types of the run's events that it is owed.
+    pub types: &'a [String],
+    /// The URL of its endpoint.
+    pub url: &'a str,
+    /// A secret, for senders that don't generate one.
+    pub secret: &'a str,
+}
+
+impl Api {
+    /// Subscribes an endpoint, and waits until the sender serves it if the driver file has `[poll]`. Returns
+    /// the key that verifies its signatures: its secret, or the sender's public key.
+    pub async fn subscribe(&self, one: &Subscription<'_>) -> Result<String, ApiError> {
+        let Subscription { subscriber, types, url, secret } = *one;
+        let name = &subscriber.name;
+        self.0.redactor.learn([secret.to_owned()]);
+        let mut own = of_subscriber(subscriber, types, url, secret);
+        // From the first call on there may be something to undo, even if its answer is unusable.
+        self.know(name, own.clone());
+        for request in &self.0.file.subscribe {
+            let mut variables = self.any();
+            variables.extend(own.clone());
+            self.note_told(name, request, &variables);
+            own.extend(self.make("subscribe", request, &variables).await?);
+            self.know(name, own.clone());
+        }
+        if let Some(poll) = &self.0.file.poll {
+            let mut variables = self.any();
+            variables.extend(own.clone());
+            own.extend(self.make("poll", poll, &variables).await?);
+        }
+        let public = self.0.file.sign.as_ref().and_then(|sign| sign.public_key.as_ref());
+        let mut variables = self.any();
+        variables.extend(own.clone());
+        let public = public.map(|key| key.fill(&variables)).transpose();
+        let public = public.map_err(|error| ApiError::Template { what: "sign.public_key", error });
+        let public = self.hiding(public)?;
+        let secret = own.get("secret").cloned().unwrap_or_default();
+        self.know(name, own);
+        Ok(public.unwrap_or(secret))
+    }
+
+    fn know(&self, name: &str, own: Variables) {
+        let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        subscribers.insert(name.to_owned(), own);
+    }
+
+    /// Values that subscribers were given in place of the scenario's, since the sender cannot express those.
+    #[must_use]
+    pub fn told(&self) -> Vec<Told> {
+        self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_told(&self, name: &str, request: &Request, variables: &Variables) {
+        let differences = request.templates().flat_map(|template| template.differences(variables));
+        let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for difference in differences {
+            let one = Told { subscriber: name.to_owned(), what: self.hide(&difference.to_string()) };
+            if !told.contains(&one) {
+                told.push(one);
+            }
+        }
+    }
+
+    /// Changes a subscriber's limit, and its timeout if given.
+    pub async fn change(
+        &self,
+        name: &str,
+        limit: &Limit,
+        timeout: Option<scenario::Duration>,
+    ) -> Result<(), ApiError> {
+        let mut words = of_limit(limit);
+        words.extend(timeout.into_iter().flat_map(of_timeout));
+        self.about("change", self.0.file.change.as_ref(), name, words).await.map(drop)
+    }
+
+    /// Gives a subscriber a new secret, and returns it. The old one signs beside it for `overlap`.
+    pub async fn rotate(&self, name: &str, overlap: scenario::Duration) -> Result<Option<String>, ApiError> {
+        let overlap = Variables::from([("overlap".to_owned(), overlap.to_string())]);
+        let mut saved = self.about("rotate", self.0.file.rotate.as_ref(), name, overlap).await?;
+        Ok(saved.remove("secret"))
+    }
+
+    /// Redrives a subscriber's dead letters.
+    pub async fn redrive(&self, name: &str) -> Result<(), ApiError> {
+        self.about("redrive", self.0.file.redrive.as_ref(), name, Variables::new()).await.map(drop)
+    }
+
+    async fn about(
+        &self,
+        what: &'static str,
+        request: Option<&Request>,
+        name: &str,
+        more: Variables,
+    ) -> Result<Variables, ApiError> {
+        let request = request.ok_or(ApiError::Absent { what })?;
+        let mut variables = self.any();
+        if let Some(own) = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            variables.extend(own.clone());
+        }
+        variables.extend(more);
+        self.note_told(name, request, &variables);
+        self.make(what, request, &variables).await
+    }
+
+    /// Ends every subscription and makes the calls of `[teardown]`, however the run ended. Returns the
+    /// failures, for people.
+    pub async fn tear_down(&self) -> Vec<String> {
+        self.tear_down_within(AFTER_WITHIN_NS).await
+    }
+
+    async fn tear_down_within(&self, within_ns: u64) -> Vec<String> {
+        let mut failed = Vec::new();
+        tokio::select! {
+            () = self.tear_all_down(&mut failed) => {}
+            () = self.0.clock.pass(within_ns) => {
+                let within = scenario::Duration(within_ns);
+                failed.push(format!("not all was taken back within {within}"));
+            }
+        }
+        let left = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).len();
+        if left > 0 && !self.0.file.unsubscribe.is_empty() {
+            failed.push(format!("{left} subscriptions are left with the sender"));
+        }
+        failed
+    }
+
+    async fn tear_all_down(&self, failed: &mut Vec<String>) {
+        let names: Vec<String> = {
+            let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+            if self.0.file.unsubscribe.is_empty() {
+                Vec::new()
+            } else {
+                subscribers.keys().cloned().collect()
+            }
+        };
+        let mut calls = JoinSet::new();
+        for name in names {
+            if calls.len() >= UNSUBSCRIBING_MAX {
+                failed.extend(outcome(calls.join_next().await));
+            }
+            let api = self.clone();
+            calls.spawn(async move { api.unsubscribe(&name).await });
+        }
+        while !calls.is_empty() {
+            failed.extend(outcome(calls.join_next().await));
+        }
+        let begun = self.0.begun.load(Ordering::Relaxed);
+        for request in self.0.file.teardown.iter().filter(|_| begun) {
+            let made = self.make("teardown", request, &self.any()).await;
+            failed.extend(made.err().map(|error| error.to_string()));
+        }
+    }
+
+    /// Ends a subscription.
+    pub async fn unsubscribe(&self, name: &str) -> Result<(), String> {
+        for request in &self.0.file.unsubscribe {
+            let made = self.about("unsubscribe", Some(request), name, Variables::new()).await;
+            made.map_err(|error| format!("{name}: {error}"))?;
+        }
+        self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+}
+
+fn outcome(ended: Option<Result<Result<(), String>, tokio::task::JoinError>>) -> Option<String> {
+    match ended? {
+        Ok(done) => done.err(),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+// The address of each process of a sender, and whether that process answers.
+
+/// The address of one process. The owner of the process reports its state here.
+#[derive(Debug)]
+struct WorkerAddress {
+    base: String,
+    port: u16,
+    /// Its process reported that it is ready, and lives.
+    open: AtomicBool,
+    /// Its process is stopped: it listens and does not answer.
+    frozen: AtomicBool,
+}
+
+impl WorkerAddress {
+    pub(super) fn new(base: String, port: u16) -> Self {
+        Self { base, port, open: AtomicBool::default(), frozen: AtomicBool::default() }
+    }
+
+    pub(super) fn set_open(&self, open: bool) {
+        self.open.store(open, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_frozen(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::Relaxed);
+    }
+
+    pub(super) fn answers(&self) -> bool {
+        self.open.load(Ordering::Relaxed) && !self.frozen.load(Ordering::Relaxed)
+    }
+
+    /// Adds its address to the variables of templates.
+    pub(super) fn name_in(&self, variables: &mut Variables) {
+        variables.insert("base".to_owned(), self.base.clone());
+        variables.insert("port".to_owned(), self.port.to_string());
+    }
+}
+
+// One call: from the templates of the driver file to a request, and the check of its answer's status.
+
+/// The default time limit of a call.
+const CALL_WITHIN: Duration = Duration::from_secs(30);
+
+/// The content of a call.
+pub(super) enum Content {
+    None,
+    /// A body: JSON, unless a header says otherwise.
+    Body(String),
+    Form(String),
+}
+
+impl Content {
+    pub(super) fn fill(
+        body: Option<&Template>,
+        form: &BTreeMap<String, Template>,
+        variables: &impl Lookup,
+    ) -> Result<Self, TemplateError> {
+        if let Some(body) = body {
+            return body.fill(variables).map(Self::Body);
+        }
+        if form.is_empty() {
+            return Ok(Self::None);
+        }
+        let field = |(name, value): (&String, &Template)| {
+            Ok(format!("{}={}", encoded(name), encoded(&value.fill(variables)?)))
+        };
+        let fields: Vec<String> = form.iter().map(field).collect::<Result<_, TemplateError>>()?;
+        Ok(Self::Form(fields.join("&")))
+    }
+}
+
+pub(super) fn assemble(
+    what: &'static str,
+    request: &Template,
+    headers: &BTreeMap<String, Template>,
+    content: Content,
+    variables: &impl Lookup,
+) -> Result<Call, ApiError> {
+    let unmade = |error| ApiError::Template { what, error };
+    let text = request.fill(variables).map_err(unmade)?;
+    let unclear = || ApiError::Request { what, request: text.clone() };
+    let (method, url) = text.split_once(' ').ok_or_else(unclear)?;
+    let method = method.parse().map_err(|_| unclear())?;
+    let fill =
+        |(name, value): (&String, &Template)| Ok((name.clone(), value.fill(variables).map_err(unmade)?));
+    let mut headers: Vec<(String, String)> = headers.iter().map(fill).collect::<Result<_, ApiError>>()?;
+    let (kind, body) = match content {
+        Content::None => (None, Bytes::new()),
+        Content::Body(text) => (Some("application/json"), Bytes::from(text)),
+        Content::Form(text) => (Some("application/x-www-form-urlencoded"), Bytes::from(text)),
+    };
+    if let Some(kind) = kind
+        && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+    {
+        headers.push(("content-type".to_owned(), kind.to_owned()));
+    }
+    // The caller sets the time limit.
+    Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
+}
+
+/// Checks the status of an answer; secrets are redacted from the error.
+pub(super) fn check(
+    what: &'static str,
+    reply: &Reply,
+    accept: &[u16],
+    hidden: &Redactor,
+) -> Result<(), ApiError> {
+    if answers::is_right(reply.status, accept) {
+        return Ok(());
+    }
+    let expected = if accept.is_empty() { "2xx".to_owned() } else { format!("{accept:?}") };
+    let body = hidden.beginning(&reply.body, 300);
+    Err(ApiError::Status { what, status: reply.status, expected, body })
 }
 
 #[cfg(test)]

@@ -3,10 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::client::CallError;
-use super::connector::CertificateError;
-use super::redactor::Redactor;
-use super::template::TemplateError;
+use super::client::{CallError, CertificateError};
+use super::template::{Redactor, TemplateError};
 use hookproof_judge::scenario::{Duration, Problem};
 
 /// A failed call.

@@ -8,12 +8,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::deed::{Deed, is_blackhole, ok};
-use super::port::Port;
+use super::reach::Port;
 use super::request::{ReadError, Wire};
-use super::stream::Stream;
-use super::tls::shake_hands;
-use super::{Endpoint, ShutdownSignal, http2};
+use super::stream::{Stream, shake_hands};
+use super::{Deed, Endpoint, ShutdownSignal, http2, is_blackhole, ok};
 use crate::clock::Clock;
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;

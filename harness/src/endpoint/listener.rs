@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use super::port::Port;
+use super::reach::Port;
 use super::{ShutdownSignal, connection};
 use hookproof_judge::trace::{ENDPOINTS, Record, Stall};
 use hookproof_play::endpoint::choice::{Closure, Shut};
@@ -154,8 +154,8 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::endpoint::port::Behind;
-    use crate::endpoint::stray::Strays;
+    use crate::endpoint::Strays;
+    use crate::endpoint::reach::Behind;
     use crate::endpoint::{Endpoint, Spec, Stage};
     use hookproof_judge::scenario::{Duration, Range};
     use hookproof_judge::signature::Profile;

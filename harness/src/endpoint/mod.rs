@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every endpoint has a port of its own, which accepts HTTP/1.1, and HTTP/2 by its preface or over TLS (`http2`,
-//! `tls`). With a public URL all endpoints share one port, and the path or host of a request names its endpoint
+//! `stream`). With a public URL all endpoints share one port, and the path or host of a request names its endpoint
 //! (`reach`). An accepted connection has no endpoint until then, so a shut port (`refuse`, `no-accept`) resets each
 //! request instead. A request for no endpoint is answered 404 and recorded.
 //!
@@ -20,38 +20,32 @@
 //! records that wait ([`hookproof_judge::trace::Recorder`]). The limit of open files bounds connections.
 
 mod connection;
-mod deed;
 mod http2;
 mod listener;
-mod port;
 mod reach;
 mod request;
-mod seen;
-mod stray;
 mod stream;
-mod tls;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub(crate) use reach::ListenError;
+use reach::{Behind, Port};
+pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
+pub use stream::{Identity, TlsError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use reach::ListenError;
-pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
-pub use tls::{Identity, TlsError};
-
 use crate::clock::Clock;
-use hookproof_judge::scenario::{Behaviour, Duration, Range};
+use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Reply, RetryAfter, Size};
 use hookproof_judge::signature::{Key, Scheme};
-use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Text};
-use hookproof_play::endpoint::choice::Choices;
+use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
+use hookproof_play::endpoint::choice::{Choices, Enforced};
 use hookproof_play::traffic::Tokens;
-use port::{Behind, Port};
-use stray::Strays;
 
 /// The settings of an endpoint.
 #[derive(Clone, Debug)]
@@ -275,6 +269,111 @@ impl ShutdownSignal {
     }
 }
 
+// The action of an endpoint for a request that it has read, shared by HTTP/1.1 and HTTP/2.
+
+#[derive(Debug)]
+enum Deed<'a> {
+    Answer(Cow<'a, Reply>),
+    /// An answer, one byte at a time.
+    Drip(Duration),
+    HalfAnswer,
+    /// An orderly end without an answer.
+    Close,
+    /// A reset without an answer.
+    Reset,
+}
+
+impl Endpoint {
+    /// The action for a request that met this behaviour; none means that the endpoint behaves.
+    fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
+        let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
+        match &behaviour.answer {
+            Script::Status(reply) => Deed::Answer(Cow::Borrowed(reply)),
+            Script::Enforce { limit, burst } => {
+                let now = self.stage.clock.now();
+                Deed::Answer(Cow::Owned(match self.choices.enforce(place, *limit, *burst, now) {
+                    Enforced::Inside => no_content(),
+                    Enforced::Past { retry_after_s } => too_many(retry_after_s),
+                }))
+            }
+            Script::HugeAnswer { body } => Deed::Answer(Cow::Owned(Reply { body: *body, ..ok() })),
+            Script::Drip { pace } => Deed::Drip(*pace),
+            Script::HalfAnswer => Deed::HalfAnswer,
+            Script::Close => Deed::Close,
+            // These belong before the read, which was not possible here.
+            Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => Deed::Reset,
+            Script::Stall | Script::Blackhole => Deed::Answer(Cow::Owned(no_content())),
+        }
+    }
+}
+
+fn is_blackhole(chosen: Option<(usize, &Behaviour)>) -> bool {
+    chosen.is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole))
+}
+
+const fn no_content() -> Reply {
+    Reply { status: 204, retry_after: None, body: Size(0), location: None }
+}
+
+const fn ok() -> Reply {
+    Reply { status: 200, retry_after: None, body: Size(0), location: None }
+}
+
+fn too_many(retry_after_s: u64) -> Reply {
+    Reply { status: 429, retry_after: Some(RetryAfter::Seconds(retry_after_s)), ..no_content() }
+}
+
+// Requests and handshakes that matched no endpoint. The first are recorded one by one, the rest counted.
+
+/// The most single records of a kind.
+const STRAYS_MAX: u64 = 1_000;
+/// The longest quotation.
+const SAID_MAX: usize = 300;
+
+#[derive(Debug)]
+struct Strays {
+    clock: Clock,
+    recorder: Recorder,
+    requests: AtomicU64,
+    handshakes: AtomicU64,
+}
+
+impl Strays {
+    fn new(clock: Clock, recorder: Recorder) -> Self {
+        Self { clock, recorder, requests: AtomicU64::new(0), handshakes: AtomicU64::new(0) }
+    }
+
+    /// Records or counts one; `token` is the harness's, if it had one.
+    fn note(&self, kind: StrayKind, token: Option<u64>, said: &str) {
+        if self.count(kind).fetch_add(1, Ordering::Relaxed) < STRAYS_MAX {
+            let said: String = said.chars().take(SAID_MAX).collect();
+            self.keep(Stray { t: self.clock.now(), kind, token, said, count: 1 });
+        }
+    }
+
+    /// Records the counted rest. Called once, after all connections have ended.
+    fn end(&self) {
+        for kind in [StrayKind::Request, StrayKind::Handshake] {
+            let count = self.count(kind).load(Ordering::Relaxed).saturating_sub(STRAYS_MAX);
+            if count > 0 {
+                let said = "not recorded one by one".to_owned();
+                self.keep(Stray { t: self.clock.now(), kind, token: None, said, count });
+            }
+        }
+    }
+
+    const fn count(&self, kind: StrayKind) -> &AtomicU64 {
+        match kind {
+            StrayKind::Request => &self.requests,
+            StrayKind::Handshake => &self.handshakes,
+        }
+    }
+
+    fn keep(&self, stray: Stray) {
+        self.recorder.keep(Record::Stray(stray));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,5 +399,21 @@ mod tests {
         keys.forget(0);
         keys.add(0, secret("three-secrets-of-sixteen"));
         assert_eq!(known(), 0, "one that was never learned may sign too");
+    }
+
+    #[test]
+    fn what_comes_without_end_is_counted_to_its_end() {
+        let (recorder, records) = Recorder::new(10_000);
+        let strays = Strays::new(Clock::begun(), recorder);
+        for _ in 0..STRAYS_MAX + 7 {
+            strays.note(StrayKind::Handshake, None, &"x".repeat(SAID_MAX + 1));
+        }
+        strays.note(StrayKind::Request, Some(3), "POST /");
+        strays.end();
+        let stray = |record| if let Record::Stray(stray) = record { Some(stray) } else { None };
+        let kept: Vec<Stray> = records.take().into_iter().filter_map(stray).collect();
+        assert_eq!(kept.iter().map(|stray| stray.count).sum::<u64>(), STRAYS_MAX + 8);
+        assert_eq!(kept.len(), usize::try_from(STRAYS_MAX).unwrap() + 2);
+        assert!(kept.iter().all(|stray| stray.said.len() <= SAID_MAX));
     }
 }

@@ -4,10 +4,166 @@
 //! could not send in time count as missed; figures that the generator limits are marked, since they say
 //! nothing of the receiver.
 
-mod page;
 mod search;
 mod trial;
 
-pub use page::page_unjudged;
+use hdrhistogram::serialization::V2Serializer;
+use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 pub use search::{Bracket, Found, Limits, Slo, SloError, find_max};
+use trial::OPEN_MAX;
 pub use trial::{Load, REQUESTS_MAX, Trial, run};
+
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
+
+// The output of a trial: text, an HDR log, and an HTML page with its percentiles.
+
+/// The percentiles in the output.
+const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+impl Trial {
+    /// A few lines of text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let statuses: Vec<_> =
+            self.statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+        let unanswered: String =
+            self.unanswered.iter().map(|(why, count)| format!("unanswered {count} × {why}\n")).collect();
+        let percentiles: Vec<_> = QUANTILES
+            .iter()
+            .map(|(name, at)| format!("{name} {}", millis(self.latency.value_at_quantile(*at))))
+            .collect();
+        let latency = match self.latency.len() {
+            0 => "none".to_owned(),
+            _ => {
+                format!("{} max {}, of what was answered", percentiles.join(" "), millis(self.latency.max()))
+            }
+        };
+        let mut text = format!(
+            "{:.0}/s intended, {} due, {} missed, {} unanswered\nanswers    {}\n{unanswered}latency    {}\ngenerator  lag p50 {} p99 {}\n",
+            self.per_second,
+            self.due,
+            self.missed,
+            self.unanswered.values().sum::<u64>(),
+            if statuses.is_empty() { "none".to_owned() } else { statuses.join(", ") },
+            latency,
+            millis(self.lag.value_at_quantile(0.5)),
+            millis(self.lag.value_at_quantile(0.99)),
+        );
+        if self.is_generator_limited() {
+            text.push_str(
+                "generator-limited: it released requests late, so these figures say little of the receiver\n",
+            );
+        }
+        if self.is_open_limited() {
+            text.push_str(&format!(
+                "open-limited: {OPEN_MAX} requests were open at once, which is all that this sends, so these figures are \
+                 no limit of the receiver\n"
+            ));
+        }
+        text
+    }
+
+    /// The figures as JSON.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let micros: serde_json::Map<_, _> = QUANTILES
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), self.latency.value_at_quantile(*at).into()))
+            .collect();
+        serde_json::json!({
+            "intended_per_second": self.per_second,
+            "due": self.due,
+            "missed": self.missed,
+            "unanswered": self.unanswered.values().sum::<u64>(),
+            "unanswered_why": self.unanswered,
+            "statuses": self.statuses,
+            "failed": self.failed(),
+            "latency_us": micros,
+            "latency_max_us": self.latency.max(),
+            "lag_p99_us": self.lag.value_at_quantile(0.99),
+            "generator_limited": self.is_generator_limited(),
+            "open_limited": self.is_open_limited(),
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+
+    /// The log in HdrHistogram's format, in microseconds.
+    pub fn hdr_log(&self) -> std::io::Result<Vec<u8>> {
+        let mut log = Vec::new();
+        let mut serializer = V2Serializer::new();
+        let mut writer = IntervalLogWriterBuilder::new()
+            .add_comment("hookproof load, latencies in microseconds from the intended moment")
+            .begin_log_with(&mut log, &mut serializer)?;
+        let written = writer.write_histogram(&self.latency, std::time::Duration::ZERO, self.took, None);
+        written.map_err(|error| std::io::Error::other(format!("{error:?}")))?;
+        Ok(log)
+    }
+
+    /// The verdict of a trial, by an objective if there is one, with its reason.
+    #[must_use]
+    pub fn verdict(&self, slo: Option<&Slo>) -> (Verdict, String) {
+        let (due, failed, missed) = (self.due, self.failed(), self.missed);
+        let objective = |word: &str| slo.map_or(String::new(), |slo| format!("{slo}: {word}; "));
+        let counts = format!("{} of {due} accepted, {failed} failed, {missed} missed", self.accepted());
+        match () {
+            () if self.is_generator_limited() => (
+                Verdict::Inconclusive,
+                format!("generator-limited, which says little of the receiver; {counts}"),
+            ),
+            () if self.accepted() == 0 && failed == 0 => {
+                (Verdict::Inconclusive, "no request was answered".to_owned())
+            }
+            () if slo.is_some_and(|slo| !slo.latency_holds(self)) => {
+                (Verdict::Fail, format!("{}{counts}", objective("broken, too slow")))
+            }
+            () if self.is_open_limited() => (
+                Verdict::Inconclusive,
+                format!("open-limited: {OPEN_MAX} requests were open at once, all that this sends; {counts}"),
+            ),
+            () if failed + missed > 0 => (Verdict::Fail, format!("{}{counts}", objective("broken"))),
+            () => (Verdict::Pass, format!("{}{counts}", objective("holds"))),
+        }
+    }
+
+    /// The self-contained HTML page.
+    #[must_use]
+    pub fn page(&self, target: &str, (status, sentence): (Verdict, String)) -> String {
+        let chart = Part::Chart(Box::new(self.chart()));
+        page(&Document {
+            title: format!("Load on {target}"),
+            about: "Latencies count from the moment that the schedule intended.".to_owned(),
+            verdict: Headline { status: Some(status), sentence, more: Vec::new() },
+            parts: vec![chart, Part::Lines(vec![self.text()])],
+        })
+    }
+
+    /// Latency over percentiles; each step to the right is ten times rarer.
+    fn chart(&self) -> Chart {
+        const STEPS: [(&str, f64); 6] =
+            [("least", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
+        let values = STEPS.map(|(_, at)| self.latency.value_at_quantile(at));
+        let points = (0..).zip(values).collect();
+        let mut chart = Chart::over("Latency over percentiles", (0, STEPS.len() as u64 - 1), millis);
+        chart.places = (0..).zip(STEPS.map(|(name, _)| name.to_owned())).collect();
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
+        chart
+    }
+}
+
+/// The page of a load without figures, so that an older page does not stand for it.
+#[must_use]
+pub fn page_unjudged(target: &str, why: &str) -> String {
+    let more = ["Nothing is known of what this receiver carries."];
+    unjudged(&format!("Load on {target}"), "hookproof load", why, &more)
+}
+
+/// Microseconds as milliseconds.
+fn millis(micros: u64) -> String {
+    if micros < 10_000 {
+        format!("{}.{:02} ms", micros / 1000, micros % 1000 / 10)
+    } else {
+        format!("{} ms", micros / 1000)
+    }
+}

@@ -17,8 +17,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::wire::answer::{Progress, read};
 use crate::wire::clock::{Watch, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Stream, connect};
-use crate::wire::request::{Framing, Request};
-use crate::wire::target::Target;
+use crate::wire::request::{Framing, Request, Target};
 use hookproof_judge::signature::{Profile, Secret, Signing, sign};
 
 /// The most open requests; further due requests are missed.

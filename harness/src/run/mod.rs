@@ -2,19 +2,14 @@
 //! endpoint, plays the schedule with its faults, and records everything; then it lists the dead letters and
 //! stops the sender. However a run ends, the trailer of its trace says how.
 
-mod after;
 mod ceiling;
 mod conductor;
 mod emitter;
 mod error;
-mod files;
-mod fit;
 mod folder;
 mod heartbeat;
-mod keeping;
 mod live;
 mod operator;
-mod options;
 mod view;
 
 use std::collections::BTreeMap;
@@ -23,36 +18,33 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
+use conductor::Conductor;
+pub(crate) use conductor::scheme;
+use emitter::Emission;
 pub use error::RunError;
 pub use folder::Home;
+use folder::raise_files;
+use heartbeat::EndpointThread;
+use live::Following;
 pub use live::{Judging, Live, PageServer};
-pub use options::Options;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use view::{View, tell};
 
 use crate::clock::Clock;
 use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
-use crate::endpoint::{Endpoints, Identity, Spec, Stage};
-use crate::fault::WallClock;
+use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
+use crate::fault::{WallClock, sets_clocks};
 use crate::traffic::Lag;
-use after::{end, list_dead, take_back, tear_down, tell_differences};
-use conductor::Conductor;
-pub(crate) use conductor::scheme;
-use emitter::Emission;
-use files::raise_files;
-use fit::is_fit;
-use heartbeat::EndpointThread;
-use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario};
+use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Slack, Store};
 use hookproof_judge::signature::Scheme;
 use hookproof_judge::signature::digest::sha256_hex;
 use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
-    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, Recorder, TraceFile,
+    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,
 };
 use hookproof_play::traffic::{Chance, Schedule, Tokens};
-use live::Following;
-use view::{View, tell};
 
 /// Becomes true when the run is interrupted.
 pub type Interrupt = watch::Receiver<bool>;
@@ -395,5 +387,150 @@ fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
     RunError::File { path: path.to_owned(), error }
 }
 
+// Checks that a driver supports a scenario.
+
+fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
+    let slack = |one: &&hookproof_judge::scenario::Subscriber| one.limit.slack != Slack::default();
+    if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
+        return Err(RunError::Slack { name: one.name.clone() });
+    }
+    if scenario.sender.store == Store::Postgres && !file.names_database() {
+        return Err(RunError::Store { driver: file.name.clone() });
+    }
+    if sets_clocks(scenario) {
+        if file.start.is_none() {
+            return Err(RunError::NoProcess { driver: file.name.clone() });
+        }
+        WallClock::library().ok_or(RunError::Faketime)?;
+    }
+    let owners = scenario.faults.iter().filter_map(|fault| fault.worker.clone());
+    if let Some(target) =
+        owners.into_iter().find(|target| target.owner_of().is_some() && file.owner().is_none())
+    {
+        return Err(RunError::Owner { target, driver: file.name.clone() });
+    }
+    Ok(())
+}
+
+// The settings of a run, beside its scenario.
+
+/// The settings of a run, beside its scenario.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Replaces the scenario's seed.
+    pub seed: Option<u64>,
+    /// The driver file of another sender than ours.
+    pub driver: Option<PathBuf>,
+    /// The folder for the trace, the sender's files and its logs.
+    pub out: PathBuf,
+    /// The `hookproof` program, which starts the sender and wraps processes.
+    pub program: PathBuf,
+    /// The folder of the scenario's recordings.
+    pub folder: PathBuf,
+    /// Whether to show progress.
+    pub show: bool,
+    /// The way to the endpoints.
+    pub reach: Reach,
+    /// The live page.
+    pub live: Option<Live>,
+}
+
+impl Options {
+    fn trace(&self) -> PathBuf {
+        self.out.join("trace.jsonl")
+    }
+}
+
+// The end of a run, however it went, and of one that could not begin: lists the dead letters and takes back
+// the subscriptions.
+
+/// Reports the values that the sender got in place of the scenario's, after the first `said`; returns their
+/// number.
+fn tell_differences(api: &Api, said: usize) -> usize {
+    let told = api.told();
+    told.iter().skip(said).for_each(|told| tell(&format!("{}: {}", told.subscriber, told.what)));
+    told.len()
+}
+
+/// Makes the calls of the teardown, and reports those that failed.
+async fn tear_down(api: &Api) {
+    for failed in api.tear_down().await {
+        tell(&format!("after the run: {failed}"));
+    }
+}
+
+/// Takes back a run that could not begin, and stops the sender within `within` nanoseconds. Reports each
+/// failure.
+async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
+    tear_down(api).await;
+    // A clock that has not begun stands still, and no timeout would pass.
+    clock.begin();
+    let stopped = processes.stop(within).await;
+    processes.take_undone().iter().for_each(|undone| tell(&undone.to_string()));
+    if let Err(error) = stopped {
+        tell(&format!("the sender could not be stopped: {error}"));
+    }
+}
+
+/// Lists the dead letters; false if the sender cannot list them all.
+async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
+    /// Room for letters of earlier runs, which a sender that the harness does not start may retain.
+    const OLD_MAX: usize = 100_000;
+    /// The time limit of all pages together.
+    const WITHIN_NS: u64 = 120 * hookproof_judge::scenario::SECOND;
+    let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
+    let listed = tokio::select! {
+        listed = api.dead(most) => listed,
+        () = emission.clock.pass(WITHIN_NS) => return false,
+    };
+    let Ok(listed) = listed else { return false };
+    let t = emission.clock.now();
+    for letter in listed {
+        // One letter may hold several events. Without a token the id identifies it.
+        let tokens = emission.tokens.find_all(letter.text.as_bytes());
+        let tokens = if tokens.is_empty() { vec![None] } else { tokens.into_iter().map(Some).collect() };
+        let reason = api.file().declares.reason(&letter.reason);
+        for token in tokens {
+            emission.recorder.keep(Record::Dead(Dead {
+                t,
+                subscriber: letter.subscriber.clone(),
+                token,
+                id: letter.id.clone(),
+                reason: reason.to_owned(),
+                attempts: letter.attempts,
+            }));
+        }
+    }
+    true
+}
+
+/// Ends the processes of the sender, and reports faults that were not injected: first those of the run, then
+/// those of this stop.
+async fn end(processes: &mut Processes, emission: &Emission, within: u64) -> Result<(), RunError> {
+    let settled = processes.settle().await;
+    tell_undone(processes, emission);
+    let stopped = processes.stop(within).await;
+    tell_undone(processes, emission);
+    settled.and(stopped).map_err(RunError::Process)
+}
+
+fn tell_undone(processes: &mut Processes, emission: &Emission) {
+    for undone in processes.take_undone() {
+        tell(&undone.to_string());
+        emission.recorder.keep(Record::Undone(undone.record(emission.clock.now())));
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_hangs_ends_with_the_wish_to_end_and_what_is_done_is_done() {
+        let (tell, interrupt) = watch::channel(false);
+        assert_eq!(unless(&interrupt, async { 7 }).await, Some(7));
+        let hanging = tokio::spawn(async move { unless(&interrupt, std::future::pending::<()>()).await });
+        tell.send_replace(true);
+        assert_eq!(hanging.await.unwrap(), None);
+    }
+}

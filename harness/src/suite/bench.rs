@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::bytes::moment;
+use super::moment;
 use super::record::Recorded;
 use super::settings::Settings;
 use super::want::{Want, words};

@@ -11,8 +11,7 @@ use super::bench::Bench;
 use super::want::Want;
 use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::{Feed, Outcome, exchange};
-use crate::wire::request::{Framing, Request};
-use crate::wire::target::Target;
+use crate::wire::request::{Framing, Request, Target};
 
 /// The longest time for a worker to process a backlog.
 const BACKLOG_MAX: Duration = Duration::from_secs(120);

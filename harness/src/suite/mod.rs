@@ -8,25 +8,189 @@
 //! requests with expectations, or scripts; `run` executes them; `Report` is the result.
 
 mod bench;
-mod bytes;
 mod cases;
-mod course;
 mod effects;
 mod hooks;
-mod known;
-mod page;
 mod record;
 mod report;
-mod run;
 mod settings;
-mod table;
 mod want;
 
-pub use bytes::date;
-pub use hookproof_judge::catalogue::{SelectError, Selection};
+use std::time::Duration;
+
+use bench::Bench;
+use cases::{Case, Finding};
 pub use hooks::Hooks;
-pub use known::{Known, KnownError};
 pub use record::Recorded;
+use record::rounded;
 pub use report::{Counts, Report, Row, Stopped};
-pub use run::{Step, run};
-pub use settings::Settings;
+pub use settings::{Known, KnownError, Settings};
+use want::{Want, words};
+
+use crate::wire::clock::{Watch, pass};
+use crate::wire::exchange::Outcome;
+use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
+pub use hookproof_judge::catalogue::{SelectError, Selection};
+
+/// How long a receiver may take to serve again after a failed case.
+const RECOVERY: Duration = Duration::from_secs(10);
+/// How long a receiver may take to start: scripts start it and continue at once.
+const STARTING: Duration = Duration::from_secs(3);
+/// The polling interval.
+const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The progress of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// The receiver does not accept connections yet.
+    Waits,
+    /// The number of cases to send.
+    Begins(usize),
+    /// A case begins.
+    Sends(&'a str),
+    /// A case's result.
+    Came(&'a Row),
+}
+
+/// Runs the selected cases. Dropping the future ends the run; `step` has received the results so far.
+pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<Report, Stopped> {
+    let url = || settings.target.url.clone();
+    let resolved = settings.target.resolve().await;
+    let addresses = resolved.map_err(|error| Stopped::Resolve { url: url(), why: error.to_string() })?;
+    let bench = Bench::new(settings, addresses);
+    let mut serves = first(&bench, &mut step).await?;
+    bench.take_recorded();
+    let selected: Vec<(Case, &Entry)> = cases::all()
+        .into_iter()
+        .filter_map(|case| Some((case, catalogue::find(case.id)?)))
+        .filter(|(_, entry)| settings.selection.has(&entry.id))
+        .collect();
+    step(Step::Begins(selected.len()));
+    let mut report = Report::new(settings);
+    for (case, entry) in selected {
+        step(Step::Sends(case.id));
+        let watch = Watch::start();
+        let finding = match &serves {
+            Err(why) if case.id != "sig.valid" => Finding::unclear(why.clone()),
+            _ => case.run(&bench).await,
+        };
+        let broken = finding.verdict == Verdict::Fail && case.id != "sig.valid";
+        let row = weigh(settings, entry, finding, rounded(watch.passed()), bench.take_recorded());
+        step(Step::Came(&row));
+        report.rows.push(row);
+        if broken && serves.is_ok() && !recovers(&bench).await {
+            serves = Err(format!("the receiver no longer serves since {}", case.id));
+        }
+    }
+    report.find_stale(settings);
+    Ok(report)
+}
+
+/// The first correct delivery: it shows whether the receiver is reachable, accepts anything, and lists
+/// effects.
+async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Result<(), String>, Stopped> {
+    let watch = Watch::start();
+    let (delivery, exchange) = loop {
+        let delivery = bench.delivery();
+        let exchange = bench.send("a correct delivery", &bench.signed(&delivery), Want::Accept).await;
+        match exchange.outcome {
+            Outcome::Unreachable(why) if watch.passed() >= STARTING.min(bench.settings.timeout) => {
+                return Err(Stopped::Unreachable { url: bench.settings.target.url.clone(), why });
+            }
+            Outcome::Unreachable(_) => {
+                step(Step::Waits);
+                pass(RECOVERY_PAUSE).await;
+            }
+            _ => break (delivery, exchange),
+        }
+    };
+    if !Want::Accept.is_met(&exchange.outcome) {
+        let came = words(&exchange.outcome);
+        return Ok(Err(format!("a correct delivery gets {came}, so nothing else says anything (sig.valid)")));
+    }
+    bench.try_effects(&delivery.id).await;
+    Ok(Ok(()))
+}
+
+/// Whether a receiver that failed a case serves again in time.
+async fn recovers(bench: &Bench<'_>) -> bool {
+    let watch = Watch::start();
+    let serves = loop {
+        if bench.still_serves().await.is_ok() {
+            break true;
+        }
+        if watch.passed() >= RECOVERY {
+            break false;
+        }
+        pass(RECOVERY_PAUSE).await;
+    };
+    bench.take_recorded();
+    serves
+}
+
+fn weigh(
+    settings: &Settings,
+    entry: &Entry,
+    finding: Finding,
+    seconds: f64,
+    exchanges: Vec<Recorded>,
+) -> Row {
+    let severity = if finding.is_loss { Severity::Must } else { entry.severity };
+    let verdict = match (finding.verdict, severity) {
+        (Verdict::Fail | Verdict::Warn, Severity::Info) => Verdict::Pass,
+        (Verdict::Fail, Severity::Should | Severity::May) if !settings.strict => Verdict::Warn,
+        (Verdict::Warn, _) if settings.strict => Verdict::Fail,
+        (other, _) => other,
+    };
+    let known = settings.known.why(&entry.id).map(str::to_owned);
+    Row {
+        id: entry.id.clone(),
+        section: entry.section().to_owned(),
+        severity,
+        verdict,
+        expected: entry.requirement.clone(),
+        came: settings.redact_text(&finding.came),
+        known,
+        seconds,
+        exchanges,
+    }
+}
+
+/// A moment in the form `2026-01-31T12:00:00Z`.
+fn moment(unix_seconds: i64) -> String {
+    let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{}T{hour:02}:{minute:02}:{second:02}Z", date(days))
+}
+
+/// The date of a day since 1970. The computation starts the year in March, so that a leap day is its last.
+#[must_use]
+pub fn date(days: i64) -> String {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        let rows = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_674_087_231, "2023-01-19T00:13:51Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, expected) in rows {
+            assert_eq!(moment(seconds), expected);
+        }
+    }
+}

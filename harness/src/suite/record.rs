@@ -9,8 +9,7 @@ use super::settings::Settings;
 use super::want::words;
 use crate::wire::answer::Answer;
 use crate::wire::exchange::{Exchange, Outcome};
-use crate::wire::request::{Framing, Request};
-use crate::wire::target::Target;
+use crate::wire::request::{Framing, Request, Target};
 
 /// The most bytes of a body that are shown.
 const BODY_SHOWN_MAX: usize = 600;
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn a_secret_that_is_cut_or_escaped_is_taken_out_all_the_same() {
         use crate::suite::{Hooks, Known, Selection};
-        use crate::wire::target::Target;
+        use crate::wire::request::Target;
         use hookproof_judge::signature::{Profile, Secret};
         let secret = |text: &str| Secret::parse(Profile::Github, text).unwrap();
         let settings = Settings {

@@ -1,14 +1,19 @@
-//! The result of a run of the suite, and its JUnit form.
+//! The result of a run of the suite, as JUnit, a table and an HTML page.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::record::Recorded;
 use super::settings::Settings;
-use hookproof_judge::catalogue::{Severity, Verdict};
+use hookproof_judge::catalogue::{self, Severity, Verdict};
 use hookproof_judge::exit;
 use hookproof_judge::report::junit::{Case, Outcome, Suite, xml};
+use hookproof_judge::report::{
+    Cell, Colours, Document, Headline, Part, Table, explained, page, paint, unjudged,
+};
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -230,5 +235,223 @@ fn stale(id: &str) -> Case {
         seen: "expected to fail, and did not".to_owned(),
         detail: "take it out of the expected failures".to_owned(),
         excused: None,
+    }
+}
+
+// The report as an HTML page: the summary, the failures with every exchange, all cases.
+
+impl Report {
+    /// The page.
+    #[must_use]
+    pub fn page(&self) -> String {
+        page(&self.document())
+    }
+
+    fn document(&self) -> Document {
+        let failed: Vec<&Row> = self.rows.iter().filter(|row| is_failure(row)).collect();
+        let mut parts = Vec::new();
+        if !failed.is_empty() {
+            parts.push(Part::Title("What failed, and how to mend it".to_owned()));
+            parts.extend(failed.into_iter().map(|row| self.card(row)));
+        }
+        parts.push(Part::Title("All cases".to_owned()));
+        parts.extend(self.sections());
+        let strict = if self.strict { " · strict" } else { "" };
+        Document {
+            title: self.target.clone(),
+            about: format!("hookproof receiver {} · {}{strict}", self.version, self.profile),
+            verdict: Headline { status: Some(self.status()), sentence: self.summary(), more: self.remarks() },
+            parts,
+        }
+    }
+
+    fn status(&self) -> Verdict {
+        match self.exit_code() {
+            0 => Verdict::Pass,
+            exit::FAILED => Verdict::Fail,
+            exit::HARNESS => Verdict::HarnessError,
+            _ => Verdict::Inconclusive,
+        }
+    }
+
+    fn card(&self, row: &Row) -> Part {
+        let again = format!(
+            "hookproof receiver {} --profile {} --secret-env NAME --only {}",
+            self.target, self.profile, row.id
+        );
+        let seen = [("expected", row.expected.clone()), ("came", row.came.clone()), ("again", again)];
+        let mut parts = vec![Part::Table(Table::pairs(seen))];
+        parts.extend(explained(&row.id));
+        let examples = catalogue::find(&row.id).and_then(catalogue::example).into_iter().flatten();
+        parts.extend(examples.map(|(name, lines)| {
+            fold(name.clone(), false, vec![Part::Lines(vec![lines.trim_end().to_owned()])])
+        }));
+        parts.extend(row.exchanges.iter().map(exchange));
+        Part::Card { status: Some(row.verdict), name: row.id.clone(), parts }
+    }
+
+    fn sections(&self) -> Vec<Part> {
+        let sections = self.rows.chunk_by(|one, next| one.section == next.section);
+        let table = |rows: &[Row]| {
+            let head = ["verdict", "case", "expected", "came"].map(str::to_owned).to_vec();
+            Part::Table(Table { head, rows: rows.iter().map(cells).collect(), searched: false })
+        };
+        sections.flat_map(|rows| [Part::Text(rows[0].section.clone()), table(rows)]).collect()
+    }
+}
+
+impl Stopped {
+    /// The page of a run without a verdict, so that an older run's does not stand for it.
+    #[must_use]
+    pub fn page(&self, target: &str) -> String {
+        let more = [
+            "No case was sent. Nothing is proven of this receiver, neither that it passes nor that it fails.",
+        ];
+        unjudged(target, "hookproof receiver", &self.to_string(), &more)
+    }
+}
+
+fn cells(row: &Row) -> Vec<Cell> {
+    let id = row.id.clone();
+    let known = row.known.as_ref().filter(|_| row.is_excused());
+    let known = known.map(|why| format!(" (expected: {why})")).unwrap_or_default();
+    vec![
+        Cell::Status(row.verdict),
+        if is_failure(row) { Cell::Link(id) } else { Cell::Code(id) },
+        Cell::Text(row.expected.clone()),
+        Cell::Text(format!("{}{known}", row.came)),
+    ]
+}
+
+fn is_failure(row: &Row) -> bool {
+    matches!(row.verdict, Verdict::Fail | Verdict::Warn | Verdict::HarnessError)
+}
+
+fn fold(summary: String, open: bool, parts: Vec<Part>) -> Part {
+    Part::Fold { status: None, summary, open, parts }
+}
+
+fn exchange(one: &Recorded) -> Part {
+    let answer = if one.answer.is_empty() { "no answer".to_owned() } else { one.answer.clone() };
+    let mut parts = vec![Part::Lines(vec![one.request.clone(), answer])];
+    if let Some(line) = &one.curl {
+        parts.push(Part::Text("Once more, while its timestamp is fresh:".to_owned()));
+        parts.push(Part::Lines(vec![line.clone()]));
+    }
+    let (mark, millis) = (if one.met { "✓" } else { "✗" }, one.seconds * 1000.0);
+    let summary =
+        format!("{mark} {}: wanted {}, came {} after {millis:.1} ms", one.label, one.wanted, one.came);
+    fold(summary, !one.met, parts)
+}
+
+// The report as a table: by section, failures with their remedies, then the summary.
+
+/// The longest id, with a gap after it.
+const ID_WIDTH: usize = 26;
+
+impl Report {
+    /// The table.
+    #[must_use]
+    pub fn table(&self, colours: Colours) -> String {
+        let mut text =
+            format!("{} · {}{}\n", self.target, self.profile, if self.strict { " · strict" } else { "" });
+        let mut section = "";
+        let unjudged = self.unjudged();
+        for row in &self.rows[..self.rows.len() - unjudged] {
+            if row.section != section {
+                section = &row.section;
+                let _infallible = writeln!(text, "\n{section}");
+            }
+            text.push_str(&lines(row, colours));
+        }
+        if let Some(row) = self.rows.last().filter(|_| unjudged > 0) {
+            text.push_str(&format!("\n{unjudged} cases were not judged: {}\n", row.came));
+        }
+        text.push('\n');
+        for line in std::iter::once(self.summary()).chain(self.remarks()) {
+            text.push_str(&format!("{line}\n"));
+        }
+        text
+    }
+
+    /// The number of final cases that are inconclusive for the same reason, which is shown once.
+    fn unjudged(&self) -> usize {
+        let same = |row: &&Row| {
+            row.verdict == Verdict::Inconclusive
+                && !row.is_excused()
+                && self.rows.last().is_some_and(|last| last.came == row.came)
+        };
+        let count = self.rows.iter().rev().take_while(same).count();
+        if count > 1 { count } else { 0 }
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let counts = self.counts();
+        let named = [
+            (counts.pass, "pass"),
+            (counts.fail, "fail"),
+            (counts.warn, "warn"),
+            (counts.known, "failed as expected"),
+            (counts.inconclusive, "inconclusive"),
+            (counts.not_applicable, "not applicable"),
+            (counts.harness_error, "harness error"),
+        ];
+        let parts: Vec<String> = named
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
+        match parts.is_empty() {
+            true => "no case was selected, so nothing was judged".to_owned(),
+            false => parts.join(" · "),
+        }
+    }
+
+    /// Further notes, with remedies for inconclusive cases.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let stale = self
+            .stale
+            .iter()
+            .map(|id| format!("{id} was expected to fail and did not: take it out of the expected failures"));
+        let wanting = self.wanting().into_iter().map(|(needs, ids)| {
+            format!("inconclusive without {needs}: give it, or leave these out with --skip {}", ids.join(","))
+        });
+        let interrupted = "interrupted: the cases that are not shown were not sent".to_owned();
+        stale.chain(wanting).chain(self.interrupted.then_some(interrupted)).collect()
+    }
+
+    /// The inconclusive cases by the option that they need.
+    fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
+        let mut wanting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        let unclear =
+            self.rows.iter().filter(|row| row.verdict == Verdict::Inconclusive && !row.is_excused());
+        for row in unclear {
+            if let Some((_, needs)) = row.came.split_once("needs --") {
+                wanting.entry(format!("--{needs}")).or_default().push(&row.id);
+            }
+        }
+        wanting
+    }
+}
+
+fn lines(row: &Row, colours: Colours) -> String {
+    let verdict = paint(row.verdict, &format!("{:<14}", row.verdict), colours);
+    let (id, width) = (&row.id, ID_WIDTH);
+    let indent = " ".repeat(2 + 14 + 1 + width);
+    match row.verdict {
+        Verdict::Pass | Verdict::NotApplicable => {
+            format!("  {verdict} {id:<width$}{} → {}\n", row.expected, row.came)
+        }
+        _ => {
+            let mut text = format!("  {verdict} {id:<width$}expected: {}\n", row.expected);
+            text.push_str(&format!("{indent}came:     {}\n", row.came));
+            if let Some(why) = &row.known {
+                text.push_str(&format!("{indent}expected to fail: {why}\n"));
+            } else if matches!(row.verdict, Verdict::Fail | Verdict::Warn) {
+                let remedy = catalogue::find(id).map(|entry| entry.remedy.as_str()).unwrap_or_default();
+                text.push_str(&format!("{indent}remedy:   {remedy} (hookproof explain {id})\n"));
+            }
+            text
+        }
     }
 }

@@ -1,11 +1,14 @@
-//! The settings of a run of the suite.
+//! The settings of a run of the suite, with its expected failures.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Deserialize;
+
+use super::date;
 use super::hooks::Hooks;
-use super::known::Known;
-use crate::wire::target::Target;
-use hookproof_judge::catalogue::Selection;
+use crate::wire::request::Target;
+use hookproof_judge::catalogue::{self, Selection};
 use hookproof_judge::signature::{Profile, Secret};
 
 /// The settings of a run of the suite.
@@ -56,5 +59,119 @@ impl Settings {
 
     pub(super) fn redact_text(&self, text: &str) -> String {
         self.secrets().fold(text.to_owned(), |text, secret| secret.redact(&text))
+    }
+}
+
+// Expected failures, each with a reason; one that no longer occurs is an error.
+
+/// Expected failures by id, in TOML: `["raw.chunked"]` with `why`, and optionally `until`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Known {
+    failures: BTreeMap<String, Expected>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    why: String,
+    until: Option<String>,
+}
+
+impl Known {
+    /// Parses a file. `today` is a date such as `2026-01-31`; expired entries are dropped.
+    pub fn parse(text: &str, today: &str) -> Result<Self, KnownError> {
+        let mut known: Self = toml::from_str(text).map_err(|error| KnownError::Form(error.to_string()))?;
+        for (id, expected) in &known.failures {
+            if !catalogue::receiver().iter().any(|entry| entry.id == *id) {
+                return Err(KnownError::Unknown(id.clone()));
+            }
+            if expected.why.trim().is_empty() {
+                return Err(KnownError::NoReason(id.clone()));
+            }
+            if expected.until.as_deref().is_some_and(|until| !is_date(until)) {
+                return Err(KnownError::Until(id.clone()));
+            }
+        }
+        known.failures.retain(|_, expected| expected.until.as_deref().is_none_or(|until| today <= until));
+        Ok(known)
+    }
+
+    /// The reason of an expected failure.
+    #[must_use]
+    pub fn why(&self, id: &str) -> Option<&str> {
+        self.failures.get(id).map(|expected| expected.why.as_str())
+    }
+}
+
+/// Whether it is a valid date, such as `2026-01-31`.
+fn is_date(text: &str) -> bool {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
+    let (true, Some(year), Some(month), Some(day)) =
+        (is_of_form(text), number(0, 4), number(5, 7), number(8, 10))
+    else {
+        return false;
+    };
+    // Compares with every date near an estimate; leap years shift that by less than a month for centuries.
+    let near = (year - 1970) * 365 + (year - 1969).div_euclid(4) + (month - 1) * 30 + day;
+    (near - 30..near + 30).any(|days| date(days) == text)
+}
+
+fn is_of_form(text: &str) -> bool {
+    let form = text.bytes().enumerate().all(|(at, byte)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    });
+    form && text.len() == 10
+}
+
+/// An invalid file of expected failures.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KnownError {
+    /// Not TOML, or another form.
+    #[error("expected failures are tables like [\"raw.chunked\"] with why and, if they end, until: {0}")]
+    Form(String),
+    /// An unknown id.
+    #[error("expected failure {0:?}: there is no such case; `hookproof list` shows them all")]
+    Unknown(String),
+    /// A failure without a reason.
+    #[error("expected failure {0:?}: why is empty; expected a reason")]
+    NoReason(String),
+    /// An invalid date.
+    #[error("expected failure {0:?}: until is no date; expected one such as \"2027-01-31\"")]
+    Until(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expected_failure_has_a_reason_and_may_have_an_end() {
+        let text = "['raw.chunked']\nwhy = 'ticket 1'\n['sig.encoding']\nwhy = 'x'\nuntil = '2026-05-01'";
+        let known = Known::parse(text, "2026-05-01").unwrap();
+        assert_eq!(known.why("raw.chunked"), Some("ticket 1"));
+        assert_eq!(known.why("sig.encoding"), Some("x"));
+        assert_eq!(Known::parse(text, "2026-05-02").unwrap().why("sig.encoding"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_file_is_said() {
+        let error = |text: &str| Known::parse(text, "2026-05-01").unwrap_err().to_string();
+        assert!(error("['raw.chunkd']\nwhy = 'x'").contains("no such case"));
+        assert!(error("['raw.chunked']\nwhy = ' '").contains("expected a reason"));
+        assert!(error("['raw.chunked']\nwhy = 'x'\nuntil = 'soon'").contains("no date"));
+        assert!(error("['raw.chunked']\nwhi = 'x'").contains("whi"));
+        for day in ["2027-13-99", "2027-02-29", "2027-00-10", "2027-01-00", "2027-1-1", "2027-04-31"] {
+            assert!(
+                error(&format!("['raw.chunked']\nwhy = 'x'\nuntil = '{day}'")).contains("no date"),
+                "{day}"
+            );
+        }
+        for day in ["2028-02-29", "2099-12-31", "2027-01-01"] {
+            assert!(
+                Known::parse(&format!("['raw.chunked']\nwhy = 'x'\nuntil = '{day}'"), "2026-05-01").is_ok()
+            );
+        }
     }
 }

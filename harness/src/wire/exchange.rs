@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::answer::{Answer, Progress, read};
 use super::clock::Watch;
-use super::target::Target;
+use super::request::Target;
 
 /// A connection, with or without TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -5,4 +5,3 @@ pub mod answer;
 pub mod clock;
 pub mod exchange;
 pub mod request;
-pub mod target;

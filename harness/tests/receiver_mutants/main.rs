@@ -18,11 +18,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flaw::Flaw;
+use server::Server;
+
 use hookproof::suite::{self, Hooks, Known, Report, Selection, Settings};
-use hookproof::wire::target::Target;
+use hookproof::wire::request::Target;
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::signature::{Profile, Secret};
-use server::Server;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";

@@ -1,10 +1,8 @@
 //! Calls to a sender with scripted answers.
 
-mod left;
-mod secrets;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A sender that answers call `n` with `answer(n)`, and an `Api` for it.
 async fn speaking_to(answer: fn(usize) -> String) -> Api {
@@ -216,4 +214,153 @@ async fn a_raw_body_is_sent_as_it_is() {
         "{}",
         noted[0]
     );
+}
+
+const NAMED: &str = r#"
+name = "x"
+[subscribe]
+request = "POST {{ base }}/"
+save = { id = "/id" }
+[emit]
+request = "POST {{ base }}/"
+body = ""
+[unsubscribe]
+request = "DELETE {{ base }}/{{ id }}"
+[[teardown]]
+request = "POST {{ base }}/bye"
+"#;
+
+#[tokio::test]
+async fn a_subscription_whose_id_is_not_known_is_told_as_left() {
+    let (api, _noted) = noting(NAMED, &[(201, "{}")]).await;
+    let subscriber = subscriber();
+    let one = Subscription { subscriber: &subscriber, types: &[], url: "http://a", secret: "s" };
+    api.subscribe(&one).await.unwrap_err();
+    let failed = api.tear_down().await;
+    assert!(failed.iter().any(|why| why.contains("one: ") && why.contains("{{ id }}")), "{failed:?}");
+    assert!(failed.iter().any(|why| why.contains("1 subscriptions")), "{failed:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_taken_back_in_time_is_told() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let file = DriverFile::parse(NAMED, "x.toml").unwrap();
+    let api = Api::new(file, &[port], Variables::new()).unwrap();
+    api.0.begun.store(true, Ordering::Relaxed);
+    let failed = api.tear_down_within(0).await;
+    assert!(failed.iter().any(|why| why.contains("not all was taken back")), "{failed:?}");
+}
+
+/// A secret in the sender's answers, which the driver file saves.
+const KEY: &str = "secret-of-the-sender";
+
+const CURIOUS: &str = r#"
+name = "x"
+[subscribe]
+request = "POST {{ base }}/"
+save = { secret = "/key", id = "/id" }
+[emit]
+request = "POST {{ base }}/"
+body = ""
+[depth]
+request = "GET {{ base }}/"
+pointer = "/waiting"
+kept = { request = "GET {{ base }}/", list = "/kept", delivered = "/at" }
+[start]
+command = ["/no/such/program"]
+ready = "{{ base }}/"
+owner = { request = "GET {{ base }}/", list = "/each", name = "/name", here = "/here" }
+[dead]
+request = "GET {{ base }}/"
+list = "/dead"
+subscriber = "/whose"
+[[teardown]]
+request = "POST {{ base }}/bye"
+"#;
+
+fn events() -> [Event; 1] {
+    let text = String::new;
+    [Event { token: 1, text: text(), uuid: text(), kind: text(), key: text(), data: text(), unix_ns: 0 }]
+}
+
+async fn subscribe(api: &Api) -> Result<String, ApiError> {
+    let subscriber = subscriber();
+    let one = Subscription { subscriber: &subscriber, types: &[], url: "http://a", secret: "secret-of-ours" };
+    api.subscribe(&one).await
+}
+
+#[track_caller]
+fn check_hidden(told: &str) {
+    assert!(told.contains("no: …"), "{told}");
+    assert!(!told.contains(KEY), "{told}");
+}
+
+#[tokio::test]
+async fn a_saved_value_is_in_no_word_about_a_question_that_is_refused() {
+    const NO: (u16, &str) = (500, "no: secret-of-the-sender");
+    let answers = &[(200, r#"{"key": "secret-of-the-sender", "id": 7}"#), NO, NO, NO, NO, NO];
+    let (api, _noted) = noting(CURIOUS, answers).await;
+    api.set_open(0, true);
+    subscribe(&api).await.unwrap();
+    check_hidden(&api.depth().await.unwrap_err().to_string());
+    check_hidden(&api.oldest_kept().await.unwrap_err().to_string());
+    check_hidden(&api.owner("one").await.unwrap_err().to_string());
+    check_hidden(&api.dead(1).await.unwrap_err().to_string());
+    check_hidden(&format!("{:?}", api.emit(&events()).await));
+}
+
+#[tokio::test]
+async fn a_value_is_hidden_even_if_the_call_that_returned_it_failed() {
+    let rows: [&'static [(u16, &str)]; 2] = [
+        &[(200, r#"{"key": "secret-of-the-sender"}"#), (500, "no: secret-of-the-sender")],
+        &[(409, r#"{"no": 1, "key": "secret-of-the-sender"}"#), (500, "no: secret-of-the-sender")],
+    ];
+    for answers in rows {
+        let (api, _noted) = noting(CURIOUS, answers).await;
+        let error = subscribe(&api).await.unwrap_err().to_string();
+        assert!(!error.contains(KEY), "{error}");
+        check_hidden(&format!("{:?}", api.emit(&events()).await));
+    }
+}
+
+/// The key lies across byte `at`.
+fn across(at: usize) -> &'static str {
+    Box::leak(format!("no: {}{KEY} and more", "-".repeat(at - 4 - KEY.len() / 2)).into_boxed_str())
+}
+
+#[tokio::test]
+async fn a_value_at_the_cut_of_a_long_text_is_hidden_whole() {
+    let answers = [
+        (200, r#"{"key": "secret-of-the-sender", "id": 7}"#),
+        (500, across(300)),
+        (500, across(200)),
+        (500, across(2_000)),
+    ];
+    let (api, _noted) = noting_all(CURIOUS, Vec::leak(answers.to_vec()), true).await;
+    subscribe(&api).await.unwrap();
+    let half = &KEY[..KEY.len() / 2];
+    let depth = api.depth().await.unwrap_err().to_string();
+    assert!(depth.contains("no: -") && !depth.contains(half), "{depth}");
+    let emitted = format!("{:?}", api.emit(&events()).await);
+    assert!(emitted.contains("no: -") && !emitted.contains(half), "{emitted}");
+    api.depth().await.unwrap_err();
+    let got = api.last().unwrap().got;
+    assert!(got.contains("no: -") && !got.contains(half), "{got}");
+}
+
+#[tokio::test]
+async fn a_value_at_the_cut_of_a_line_is_hidden_whole() {
+    let file = CURIOUS.replace("body = \"\"", "body = \"\"\nbatch = true\nstatus = \"/status\"");
+    let line = |status: &str| {
+        let padding = "-".repeat(200 - r#"{"no":""#.len() - KEY.len() / 2);
+        format!(r#"{{"no":"{padding}{KEY}","status":{status}}}"#)
+    };
+    for status in ["429", "\"none\""] {
+        let answers = [(200, r#"{"key": "secret-of-the-sender", "id": 7}"#), (207, &*line(status).leak())];
+        let (api, _noted) = noting(&file, Vec::leak(answers.to_vec())).await;
+        subscribe(&api).await.unwrap();
+        let emitted = format!("{:?}", api.emit(&events()).await);
+        assert!(emitted.contains("---") && !emitted.contains(&KEY[..KEY.len() / 2]), "{emitted}");
+    }
 }

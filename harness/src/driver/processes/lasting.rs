@@ -8,8 +8,7 @@ use std::ops::Range;
 use rustix::process::{Pid, Signal};
 
 use super::Processes;
-use crate::driver::group::members;
-use crate::driver::process::Process;
+use crate::driver::process::{Process, members};
 use crate::fault::{Room, limit_files};
 use hookproof_judge::trace::ProcessEvent;
 

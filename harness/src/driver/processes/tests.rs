@@ -1,7 +1,7 @@
 //! Struck processes, and faults that end before a stop.
 
 use super::*;
-use crate::driver::group::members;
+use crate::driver::process::members;
 use crate::driver::{DriverFile, Variables};
 use hookproof_judge::trace::Records;
 

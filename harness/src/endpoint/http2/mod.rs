@@ -23,11 +23,11 @@
 
 mod frames;
 mod stream;
-mod watched;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use frames::Watched;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use tokio::net::TcpStream;
@@ -36,9 +36,8 @@ use tokio::task::JoinSet;
 
 use self::frames::{Begun, PREFACE};
 use self::stream::Stream;
-use self::watched::Watched;
 use super::ShutdownSignal;
-use super::port::Port;
+use super::reach::Port;
 use super::request::HEAD_BYTES_MAX;
 use crate::clock::Clock;
 use hookproof_judge::trace::CutKind;

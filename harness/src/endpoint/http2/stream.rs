@@ -8,9 +8,8 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Response};
 
-use crate::endpoint::deed::{Deed, is_blackhole, ok};
 use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
-use crate::endpoint::{Endpoint, ShutdownSignal};
+use crate::endpoint::{Deed, Endpoint, ShutdownSignal, is_blackhole, ok};
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
 use hookproof_play::endpoint::answer::{Rendered, render};

@@ -1,34 +1,166 @@
-//! Every case in its order: correct requests first, attacks on the process last.
+//! Cases: tables of requests, or scripts. Every case in its order: correct requests first, attacks on the
+//! process last.
 
 mod ack;
 mod header;
 mod limit;
-mod memory;
-mod packed;
-mod raw;
 mod replay;
-mod rotation;
 mod signature;
-mod telling;
 mod time;
 
-use super::course::Case;
+use std::pin::Pin;
+
+use super::bench::{Bench, Shot};
+use super::want::{Want, words};
+use crate::wire::exchange::Outcome;
+use hookproof_judge::catalogue::Verdict;
 
 pub(super) fn all() -> Vec<Case> {
     [
         signature::CASES.as_slice(),
-        &rotation::CASES,
-        &raw::CASES,
+        &signature::ROTATION,
+        &header::RAW,
         &time::CASES,
         &header::CASES,
         &replay::CASES,
-        &memory::CASES,
+        &replay::MEMORY,
         &ack::CASES,
         &limit::CASES,
-        &packed::CASES,
-        &telling::CASES,
+        &limit::COMPRESSED,
+        &ack::LEAKS,
     ]
     .concat()
+}
+
+// A case: a table of requests, or a script for more; and its finding.
+
+/// A case's finding, before its severity applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    /// The answer, in a few words.
+    pub(super) came: String,
+    /// Whether an acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
+    pub(super) is_loss: bool,
+}
+
+impl Finding {
+    pub(super) fn new(verdict: Verdict, came: impl Into<String>) -> Self {
+        Self { verdict, came: came.into(), is_loss: false }
+    }
+
+    pub(super) fn pass(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Pass, came)
+    }
+
+    pub(super) fn fail(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Fail, came)
+    }
+
+    pub(super) fn loss(came: impl Into<String>) -> Self {
+        Self { is_loss: true, ..Self::fail(came) }
+    }
+
+    pub(super) fn warn(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Warn, came)
+    }
+
+    /// A forgery was refused as if the receiver had failed; it may fail open the next time.
+    pub(super) fn accident(came: &str) -> Self {
+        Self::warn(format!("rejected by accident: {came}"))
+    }
+
+    pub(super) fn unclear(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Inconclusive, came)
+    }
+}
+
+/// The requests of a case, or the reason why it does not apply.
+pub(super) type Shots = Result<Vec<Shot>, String>;
+
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Finding> + 'a>>;
+
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    /// Requests in turn, each judged alone.
+    Shots(fn(&Bench<'_>) -> Shots),
+    /// A script.
+    Course(for<'a> fn(&'a Bench<'a>) -> Running<'a>),
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Case {
+    pub(super) id: &'static str,
+    pub(super) how: How,
+}
+
+impl Case {
+    pub(super) const fn shots(id: &'static str, shots: fn(&Bench<'_>) -> Shots) -> Self {
+        Self { id, how: How::Shots(shots) }
+    }
+
+    pub(super) const fn course(id: &'static str, course: for<'a> fn(&'a Bench<'a>) -> Running<'a>) -> Self {
+        Self { id, how: How::Course(course) }
+    }
+
+    /// Runs the case, then sends a correct delivery: a receiver that stopped serving fails the case.
+    pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
+        let finding = match self.how {
+            How::Shots(shots) => match shots(bench) {
+                Ok(shots) => fire(bench, &shots).await,
+                Err(why) => return Finding::new(Verdict::NotApplicable, why),
+            },
+            How::Course(course) => course(bench).await,
+        };
+        if [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
+            return finding;
+        }
+        match bench.still_serves().await {
+            Ok(()) => finding,
+            Err(came) => Finding::fail(format!("{}; a correct delivery after it: {came}", finding.came)),
+        }
+    }
+}
+
+/// Sends all requests; passes if each expectation is met.
+pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
+    let mut seen: Vec<String> = Vec::new();
+    let (mut broken, mut accidents) = (Vec::new(), Vec::new());
+    for Shot { label, request, want } in shots {
+        let exchange = bench.send(label, request, *want).await;
+        let came = words(&exchange.outcome);
+        if limited(&exchange.outcome) && *want != Want::Report {
+            return Finding::unclear(format!(
+                "{label}: {came}: the receiver limits the suite, so nothing was seen"
+            ));
+        }
+        if want.is_accident(&exchange.outcome) {
+            accidents.push(format!("{label}: {came}"));
+            continue;
+        }
+        if !want.is_met(&exchange.outcome) {
+            broken.push(format!("{label}: {came}"));
+            if exchange.outcome == Outcome::Silent {
+                // The case has failed, and further silent requests would take as long.
+                break;
+            }
+        }
+        if *want == Want::Report {
+            seen.push(format!("{label}: {came}"));
+        } else if !seen.contains(&came) {
+            seen.push(came);
+        }
+    }
+    match (broken.is_empty(), accidents.is_empty()) {
+        (false, _) => Finding::fail(broken.join("; ")),
+        (true, false) => Finding::accident(&accidents.join("; ")),
+        (true, true) => Finding::pass(seen.join(", ")),
+    }
+}
+
+/// Whether the receiver limited the rate, and did not judge the request.
+pub(super) fn limited(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Answer(answer) if answer.status == 429)
 }
 
 #[cfg(test)]

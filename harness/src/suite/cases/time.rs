@@ -1,9 +1,9 @@
 //! `time.*`: the age of deliveries, and the notation of timestamps.
 
 use super::super::bench::{Bench, Shot};
-use super::super::course::{Case, Finding, Running, Shots, fire, limited};
 use super::super::want::Want::{self, Accept, Refuse, Reject};
 use super::super::want::words;
+use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::wire::clock::unix_seconds;
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::signature::Profile;

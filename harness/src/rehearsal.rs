@@ -2,10 +2,10 @@
 //! deliveries, reads the queue, and takes all back, within a minute. Reports each step; a failed one with its
 //! request and answer, redacted.
 
-mod arrivals;
-mod step;
-
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::driver::{
@@ -14,12 +14,10 @@ use crate::driver::{
 };
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::run::{Interrupt, RunError, here, scheme};
-use arrivals::Arrivals;
 use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use hookproof_judge::scenario::{Durability, SECOND, Scenario};
-use hookproof_judge::trace::Recorder;
+use hookproof_judge::trace::{Arrival, Record, Recorder, Records, Stray, StrayKind, Verified};
 use hookproof_play::traffic::{Schedule, Tokens};
-pub use step::{Outcome, Rehearsal, Step};
 
 /// The time limit of all steps, without the teardown.
 const WITHIN_NS: u64 = 60 * SECOND;
@@ -363,5 +361,205 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
         }
         Ok(()) => rehearsal.passed("stop", "the sender is gone".to_owned()),
         Err(error) => rehearsal.failed("stop", error.to_string(), None, FAILED),
+    }
+}
+
+// The results of the steps.
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It worked.
+    Passed,
+    /// It was skipped, with the reason.
+    Skipped(String),
+    /// It failed, with the reason.
+    Failed(String),
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Its name.
+    pub step: &'static str,
+    /// `passed`, `skipped` or `failed`.
+    pub status: &'static str,
+    /// The finding, or the reason.
+    pub what: String,
+    /// The request of a failed call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<String>,
+    /// The answer to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub got: Option<String>,
+}
+
+/// The result of a rehearsal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rehearsal {
+    /// The driver's name.
+    pub driver: String,
+    /// The exit code.
+    pub code: u8,
+    /// Its steps, in order.
+    pub steps: Vec<Step>,
+}
+
+impl Rehearsal {
+    fn new(driver: &str) -> Self {
+        Self { driver: driver.to_owned(), code: 0, steps: Vec::new() }
+    }
+
+    fn passed(&mut self, step: &'static str, what: String) {
+        self.steps.push(Step { step, status: "passed", what, sent: None, got: None });
+    }
+
+    fn skipped(&mut self, step: &'static str, why: &str) {
+        self.steps.push(Step { step, status: "skipped", what: why.to_owned(), sent: None, got: None });
+    }
+
+    /// `code` is the exit code of this failure.
+    fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, code: u8) {
+        self.code = hookproof_judge::exit::worse(self.code, code);
+        let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
+        self.steps.push(Step { step, status: "failed", what: why, sent, got });
+    }
+
+    /// A line for each step, and below a failed one its request and answer.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for Step { step, status, what, sent, got } in &self.steps {
+            text.push_str(&format!("{status:7}  {step:11}  {}\n", marked(what)));
+            for (name, part) in [("sent", sent), ("got", got)] {
+                for part in part.iter().filter(|part| !part.trim_end().is_empty()) {
+                    text.push_str(&format!("         {name:>11}  {}\n", marked(part)));
+                }
+            }
+        }
+        let failed = self.steps.iter().filter(|step| step.status == "failed").count();
+        let end = match failed {
+            0 => "the driver works".to_owned(),
+            1 => "one step failed".to_owned(),
+            _ => format!("{failed} steps failed"),
+        };
+        text.push_str(&format!("{}: {end}\n", self.driver));
+        text
+    }
+}
+
+/// Marks each line but the first: a CI runner obeys lines that begin with `::`, which a sender may print. For
+/// it a carriage return also begins a line.
+fn marked(text: &str) -> String {
+    let lines = text.trim_end().replace("\r\n", "\n");
+    lines.replace(['\r', '\n'], &format!("\n{:22}| ", ""))
+}
+
+// The arrivals of the offered events.
+
+struct Arrivals {
+    records: Records,
+    all: Vec<Arrival>,
+    /// The latest unrouted request or handshake.
+    stray: Option<Stray>,
+    wanted: BTreeSet<u64>,
+}
+
+impl Arrivals {
+    const fn new(records: Records) -> Self {
+        Self { records, all: Vec::new(), stray: None, wanted: BTreeSet::new() }
+    }
+
+    fn expect(&mut self, tokens: impl Iterator<Item = u64>) {
+        self.wanted = tokens.collect();
+    }
+
+    fn look(&mut self) {
+        for record in self.records.take() {
+            match record {
+                Record::Arrival(arrival) => self.all.push(arrival),
+                Record::Stray(stray) => self.stray = Some(stray),
+                _ => {}
+            }
+        }
+    }
+
+    /// Its description.
+    fn stray(&self) -> Option<String> {
+        let stray = self.stray.as_ref()?;
+        Some(match stray.kind {
+            StrayKind::Handshake => format!("a handshake of TLS came to nothing: {}", stray.said),
+            StrayKind::Request => format!("a request named no endpoint: {}", stray.said),
+        })
+    }
+
+    fn came(&self) -> BTreeSet<u64> {
+        let tokens = self.all.iter().flat_map(|arrival| arrival.token.iter().chain(&arrival.more).copied());
+        tokens.filter(|token| self.wanted.contains(token)).collect()
+    }
+
+    fn are_all_there(&mut self) -> bool {
+        self.look();
+        self.came().len() == self.wanted.len()
+    }
+
+    /// The number of events that arrived, and of all.
+    fn count(&self) -> (usize, usize) {
+        (self.came().len(), self.wanted.len())
+    }
+
+    /// A request without a token.
+    fn stranger(&self) -> Option<String> {
+        self.all.iter().find(|arrival| arrival.token.is_none()).map(shape)
+    }
+
+    /// The form of the first request.
+    fn shape(&self) -> String {
+        self.all.iter().find(|arrival| arrival.token.is_some()).map(shape).unwrap_or_default()
+    }
+
+    /// The verdict on the signatures.
+    fn signatures(&self) -> Result<String, Outcome> {
+        for arrival in self.all.iter().filter(|arrival| arrival.token.is_some()) {
+            match &arrival.signed.verified {
+                Verified::Keys(keys) if !keys.is_empty() => {}
+                Verified::Keys(_) => return Err(Outcome::Failed("no known key made it".to_owned())),
+                Verified::Unchecked(why) => return Err(Outcome::Skipped(why.to_string())),
+                Verified::No(why) => {
+                    let header = arrival.signed.signature.as_deref().unwrap_or("none");
+                    let stamp = arrival.signed.timestamp.as_deref().unwrap_or("none");
+                    let id = arrival.id.as_deref().unwrap_or("none");
+                    return Err(Outcome::Failed(format!(
+                        "{why}; the signature's header: {header}; timestamp: {stamp}; id: {id}"
+                    )));
+                }
+            }
+        }
+        match self.came().len() {
+            0 => Err(Outcome::Skipped("nothing arrived".to_owned())),
+            count => Ok(format!("{count} signatures are right")),
+        }
+    }
+}
+
+fn shape(arrival: &Arrival) -> String {
+    let content = arrival.head.content_type.as_deref().unwrap_or("no content type");
+    format!("{} {}, {content}, {} bytes", arrival.head.method, arrival.head.path, arrival.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_begins_with_what_a_sender_said() {
+        let said = "no\n::error ::a\r::error ::b\r\n  ::error ::c";
+        let mut rehearsal = Rehearsal::new("x");
+        let last = Exchange { sent: said.to_owned(), got: said.to_owned() };
+        rehearsal.failed("emit", said.to_owned(), Some(last), hookproof_judge::exit::UNREACHABLE);
+        let text = rehearsal.text();
+        assert_eq!(text.matches("::error").count(), 9, "{text}");
+        let obeyed = |line: &&str| line.trim_start().starts_with("::");
+        assert_eq!(text.split(['\n', '\r']).find(obeyed), None, "{text}");
     }
 }

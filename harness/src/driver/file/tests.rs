@@ -167,7 +167,7 @@ fn the_page_about_drivers_has_every_name_and_filter() {
     const PAGE: &str = include_str!("../../../../docs/drivers.md");
     let (_, templates) = PAGE.split_once("## Templates").unwrap();
     let templates = templates.split("## Sections").next().unwrap();
-    let names = problems::SHARED.iter().chain(&settings::NAMES).chain(&settings::EVENT_NAMES);
+    let names = SHARED.iter().chain(&settings::NAMES).chain(&settings::EVENT_NAMES);
     for name in names.copied().chain(template::filters()) {
         assert!(templates.contains(&format!("`{name}`")), "{name}");
     }
