@@ -15,7 +15,7 @@ pub(super) const FAULT: Section = Section {
     about: "A disturbance of the sender under test.",
     fields: &[
         must("at", Form::Duration, "its moment, since the run began"),
-        must("do", Form::Word(&FaultKind::WORDS), "what"),
+        must("do", Form::Word(&FaultKind::WORDS), "the fault"),
         may(
             "lasts",
             Form::Duration,

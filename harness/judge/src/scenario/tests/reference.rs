@@ -74,7 +74,8 @@ fn table(path: &str, section: &Section) -> String {
     let mut text = format!("{}\n\n| key | value | meaning |\n|---|---|---|\n", section.about);
     for field in section.fields {
         let needed = if field.need == Need::Must { " (required)" } else { "" };
-        let _ = writeln!(text, "| `{}`{needed} | {} | {} |", field.key, form(&field.form), field.about);
+        let about = field.about.replace('*', "\\*");
+        let _ = writeln!(text, "| `{}`{needed} | {} | {about} |", field.key, form(&field.form));
     }
     let example = example(path);
     if !example.is_empty() {
