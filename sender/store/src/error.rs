@@ -153,7 +153,7 @@ pub enum StoreError {
     InPart {
         /// The file.
         path: PathBuf,
-        /// What is missing, and what to do.
+        /// The missing part, and the remedy.
         detail: String,
     },
     /// Invalid data, or a defect of the program.

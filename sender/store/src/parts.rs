@@ -22,8 +22,8 @@ pub trait Parts {
     /// If it is missing, is not a store of this version, or cannot be read.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
 
-    /// Leaves all of it in one file, if it is in files and this process has closed it. Returns false if another
-    /// program has it open.
+    /// Collects a store of several files in one, after this process has closed it. Returns false if another program
+    /// has it open.
     ///
     /// # Errors
     ///

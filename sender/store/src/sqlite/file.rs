@@ -1,4 +1,3 @@
-//! A file as a store, by its parts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +8,11 @@ use crate::liveness::Liveness;
 use crate::parts::Parts;
 use crate::{Durability, Reader, Store, StoreError};
 
-/// A file that is, or becomes, a store.
+/// A file that holds a store, or will hold one.
 #[derive(Clone, Debug)]
 pub struct SqliteFile(PathBuf);
 
 impl SqliteFile {
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

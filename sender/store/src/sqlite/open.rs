@@ -1,4 +1,4 @@
-//! Opening a file: is it ours, do we know its version, and may we write it?
+//! Opening a file: checks that it is a store of the known version, and whether it may be written.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -13,34 +13,33 @@ use super::failure::{Doing, failure};
 use super::values::Bits;
 use crate::{Durability, StoreError};
 
-/// "HKPF": marks a file as ours.
+/// "HKPF": marks a file as a store.
 const APPLICATION_ID: i64 = 0x484B_5046;
 
-/// The version of the schema, which a file says in its `user_version`.
+/// The schema's version, in the file's `user_version`.
 const VERSION: i64 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// How long a reader waits for another process: while it opens the file, and never after.
+/// How long a reader waits for another process while it opens the file. Later it never waits.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A write-ahead log that a burst has made longer shrinks to this again.
+/// A longer log shrinks to this size again.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Pages that a connection keeps in memory, in KiB. More would cost more than it saves: SQLite looks through all of the
-/// writer's at the end of each commit in which a tree was balanced, and the system keeps the file's pages too.
+/// Page cache of a connection. A larger one costs more than it saves: after a balanced tree, SQLite scans the
+/// writer's cache at each commit, and the operating system caches the file too.
 const WRITER_CACHE_KIB: u32 = 4 * 1024;
-/// A commit may change so much before it writes pages to the log that it may change again.
+/// How much a commit may change before it writes pages to the log, which it may have to write again.
 const WRITER_SPILLS_KIB: u32 = 8 * 1024;
-/// Each of half a dozen connections has one: SQLite empties it at the first reading after somebody else's commit.
+/// There are half a dozen reading connections, and SQLite empties a cache after each commit by another connection.
 const READER_CACHE_KIB: u32 = 512;
 
-/// As many statements as the store has, with room to spare.
+/// More than the number of the store's statements.
 const STATEMENTS_CACHED: usize = 128;
 
 const OPENING: &str = "open the store";
 const MAKING: &str = "make the store";
 
-/// Opens a file to write to, made if need be.
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     let fill = |sql: &Connection| fill(sql, options.identity);
     let failed = |doing| move |fault| failure_of(path, doing, fault);
@@ -68,7 +67,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
          PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     sql.execute_batch(&settings).doing(OPENING)?;
-    // Only now: a new file must be allowed its schema.
+    // Only now, so that a new file can get its schema.
     if let Some(pages) = options.pages_max {
         let pragma = format!("PRAGMA max_page_count = {pages}");
         sql.query_row(&pragma, [], |_| Ok(())).doing(OPENING)?;
@@ -76,14 +75,13 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
     Ok(sql)
 }
 
-/// Opens a file that a writer has open, to move its log's content into it.
+/// Opens a file, which a writer has open, for moving the log's content.
 pub(super) fn mover(path: &Path) -> Result<Connection, StoreError> {
     let (sql, _) = connect(path, Duration::ZERO)?;
     sql.execute_batch("PRAGMA synchronous = NORMAL").doing(OPENING)?;
     Ok(sql)
 }
 
-/// Opens a file to read from.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let (sql, found) = connect(path, READER_PATIENCE)?;
     if !recognise(&sql, path)? {
@@ -98,7 +96,8 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(sql)
 }
 
-/// Leaves all of a store in one file, which no process of ours has open: false, if another program has.
+/// Collects all of a store in one file, which this process must not have open. Returns false if another program has
+/// it open.
 pub(super) fn leave_whole(path: &Path) -> Result<bool, StoreError> {
     let (sql, _) = connect(path, Duration::ZERO)?;
     Ok(recognise(&sql, path)? && leave(&sql).doing("leave the store in one file")?)
@@ -115,20 +114,20 @@ fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
 }
 
 fn connect(path: &Path, patience: Duration) -> Result<(Connection, Found), StoreError> {
-    // Without SQLITE_OPEN_URI: a path is a path, whatever it is called.
+    // Without SQLITE_OPEN_URI, so that no path is read as a URI.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
     let found = Found::beside(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
     sql.busy_timeout(READER_PATIENCE).doing(OPENING)?;
     hookproof_failed_sync::repair(&sql).doing(OPENING)?;
     sql.busy_timeout(patience).doing(OPENING)?;
-    // Plans are made once and for all: SQLite would otherwise compile some statements anew for each value bound.
+    // Makes plans independent of bound values. Otherwise SQLite would compile some statements again for each value.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).doing(OPENING)?;
     sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     Ok((sql, found))
 }
 
-/// Whether the file holds a store; not if it is empty. An error if it is not ours, or of another version. Writes nothing.
+/// Whether the file holds a store. False for an empty file. Fails for other files and other versions. Writes nothing.
 fn recognise(sql: &Connection, path: &Path) -> Result<bool, StoreError> {
     let foreign = |detail: String| StoreError::Foreign { path: path.to_owned(), detail };
     let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, i64>(0));
@@ -162,8 +161,7 @@ fn fill(sql: &Connection, identity: u64) -> rusqlite::Result<()> {
     sql.execute_batch(&marks)
 }
 
-/// Knows the file that was opened, so as to notice when it is deleted, moved or replaced: SQLite would go on writing
-/// to what nobody will ever read.
+/// Detects that the opened file was deleted, moved or replaced. SQLite would continue to write to the lost file.
 #[derive(Debug)]
 pub(super) struct Watched {
     path: PathBuf,
@@ -172,7 +170,7 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
-        // Not by opening it: closing it again would drop the locks that SQLite holds on it for this process.
+        // Without opening the file, because closing it would release SQLite's locks of this process.
         let metadata = std::fs::metadata(path).map_err(|error| StoreError::Io {
             doing: OPENING,
             detail: format!("{}: {error}", path.display()),
@@ -189,7 +187,7 @@ impl Watched {
     }
 }
 
-/// What tells files apart, where the system has it.
+/// Identifies a file, where the system supports it.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
 fn file_number(metadata: &Metadata) -> Option<(u64, u64)> {

@@ -49,7 +49,7 @@ pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     drop(open::reader(path)?);
     let sql = open::writer(path, &Options::default()).map_err(|error| in_use(path, error))?;
     let vacuumed = pack(path, &sql);
-    // Where another program has it open, the last that closes it leaves its log.
+    // If another program has the file open, the last program to close it leaves its log.
     let left = leave(&sql).doing(VACUUM);
     let before = vacuumed?;
     left?;
@@ -67,7 +67,7 @@ fn in_use(path: &Path, error: StoreError) -> VacuumError {
     }
 }
 
-/// How large it was.
+/// Returns the former space.
 fn pack(path: &Path, sql: &Connection) -> Result<Space, VacuumError> {
     let unreadable = |error| unreadable(path, error);
     let place = fs::canonicalize(path).map_err(unreadable)?;

@@ -1,5 +1,5 @@
-//! The rows of a file as lines of text, as [`crate::transfer`] moves them: read from a whole file, or written to a new one
-//! that has another name until all is in it.
+//! The rows of a file as lines of text, for [`crate::transfer`]. Reads a whole file, or writes a new one that has
+//! another name until it is complete.
 
 mod line;
 
@@ -14,34 +14,33 @@ use crate::StoreError;
 use line::Kind;
 pub(crate) use line::Zeros;
 
-/// So much is read before it is sent on.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The figures of a file, in the order in which a server takes them.
+/// The figures of a file, in the server's order.
 const FIGURES: &str = "SELECT identity, roster, stirred, next_lane, next_event, next_body, next_delivery, clock, accepted, delivered,
     dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us FROM totals";
 const FIGURES_COUNT: usize = 18;
-/// The same, in the order in which a server tells them.
+/// The same in the order of the server's answer.
 const TOTALS: &str = "UPDATE totals SET identity = ?1, clock = ?2, roster = ?3, stirred = ?4, next_lane = ?5, next_event = ?6,
     next_body = ?7, next_delivery = ?8, accepted = ?9, delivered = ?10, dead = ?11, coalesced = ?12, waiting = ?13,
     waiting_bytes = ?14, retrying = ?15, dead_kept = ?16, failed_attempts = ?17, latency_us = ?18";
-/// The next row of the outbox has a number of its own, also beside those that were set aside.
+/// The next outbox row gets an unused id, also among the rejected rows.
 const IDENTITIES: &str = "DELETE FROM sqlite_sequence WHERE name = 'outbox';
     INSERT INTO sqlite_sequence (name, seq) SELECT 'outbox', max(id) FROM
         (SELECT id FROM outbox UNION ALL SELECT id FROM outbox_rejected) HAVING max(id) > 0";
-/// How the names of a database's files end.
+/// The endings of a database's files.
 const ALL_ENDS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
-/// What went wrong on the side of the file.
+/// A failure on the side of the file.
 #[derive(Debug)]
 pub(crate) enum FileFault {
-    /// A row makes no sense.
+    /// An invalid row.
     Row { table: &'static str, detail: String },
-    /// It cannot be opened.
+    /// The file cannot be opened.
     Store(StoreError),
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Sqlite(String),
-    /// Its name or folder.
+    /// The file cannot be renamed or synced.
     Io(std::io::Error),
 }
 
@@ -63,7 +62,7 @@ impl From<std::io::Error> for FileFault {
     }
 }
 
-/// A file that is read. Nobody writes to it meanwhile.
+/// A source file, locked against writes.
 pub(crate) struct Source(Connection);
 
 impl Source {
@@ -83,7 +82,7 @@ impl Source {
         Ok(self.0.query_row(FIGURES, [], figures)?)
     }
 
-    /// Has `send` take all that a query finds of a table: whole lines, many at a time.
+    /// Passes the rows of a query to `send`, in blocks of whole lines.
     pub(crate) async fn read<E: From<FileFault>>(
         &self,
         table: &'static str,
@@ -109,7 +108,6 @@ impl Source {
     }
 }
 
-/// A file that is made.
 pub(crate) struct Target {
     sql: Connection,
     unfinished: PathBuf,
@@ -117,14 +115,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// What is in the place of such a file, if anything is: SQLite would play an older file's log into the store that takes its name.
+    /// An existing file in the target's place, of any kind: SQLite would replay an older log into the renamed store.
     pub(crate) fn occupied(file: &Path) -> Option<PathBuf> {
         ALL_ENDS.map(|end| named(file, end)).into_iter().find(|place| place.exists())
     }
 
     pub(crate) fn begin(file: &Path) -> Result<Self, FileFault> {
         let unfinished = named(file, ".moving");
-        // What an earlier move left.
+        // Left by an interrupted move.
         for end in ALL_ENDS {
             remove(&named(&unfinished, end))?;
         }
@@ -135,7 +133,6 @@ impl Target {
         Ok(Self { sql, unfinished, file: file.to_owned() })
     }
 
-    /// Adds rows to a table.
     pub(crate) fn table(&self, table: &'static str) -> Result<Rows<'_>, FileFault> {
         let kinds = kinds(&self.sql, table)?;
         let places = vec!["?"; kinds.len()].join(", ");
@@ -143,13 +140,13 @@ impl Target {
         Ok(Rows { table, kinds, insert })
     }
 
-    /// All rows are there: the file gets its name.
+    /// Completes the file, and gives it its final name.
     pub(crate) fn finish(self, figures: &[i64]) -> Result<(), FileFault> {
         let Self { sql, unfinished, file } = self;
         sql.execute(TOTALS, params_from_iter(figures))?;
         sql.execute_batch(IDENTITIES)?;
         sql.execute_batch("COMMIT")?;
-        // All of it in the one file that gets another name.
+        // Moves the whole content into the one file that is renamed.
         sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE")?;
         sql.close().map_err(|(_, error)| error)?;
         fs::File::open(&unfinished)?.sync_all()?;
@@ -159,7 +156,6 @@ impl Target {
     }
 }
 
-/// Rows on their way into a table.
 pub(crate) struct Rows<'a> {
     table: &'static str,
     kinds: Vec<Kind>,
@@ -167,7 +163,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// One more, as a line without its end.
+    /// Adds a row. `line` has no line end.
     pub(crate) fn add(&mut self, line: &str) -> Result<(), FileFault> {
         let values = line.split('\t').zip(&self.kinds).map(|(column, kind)| line::read(column, *kind));
         let values = values.collect::<Result<Vec<_>, _>>();
@@ -177,7 +173,6 @@ impl Rows<'_> {
     }
 }
 
-/// What the columns of a table take.
 fn kinds(target: &Connection, table: &str) -> rusqlite::Result<Vec<Kind>> {
     let mut columns = target.prepare("SELECT type FROM pragma_table_info(?1) ORDER BY cid")?;
     columns.query_map([table], |row| Ok(Kind::of(&row.get::<_, String>(0)?)))?.collect()
