@@ -1,4 +1,3 @@
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
