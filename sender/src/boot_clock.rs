@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use crate::dispatch::Moment;
+use hookproof_engine::dispatch::Moment;
+
 use crate::engine::Nanos;
 
 /// Unlike Linux's monotonic clock, it counts suspended time.

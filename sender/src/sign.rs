@@ -10,12 +10,13 @@
 mod keys;
 mod profile;
 
+use hookproof_words::event_type::EventType;
+use hookproof_words::public_id::PublicId;
 pub(crate) use keys::Mac;
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
 pub use profile::{AcrossRetries, Headers, KeyForm, Profile, SignatureCount, UnknownProfile};
 
 use crate::engine::time::{Nanos, StoreTime};
-use crate::event::{EventType, PublicId};
 
 /// Signs one subscriber's attempts.
 #[derive(Clone, Debug)]

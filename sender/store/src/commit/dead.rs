@@ -1,11 +1,10 @@
-//! Dead letters: recording, forgetting and redriving them.
+//! Dead letters: recording and forgetting them. `room` redrives them.
 
 use super::Rows;
-use super::room::RoomRows;
-use crate::command::{Dead, Forget, Reason, Redrive};
+use crate::command::{Dead, Forget, Reason};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::paging::{last_if_full, letters_after};
-use crate::reply::{Redriven, Reply};
+use crate::reply::Reply;
 
 pub(crate) struct Letter {
     pub(crate) delivery: DeliveryId,
@@ -109,37 +108,6 @@ pub(crate) trait DeadRows: Rows {
             Dead::Of(lane) => self.oldest_letters(Some(*lane), after, max),
             Dead::These(letters) => Ok(letters_after(letters, after, max)),
         }
-    }
-
-    fn redrive(&mut self, redrive: &Redrive) -> Result<Reply, Self::Error>
-    where
-        Self: RoomRows,
-    {
-        let chosen = self.chosen(&redrive.which, redrive.after, redrive.max)?;
-        let mut redriven = Redriven::default();
-        let mut waiting = Vec::new();
-        for Letter { delivery, lane, bytes, ttl } in self.letters(&chosen)? {
-            if !self.accepts(lane)? || !self.has_room(lane, bytes)? {
-                redriven.kept += 1;
-                continue;
-            }
-            waiting.push((delivery, self.after(ttl)));
-            redriven.rows.push((lane, delivery));
-            self.disturb(lane)?;
-            self.arrive(lane, self.now())?;
-            self.count(lane, |counts| {
-                counts.dead = counts.dead.saturating_sub(1);
-                counts.dead_kept = counts.dead_kept.saturating_sub(1);
-                counts.waiting += 1;
-                counts.waiting_bytes += bytes;
-            })?;
-        }
-        if !waiting.is_empty() {
-            self.set_waiting(&waiting)?;
-            self.stir()?;
-        }
-        redriven.last = last_if_full(&chosen, redrive.max);
-        Ok(Reply::Redriven(redriven))
     }
 
     /// Examines at most `max` letters after `after` and forgets those older than `before`. Returns the number

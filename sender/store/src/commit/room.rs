@@ -1,4 +1,4 @@
-//! Capacity: which bounds are reached, and which lanes make room.
+//! Capacity: which bounds are reached, which lanes make room, and which dead letters find room again.
 //!
 //! A full lane refuses new deliveries, or gives up its longest due ones that are not handed out. When the whole store
 //! is full, the lane with the most waiting gives up deliveries, among the lanes that shed. So a quiet lane never pays
@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dead::DeadRows;
+use super::dead::{DeadRows, Letter};
 use super::route::Route;
-use crate::command::{Emit, Reason, Shed};
+use crate::command::{Emit, Reason, Redrive, Shed};
 use crate::engine::{DeliveryId, LaneId};
 use crate::lane::{Bounds, Counts, Limits, WhenFull};
 use crate::numbers::size;
-use crate::reply::{Bound, FullLane, Refusal, Reply};
+use crate::paging::last_if_full;
+use crate::reply::{Bound, FullLane, Redriven, Refusal, Reply};
 
 const PAYERS_MAX: usize = 8;
 
@@ -152,6 +153,35 @@ pub(crate) trait RoomRows: DeadRows {
     fn could_fit(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
         let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
         Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
+    }
+
+    /// Has dead letters wait again, as far as there is room.
+    fn redrive(&mut self, redrive: &Redrive) -> Result<Reply, Self::Error> {
+        let chosen = self.chosen(&redrive.which, redrive.after, redrive.max)?;
+        let mut redriven = Redriven::default();
+        let mut waiting = Vec::new();
+        for Letter { delivery, lane, bytes, ttl } in self.letters(&chosen)? {
+            if !self.accepts(lane)? || !self.has_room(lane, bytes)? {
+                redriven.kept += 1;
+                continue;
+            }
+            waiting.push((delivery, self.after(ttl)));
+            redriven.rows.push((lane, delivery));
+            self.disturb(lane)?;
+            self.arrive(lane, self.now())?;
+            self.count(lane, |counts| {
+                counts.dead = counts.dead.saturating_sub(1);
+                counts.dead_kept = counts.dead_kept.saturating_sub(1);
+                counts.waiting += 1;
+                counts.waiting_bytes += bytes;
+            })?;
+        }
+        if !waiting.is_empty() {
+            self.set_waiting(&waiting)?;
+            self.stir()?;
+        }
+        redriven.last = last_if_full(&chosen, redrive.max);
+        Ok(Reply::Redriven(redriven))
     }
 
     fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
