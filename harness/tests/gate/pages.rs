@@ -170,10 +170,8 @@ fn the_pages_for_operators_make_a_delivery_a_copy_and_a_diagnosis() {
     let first = blocks("operator.md", "sh").concat().replace("127.0.0.1:9000", &elsewhere);
     let said = run(&first, folder.path(), &[]);
     assert!(said.contains("secret  whsec_") && said.contains("waiting                1 ("), "{said}");
-    if there_is("sqlite3", "the page about backups") {
-        let copied = run(&blocks("backup.md", "sh").concat(), folder.path(), &[]);
-        assert!(copied.contains("waiting                1 ("), "{copied}");
-    }
+    let copied = run(&blocks("backup.md", "sh").concat(), folder.path(), &[]);
+    assert!(copied.contains("waiting                1 ("), "{copied}");
     for command in commands(&blocks("troubleshooting.md", "sh").concat()) {
         // A delivery is due and nobody delivers: once it is, `doctor` says so and ends with 1.
         let output = shell(&command, folder.path(), &[]).output().unwrap();

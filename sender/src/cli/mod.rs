@@ -82,6 +82,8 @@ enum Command {
     Outbox(outbox::Outbox),
     /// Move a whole store from a file to a server, or back, while nobody works on it
     Move(transfer::Move),
+    /// Copy a file while processes work on it
+    Backup(transfer::Backup),
     /// Find faults of a database, and repair those that are safe to repair
     Doctor(doctor::Doctor),
     /// Give the free space in a file back to the disk, while no process uses it
@@ -127,6 +129,7 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
         Command::Node(node) => node.run(&common, &mut printer),
         Command::Outbox(outbox) => outbox.run(&common, &mut printer),
         Command::Move(transfer) => transfer.run(&mut printer),
+        Command::Backup(backup) => backup.run(&common, &mut printer),
         Command::Doctor(doctor) => doctor.run(&common, &mut printer),
         Command::Vacuum(vacuum) => vacuum.run(&common, &mut printer),
     }

@@ -1,4 +1,6 @@
 use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,8 +10,10 @@ use super::failure::Failure;
 use super::options::{Common, database_of};
 use super::print::Printer;
 use super::session::runtime;
+use crate::boot_clock::BootClock;
+use crate::engine::Nanos;
 use crate::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
-use crate::store::vacuum::{Space, VacuumError};
+use crate::store::vacuum::{BackupError, Space, VacuumError};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -107,6 +111,70 @@ fn vacuum_failure(error: VacuumError) -> Failure {
         VacuumError::Store(error) => error.into(),
         VacuumError::OnAServer(_) => Failure::usage(error),
         other => Failure::refused(other),
+    }
+}
+
+/// How often a terminal is told how far a copy is.
+const TELL_EVERY: Nanos = Nanos::SECOND;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender backup copy.db --db sender.db
+  hookproof-sender backup copy.db --db sender.db --json
+
+Writes one state of the database into a new file that only its owner may read: it holds the secrets of all subscribers. Processes go on
+meanwhile. A file that is there already is never replaced. The log cannot be cut until the copy is done.
+
+`doctor --db copy.db` reads the whole copy. Deliver from one of the two alone: both would make the same deliveries.
+
+On a PostgreSQL server use pg_dump.")]
+pub(super) struct Backup {
+    /// The new file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Backup {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let database = common.existing_database()?;
+        // With the runtime's signal handler, a file size limit fails the write instead of ending the process.
+        let _runtime = runtime()?;
+        let (clock, shows) = (BootClock::default(), stderr().is_terminal());
+        let began = clock.now();
+        let mut told = began;
+        let tell = move |copied, all| {
+            if shows && clock.now().since(told) >= TELL_EVERY {
+                told = clock.now();
+                // Whoever does not read it does not miss the copy.
+                let _ = write!(stderr(), "\r{} of {}", mebibytes(copied), mebibytes(all));
+            }
+        };
+        let copied = database.backup(&self.file, tell);
+        if shows && clock.now().since(began) >= TELL_EVERY {
+            let _ = writeln!(stderr());
+        }
+        let bytes = copied.map_err(backup_failure)?;
+        let took = clock.now().since(began);
+        if printer.json {
+            printer.object(&json!({ "bytes": bytes, "took_ms": took.0 / 1_000_000 }))?;
+        } else {
+            let file = self.file.display();
+            printer.line(format_args!(
+                "{file} is a copy of {database}: {}, in {}",
+                mebibytes(bytes),
+                Nanos::from_millis(took.0 / 1_000_000)
+            ))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn backup_failure(error: BackupError) -> Failure {
+    match error {
+        BackupError::Store(error) => error.into(),
+        BackupError::OnAServer(_) | BackupError::NoText(_) => Failure::usage(error),
+        BackupError::Taken(_) => Failure::refused(error),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::clock::Start;
 use super::postgres::{self, Address, BadAddress};
 use super::sqlite::{self, SqliteFile};
-use super::vacuum::{Space, VacuumError};
+use super::vacuum::{BackupError, Space, VacuumError};
 use super::{Finding, Parts, StoreError};
 use crate::engine::StoreTime;
 
@@ -110,6 +110,23 @@ impl Database {
         match self {
             Self::File(file) => sqlite::vacuum(file.path()),
             Self::Postgres(address) => Err(VacuumError::OnAServer(address.to_string())),
+        }
+    }
+
+    /// Writes one state of the store into a new file while programs work on it. `tell` is given the bytes of the copy
+    /// so far, and of the original. Returns the bytes of the copy.
+    ///
+    /// # Errors
+    ///
+    /// When the store is on a server, when the file exists, or when either cannot be read or written.
+    pub fn backup(
+        &self,
+        copy: &Path,
+        tell: impl FnMut(u64, u64) + Send + 'static,
+    ) -> Result<u64, BackupError> {
+        match self {
+            Self::File(file) => sqlite::backup(file.path(), copy, tell),
+            Self::Postgres(address) => Err(BackupError::OnAServer(address.to_string())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Results and errors of a vacuum.
+//! Results and errors of a vacuum, and of a backup.
 
 use super::StoreError;
 
@@ -49,6 +49,25 @@ pub enum VacuumError {
         "{0} is packed, but keeps its size while some program reads it: end that program, and run this again"
     )]
     KeptLong(String),
+    /// It cannot be opened, read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A copy that was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// A server has tools for this.
+    #[error(
+        "{0} is on a server, whose own tools copy it while nodes run: pg_dump --format=custom --file=FILE --dbname={0}"
+    )]
+    OnAServer(String),
+    /// Something has that name.
+    #[error("{0} is there already, and a backup replaces no file; name another one")]
+    Taken(String),
+    /// SQLite takes paths as text.
+    #[error("{0} is not UTF-8; name the copy otherwise")]
+    NoText(String),
     /// It cannot be opened, read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -244,11 +244,41 @@ fn a_log_without_its_file_is_refused_and_left_alone() {
         if empty {
             fs::write(database.path(), "").unwrap();
         }
-        for command in [&["emit", "--type", "x", "--data", "1"][..], &SERVE] {
+        for command in [&["subscriber", "add", "x", "https://x.example/"][..], &SERVE] {
             refuses(database.command(command), 64, "is missing or empty, and its log");
         }
         assert_eq!(fs::read(&log).unwrap(), bytes);
     }
     fs::rename(&away, database.path()).unwrap();
     assert_eq!(events_of(&database), 1);
+}
+
+#[test]
+fn a_backup_of_a_running_store_is_whole_private_and_starts() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let serving = database.serve();
+    (0..20).for_each(|number| drop(serving.emit(&number.to_string())));
+    let copy = Database::new();
+    let to = copy.path();
+    let backup = ["backup", to.to_str().unwrap(), "--json"];
+    let told = database.json(&backup);
+    let made = fs::metadata(&to).unwrap();
+    assert_eq!(told["bytes"], made.len());
+    assert!(told["took_ms"].is_u64(), "{told}");
+    assert_eq!(made.permissions().mode() & 0o777, 0o600);
+    assert_eq!(files(&copy), ["sender.db"]);
+    let bytes = fs::read(&to).unwrap();
+    refuses(database.command(&backup), 1, "is there already, and a backup replaces no file");
+    assert_eq!(fs::read(&to).unwrap(), bytes);
+    assert_eq!(serving.get("/v1/status").json()["deliveries"]["accepted"], 20, "it goes on");
+    let doctor = copy.command(&["doctor", "--allow-private-targets"]).output().unwrap();
+    let found = String::from_utf8_lossy(&doctor.stdout);
+    assert!(found.lines().any(|line| line.starts_with("well") && line.contains("file")), "{found}");
+    serving.stop_in_order();
+    assert_eq!(events_of(&copy), 20);
+    refuses(
+        database.command(&["backup", "x", "--db", "postgres://db.example/hooks"]),
+        64,
+        "pg_dump --format=custom",
+    );
 }

@@ -2,7 +2,7 @@
 //!
 //! The files: `open` checks the file, `clock` its time, `ledger` counts, `log` and `reserve` manage disk space.
 //! Commands are in `emit`, `claim`, `settle`, `lease`, `subscribe`, `dead` and `sweep`. Claims use `beside`,
-//! `content`, `fronts`, `fresh` and `damaged`. `reader` reads; `doctor` and `vacuum` serve operators.
+//! `content`, `fronts`, `fresh` and `damaged`. `reader` reads; `doctor`, `vacuum` and `backup` serve operators.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ use super::reply::Reply;
 use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
 use crate::engine::{LaneId, Nanos, StoreTime};
 
+mod backup;
 mod beside;
 mod claim;
 mod clock;
@@ -59,6 +60,7 @@ mod transfer;
 mod unswept;
 mod vacuum;
 
+pub(super) use backup::backup;
 use beside::Out;
 use content::Contents;
 pub use doctor::{Checked, Missing};

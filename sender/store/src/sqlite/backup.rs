@@ -1,0 +1,53 @@
+//! A copy of a file in which programs work.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use hookproof_failed_sync::Unnamed;
+
+use super::failure::Doing;
+use super::open;
+use crate::StoreError;
+use crate::vacuum::BackupError;
+
+const COPY: &str = "copy the store";
+
+/// SQLite's instructions between two looks at how far it is.
+const STEP: i32 = 1_000_000;
+
+/// Writes one state of a file into a new one, packed. `tell` is given the bytes of the copy so far, and of the original. The log of the
+/// original is not cut meanwhile. Returns the bytes of the copy.
+///
+/// # Errors
+///
+/// When the copy's name is taken, or the one can't be read or the other not written.
+pub(crate) fn backup(
+    path: &Path,
+    copy: &Path,
+    mut tell: impl FnMut(u64, u64) + Send + 'static,
+) -> Result<u64, BackupError> {
+    let unwritten = |error: std::io::Error| StoreError::Io {
+        doing: COPY,
+        detail: format!("{}: {error}", copy.display()),
+    };
+    let taken = || BackupError::Taken(copy.display().to_string());
+    if fs::symlink_metadata(copy).is_ok() {
+        return Err(taken());
+    }
+    let mut sql = open::reader(path)?;
+    sql.execute_batch("PRAGMA query_only = OFF").doing(COPY)?;
+    let new = Unnamed::beside(copy).map_err(unwritten)?;
+    let place = new.path().to_owned();
+    let name = place.to_str().ok_or_else(|| BackupError::NoText(copy.display().to_string()))?.to_owned();
+    let bytes = fs::metadata(path).map_or(0, |original| original.len());
+    let look = move || {
+        tell(fs::metadata(&place).map_or(0, |copy| copy.len()), bytes);
+        false
+    };
+    sql.progress_handler(STEP, Some(look)).doing(COPY)?;
+    sql.execute("VACUUM INTO ?1", [name]).doing(COPY)?;
+    let written = File::open(new.path()).map_err(unwritten)?;
+    written.sync_all().map_err(unwritten)?;
+    let bytes = written.metadata().map_err(unwritten)?.len();
+    if new.name(copy).map_err(unwritten)? { Ok(bytes) } else { Err(taken()) }
+}
