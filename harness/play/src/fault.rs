@@ -1,6 +1,10 @@
-//! The scenario's faults as steps: a beginning, and for those that last an end.
+//! Faults over time, for a run and the simulator alike: the scenario's faults as steps, the faults that stop a
+//! process or set its clock while they last, and the record of an injected fault.
+
+use std::collections::BTreeSet;
 
 use hookproof_judge::scenario::{FaultAction, FaultPlan};
+use hookproof_judge::trace::Fault;
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +25,98 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
     steps
 }
 
-/// Whether the harness acts at the end of it. A killed or stopped process restarts a time after its own end,
-/// which is unknown beforehand; the holder of a database lock releases it itself.
+/// Whether a step ends it, as planned. A killed or stopped process restarts a time after its own end, which is
+/// unknown beforehand; a lock, a server and an operator's action end by themselves.
+#[must_use]
 pub const fn ends(action: &FaultAction) -> bool {
-    use FaultAction::{ClockSkew, DiskFull, Partition, Stop};
-    matches!(action, Stop | ClockSkew { .. } | DiskFull | Partition(_))
+    use FaultAction::{
+        ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
+        Restart, Rotate, Start, Stop,
+    };
+    match action {
+        Stop | ClockSkew { .. } | DiskFull | Partition(_) => true,
+        Kill
+        | Restart
+        | Start
+        | ClockStep { .. }
+        | LockDatabase
+        | DatabaseRestart
+        | Limit { .. }
+        | Rotate { .. }
+        | Redrive { .. } => false,
+    }
+}
+
+/// The faults that stop a process, by index in the scenario: the end of one ends no other.
+#[derive(Clone, Debug, Default)]
+pub struct Stops(BTreeSet<u32>);
+
+impl Stops {
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Whether the process ran until now.
+    pub fn begin(&mut self, fault: u32) -> bool {
+        self.0.insert(fault) && self.0.len() == 1
+    }
+
+    /// Whether the process continues.
+    pub fn end(&mut self, fault: u32) -> bool {
+        self.0.remove(&fault) && self.0.is_empty()
+    }
+
+    /// Forgets them, for a new process.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn faults(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().copied()
+    }
+}
+
+/// The faults that set a process's wall clock, by index in the scenario: the latest that lasts decides.
+#[derive(Clone, Debug, Default)]
+pub struct Skews(Vec<(u32, i64)>);
+
+impl Skews {
+    /// The offset in nanoseconds; 0 without a fault.
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        self.0.last().map_or(0, |(_, offset)| *offset)
+    }
+
+    pub fn begin(&mut self, fault: u32, offset: i64) {
+        self.0.push((fault, offset));
+    }
+
+    /// Whether it had begun.
+    pub fn end(&mut self, fault: u32) -> bool {
+        let before = self.0.len();
+        self.0.retain(|(one, _)| *one != fault);
+        self.0.len() < before
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The record of a fault that was injected at `t`, with its index in the scenario and the struck process.
+/// `until` counts only for faults that last.
+#[must_use]
+pub fn record(plan: &FaultPlan, place: Option<u32>, t: u64, until: u64, struck: Option<usize>) -> Fault {
+    let target = plan.worker.as_ref().map(|target| target.told(struck));
+    Fault {
+        t,
+        kind: plan.action.kind(),
+        until: (plan.lasts.0 > 0).then_some(until),
+        detail: target.or_else(|| plan.action.subscriber().map(str::to_owned)),
+        delay: plan.action.delay().map(|delay| delay.0),
+        plan: place,
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +145,13 @@ mod tests {
             (9, Step::End(&faults[3])),
         ];
         assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn a_process_continues_when_the_last_fault_that_stops_it_ends() {
+        let mut stops = Stops::default();
+        assert!(stops.begin(0) && !stops.begin(1) && !stops.begin(1));
+        assert!(!stops.end(2) && !stops.end(0) && stops.is_stopped());
+        assert!(stops.end(1) && !stops.end(1) && !stops.is_stopped());
     }
 }

@@ -16,6 +16,7 @@ use super::process::{Launch, Process, log_path, status_text};
 use crate::clock::Clock;
 use crate::fault::{Room, limit_files};
 use hookproof_judge::trace::{Process as Line, ProcessEvent, Record, Recorder};
+use hookproof_play::fault::Stops;
 
 mod ending;
 mod lasting;
@@ -55,8 +56,8 @@ struct Worker {
     again_after: Option<u64>,
     /// When it restarts.
     again_at: Option<u64>,
-    /// The faults that stop it with SIGSTOP, by their index in the scenario.
-    stopped_by: BTreeSet<u32>,
+    /// The faults that stop it with SIGSTOP.
+    stops: Stops,
     /// Whether it joins after the start.
     is_later: bool,
 }
@@ -120,7 +121,7 @@ impl Processes {
                     waiting: None,
                     again_after: None,
                     again_at: None,
-                    stopped_by: BTreeSet::new(),
+                    stops: Stops::default(),
                     is_later: config.later.contains(&at),
                 });
             }
@@ -240,7 +241,7 @@ impl Processes {
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
         worker.process = None;
-        worker.stopped_by.clear();
+        worker.stops.clear();
         if let Some(blow) = worker.struck.take() {
             // The restart waits until the sender's silence shows that this process was the sender.
             if worker.strike.is_none() && self.api.tells_processes_apart() {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Pid;
 
 use hookproof_judge::scenario::{FaultAction, FaultTarget, SECOND, Scenario};
+use hookproof_play::fault::Skews;
 
 /// The path of the library in Debian's package, below [`FOLDERS`] and a machine's name.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
@@ -27,8 +28,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub struct WallClock {
     library: PathBuf,
     file: PathBuf,
-    /// The active faults, by index in the scenario, the latest last: the offset in nanoseconds.
-    skews: Vec<(u32, i64)>,
+    skews: Skews,
 }
 
 /// Whether a scenario has a fault that sets a process's clock.
@@ -65,7 +65,7 @@ impl WallClock {
             for worker in one.map_or(all, |worker| worker..worker + 1) {
                 // The process may have another working directory.
                 let file = std::path::absolute(folder)?.join(format!("sender-{worker}.clock"));
-                let clock = Self { library: library.clone(), file, skews: Vec::new() };
+                let clock = Self { library: library.clone(), file, skews: Skews::default() };
                 clock.set(0)?;
                 clocks.insert(worker, clock);
             }
@@ -75,8 +75,8 @@ impl WallClock {
 
     /// A clock without a process.
     #[cfg(test)]
-    pub(crate) const fn unread(file: PathBuf) -> Self {
-        Self { library: PathBuf::new(), file, skews: Vec::new() }
+    pub(crate) fn unread(file: PathBuf) -> Self {
+        Self { library: PathBuf::new(), file, skews: Skews::default() }
     }
 
     /// The environment variables of its process.
@@ -102,7 +102,7 @@ impl WallClock {
     /// # Errors When its file cannot be written; the fault has not begun then.
     pub fn begin(&mut self, fault: u32, ahead: i64) -> io::Result<()> {
         self.set(ahead)?;
-        self.skews.push((fault, ahead));
+        self.skews.begin(fault, ahead);
         Ok(())
     }
 
@@ -110,9 +110,7 @@ impl WallClock {
     ///
     /// # Errors When its file cannot be written.
     pub fn end(&mut self, fault: u32) -> io::Result<()> {
-        let Some(at) = self.skews.iter().position(|(one, _)| *one == fault) else { return Ok(()) };
-        self.skews.remove(at);
-        self.set(self.skews.last().map_or(0, |(_, ahead)| *ahead))
+        if self.skews.end(fault) { self.set(self.skews.offset()) } else { Ok(()) }
     }
 
     /// Ends every fault.

@@ -25,7 +25,7 @@ use hookproof_judge::scenario::{
 };
 use hookproof_judge::signature::{Profile, Scheme};
 use hookproof_judge::trace::{Depth, Ended, Fault, Kept, Record, Recorder, Undone};
-use hookproof_play::fault::Step;
+use hookproof_play::fault::{self, Step};
 
 /// The period of the loop.
 const TICK_NS: u64 = 10_000_000;
@@ -312,7 +312,7 @@ impl Conductor<'_> {
         let scenario = self.scenario;
         let Some(fault) = scenario.faults.get(place) else { return };
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
-        if over && hookproof_play::fault::ends(&fault.action) {
+        if over && fault::ends(&fault.action) {
             let name = fault.action.kind();
             let why = "its time was over before its owner was known";
             return self.view.say(&format!("{name} was not applied: {why}"));
@@ -355,7 +355,7 @@ impl Conductor<'_> {
         // The time is taken first: later events may be caused by the fault.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
         // A fault that the harness ends itself ends as planned, even if its target was found late.
-        let from = if hookproof_play::fault::ends(&fault.action) { fault.at.0 } else { t };
+        let from = if fault::ends(&fault.action) { fault.at.0 } else { t };
         let (plan, until) = (Some(place), from.saturating_add(lasts).max(t));
         let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
         let done = match &fault.action {
@@ -390,11 +390,7 @@ impl Conductor<'_> {
             self.view.say(&format!("{kind} was not applied: {why}"));
             return self.recorder.keep(Record::Undone(Undone { t, kind, worker: None, plan, why }));
         }
-        let detail = fault.worker.as_ref().map(|target| target.told(worker));
-        let until = (lasts > 0).then_some(until);
-        let kind = fault.action.kind();
-        let delay = fault.action.delay().map(|delay| delay.0);
-        self.recorder.keep(Record::Fault(Fault { t, kind, until, detail, delay, plan }));
+        self.recorder.keep(Record::Fault(fault::record(fault, plan, t, until, worker)));
     }
 
     fn take_back(&self, undone: driver::Undone) {

@@ -13,6 +13,7 @@ use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Scenario};
 use hookproof_judge::signature::Scheme;
 use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{Fault, Record};
+use hookproof_play::fault;
 
 /// The pause before an unanswered action is repeated.
 const AGAIN_NS: u64 = 250_000_000;
@@ -163,16 +164,8 @@ impl Operator {
 
     fn note(&self, errand: &Errand, from: u64) {
         let Errand { plan, place, .. } = errand;
-        let until = (plan.lasts.0 > 0).then(|| from.saturating_add(plan.lasts.0));
-        let (kind, detail) = (plan.action.kind(), plan.action.subscriber().map(str::to_owned));
-        self.recorder.keep(Record::Fault(Fault {
-            t: self.clock.now(),
-            kind,
-            until,
-            detail,
-            delay: None,
-            plan: *place,
-        }));
+        let until = from.saturating_add(plan.lasts.0);
+        self.recorder.keep(Record::Fault(fault::record(plan, *place, self.clock.now(), until, None)));
     }
 
     /// Repeats an action until the sender answers.

@@ -24,27 +24,51 @@ pub struct Fault {
     pub plan: Option<u32>,
 }
 
+/// The effect of a fault on the way between the sender and its store, or on its clock, while it lasts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// No process reaches the store, or is seen there.
+    CutsOff,
+    KeepsFromWriting,
+    /// Messages arrive later.
+    Delays,
+    StepsClock,
+    /// Its effect shows in the records of processes, or in the contract.
+    Other,
+}
+
 impl Fault {
     /// The most round trips between a process and its store until a write is committed. A new connection
     /// repeats all of its setup.
     const EXCHANGES: u64 = 16;
 
-    /// Whether it stops the sender's work while it lasts, or slows that by a second or more.
-    pub(crate) fn hinders(&self) -> bool {
-        self.keeps_from_writing() || self.kind == FaultKind::ClockStep || self.slows_writing() >= SECOND
-    }
-
-    /// Whether the sender can commit nothing while it lasts. A stop may end before `until`: the process
-    /// record says when.
-    pub(crate) fn keeps_from_writing(&self) -> bool {
+    const fn effect(&self) -> Effect {
         use FaultKind::{
             ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
             Restart, Rotate, Start, Stop,
         };
         match self.kind {
-            LockDatabase | DatabaseRestart | DiskFull | Partition => self.delay.is_none(),
-            Kill | Stop | Restart | Start | ClockStep | ClockSkew | Limit | Rotate | Redrive => false,
+            Partition if self.delay.is_some() => Effect::Delays,
+            Partition => Effect::CutsOff,
+            LockDatabase | DatabaseRestart | DiskFull => Effect::KeepsFromWriting,
+            ClockStep => Effect::StepsClock,
+            Kill | Stop | Restart | Start | ClockSkew | Limit | Rotate | Redrive => Effect::Other,
         }
+    }
+
+    /// Whether it stops the sender's work while it lasts, or slows that by a second or more.
+    pub(crate) fn hinders(&self) -> bool {
+        match self.effect() {
+            Effect::CutsOff | Effect::KeepsFromWriting | Effect::StepsClock => true,
+            Effect::Delays => self.slows_writing() >= SECOND,
+            Effect::Other => false,
+        }
+    }
+
+    /// Whether the sender can commit nothing while it lasts. A stop may end before `until`: the process
+    /// record says when.
+    pub(crate) fn keeps_from_writing(&self) -> bool {
+        matches!(self.effect(), Effect::CutsOff | Effect::KeepsFromWriting)
     }
 
     /// The longest extra time that a commit takes meanwhile. Messages under way at its end arrive at once.
@@ -54,7 +78,7 @@ impl Fault {
 
     /// Whether it separates a process from its store, so that no other process sees its state.
     pub(crate) fn cuts_off(&self) -> bool {
-        self.kind == FaultKind::Partition && self.delay.is_none()
+        self.effect() == Effect::CutsOff
     }
 
     /// Whether a process may lose its lanes by it, since it cannot renew its leases in time.

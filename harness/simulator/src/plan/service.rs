@@ -151,7 +151,12 @@ fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
         FaultAction::Stop | FaultAction::Partition(_) => LEASE_NS.saturating_add(hold),
         FaultAction::Restart => hold.saturating_add(subscriber.timeout.0),
         FaultAction::DiskFull | FaultAction::LockDatabase | FaultAction::DatabaseRestart => SECOND,
-        _ => return None,
+        FaultAction::Start
+        | FaultAction::ClockStep { .. }
+        | FaultAction::ClockSkew { .. }
+        | FaultAction::Limit { .. }
+        | FaultAction::Rotate { .. }
+        | FaultAction::Redrive { .. } => return None,
     };
     Some((fault.at.0, fault.at.0.saturating_add(fault.lasts.0).saturating_add(after)))
 }

@@ -16,6 +16,7 @@ use super::world::World;
 use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
 use hookproof_judge::signature::digest::base64;
 use hookproof_judge::trace::{Fault, Record};
+use hookproof_play::fault;
 
 const REDRIVE_MAX: u32 = 100_000;
 
@@ -63,10 +64,9 @@ impl<'a> World<'a> {
         for (place, secret) in secrets {
             self.net.endpoints[place].secrets.push(secret);
         }
-        let until = (plan.lasts.0 > 0).then(|| at.saturating_add(plan.lasts.0));
-        let (kind, detail) = (plan.action.kind(), plan.action.subscriber().map(str::to_owned));
-        let plan = Fault::place(&self.given.scenario.faults, plan);
-        self.keep(Record::Fault(Fault { t: self.now, kind, until, detail, delay: None, plan }))
+        let place = Fault::place(&self.given.scenario.faults, plan);
+        let until = at.saturating_add(plan.lasts.0);
+        self.keep(Record::Fault(fault::record(plan, place, self.now, until, None)))
     }
 
     /// Repeats the actions of a process that ended.

@@ -229,7 +229,7 @@ impl<'a> World<'a> {
         let slot = &mut self.slots[worker];
         slot.roster = Arc::clone(process.roster());
         (slot.process, slot.dirty, slot.wake_at) = (Some(process), true, 0);
-        slot.stopped_by.clear();
+        slot.stops.clear();
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use super::process::Process;
 use super::world::{WorkerSlot, World};
 use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
 use hookproof_judge::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
-use hookproof_play::fault::Step;
+use hookproof_play::fault::{self, Step};
 
 /// The range of the time from a process's start until it is ready, in nanoseconds.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
@@ -33,7 +33,7 @@ impl<'a> World<'a> {
     /// Ends a fault, and no other one.
     fn end(&mut self, fault: u32) -> Result<(), SimError> {
         for slot in &mut self.slots {
-            slot.skews.retain(|(one, _)| *one != fault);
+            slot.skews.end(fault);
         }
         (0..self.slots.len()).try_for_each(|worker| self.thaw(worker, fault))
     }
@@ -58,7 +58,7 @@ impl<'a> World<'a> {
             FaultAction::Start => concerned.into_iter().try_for_each(|worker| self.start(worker))?,
             FaultAction::ClockSkew { .. } => {
                 let ahead = fault.action.clock_offset().unwrap_or_default();
-                concerned.into_iter().for_each(|worker| self.slots[worker].skews.push((place, ahead)));
+                concerned.into_iter().for_each(|worker| self.slots[worker].skews.begin(place, ahead));
             }
             FaultAction::ClockStep { .. } => {
                 let by = fault.action.clock_offset().unwrap_or_default();
@@ -80,12 +80,8 @@ impl<'a> World<'a> {
                 return Ok(());
             }
         }
-        let worker = fault.worker.as_ref().map(|target| target.told(one));
-        let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
-        let until = (lasts > 0).then(|| self.now.saturating_add(lasts));
-        let kind = fault.action.kind();
-        let delay = fault.action.delay().map(|delay| delay.0);
-        self.keep(Record::Fault(Fault { t: self.now, kind, until, detail, delay, plan }))
+        let until = self.now.saturating_add(lasts);
+        self.keep(Record::Fault(fault::record(fault, plan, self.now, until, one)))
     }
 
     /// Blocks writes for `lasts`. A try to write fails after `patience`.
@@ -195,7 +191,7 @@ impl<'a> World<'a> {
         drop(process);
         let generation = self.slots[worker].generation;
         self.slots[worker].generation += 1;
-        self.slots[worker].stopped_by.clear();
+        self.slots[worker].stops.clear();
         self.hang_up(worker, generation);
         self.write_later()?;
         let ready = self.chance.between(STARTS_NS.0, STARTS_NS.1);
@@ -210,8 +206,7 @@ impl<'a> World<'a> {
 
     fn freeze(&mut self, worker: usize, fault: u32) -> Result<(), SimError> {
         let slot = &mut self.slots[worker];
-        let goes_on = !slot.is_frozen();
-        if slot.process.is_none() || !slot.stopped_by.insert(fault) || !goes_on {
+        if slot.process.is_none() || !slot.stops.begin(fault) {
             return Ok(());
         }
         self.process_record(worker, ProcessRecord::Stopped, None)
@@ -220,7 +215,7 @@ impl<'a> World<'a> {
     /// Continues a process unless another fault stops it too.
     fn thaw(&mut self, worker: usize, fault: u32) -> Result<(), SimError> {
         let slot = &mut self.slots[worker];
-        if !slot.stopped_by.remove(&fault) || slot.is_frozen() {
+        if !slot.stops.end(fault) {
             return Ok(());
         }
         self.process_record(worker, ProcessRecord::Continued, None)?;

@@ -1,6 +1,5 @@
 //! The state of a run, with its shared operations. The seed decides the order of events at one instant.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hookproof_sender::delivery_ids::DeliveryIds;
@@ -23,20 +22,18 @@ use super::options::{EPOCH, Model, Options, ns};
 use super::process::Process;
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Record;
-use hookproof_play::fault::Step;
+use hookproof_play::fault::{Skews, Step, Stops};
 use hookproof_play::traffic::Chance;
 
 #[derive(Default)]
 pub(super) struct WorkerSlot {
     pub(super) process: Option<Process>,
     pub(super) generation: u64,
-    /// The faults that stop it, by their indexes in the scenario.
-    pub(super) stopped_by: BTreeSet<u32>,
+    pub(super) stops: Stops,
     pub(super) stash: Vec<ProcessEvent>,
     pub(super) dirty: bool,
     pub(super) wake_at: u64,
-    /// Faults of its wall clock, by index, latest last: how far it is ahead of the machine's, in nanoseconds.
-    pub(super) skews: Vec<(u32, i64)>,
+    pub(super) skews: Skews,
     /// The subscribers known to its last process.
     pub(super) roster: Arc<Roster>,
     /// The pause between its end and its next start.
@@ -53,11 +50,7 @@ pub(super) struct WorkerSlot {
 
 impl WorkerSlot {
     pub(super) fn is_frozen(&self) -> bool {
-        !self.stopped_by.is_empty()
-    }
-
-    fn skew(&self) -> i64 {
-        self.skews.last().map_or(0, |(_, ahead)| *ahead)
+        self.stops.is_stopped()
     }
 }
 
@@ -113,7 +106,7 @@ impl World<'_> {
 
     /// The wall clock of one process at time `t`.
     pub(super) fn wall_of(&self, worker: usize, t: u64) -> StoreTime {
-        StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skew()))
+        StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skews.offset()))
     }
 
     fn wall_at(&self, t: u64) -> StoreTime {

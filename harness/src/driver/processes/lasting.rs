@@ -18,11 +18,11 @@ impl Processes {
     /// # Errors When there is none, or the signal can't be sent.
     pub fn freeze(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
-        if self.workers[number].stopped_by.is_empty() {
+        if !self.workers[number].stops.is_stopped() {
             self.signal(number, Signal::STOP, ProcessEvent::Stopped)?;
             self.api.set_frozen(number, true);
         }
-        self.workers[number].stopped_by.insert(fault);
+        self.workers[number].stops.begin(fault);
         Ok(())
     }
 
@@ -69,16 +69,15 @@ impl Processes {
     ///
     /// # Errors The first failure, after all processes were tried.
     pub fn relieve(&mut self) -> io::Result<()> {
-        let stopped_by = self.workers.iter().flat_map(|worker| &worker.stopped_by);
-        let all: BTreeSet<u32> = self.full.keys().chain(stopped_by).copied().collect();
+        let stops = self.workers.iter().flat_map(|worker| worker.stops.faults());
+        let all: BTreeSet<u32> = self.full.keys().copied().chain(stops).collect();
         all.into_iter().map(|fault| self.end_fault(fault)).fold(Ok(()), Result::and)
     }
 
     /// Continues a process that no other fault stops.
     fn thaw(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
-        let stopped_by = &mut self.workers[number].stopped_by;
-        if !stopped_by.remove(&fault) || !stopped_by.is_empty() {
+        if !self.workers[number].stops.end(fault) {
             return Ok(());
         }
         self.api.set_frozen(number, false);
