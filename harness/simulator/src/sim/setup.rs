@@ -55,7 +55,7 @@ pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
 /// The declarations of our own sender's driver file.
 #[must_use]
 pub fn declared() -> Declared {
-    Declared { lacks: vec![Lack::Order], ..Declared::default() }
+    Declared { lacks: vec![Lack::Kept, Lack::Order], ..Declared::default() }
 }
 
 /// The values of `--lease`, and all other arguments.
