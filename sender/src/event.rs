@@ -8,7 +8,7 @@
 //! - [`json`]: checks JSON and keeps its bytes. Data reaches the endpoint byte for byte: numbers, escapes,
 //!   the order of keys and repeated keys stay.
 //! - [`offer`]: one event or a batch; [`refusal`]: why it is not accepted; [`limits`]: its size and depth.
-//! - [`event_type`], [`key`], [`public_id`]: identifiers; [`pattern`]: the types that a subscriber wants.
+//! - [`event_type`], [`public_id`]: identifiers, and patterns of the types that a subscriber wants.
 //! - [`shape`]: the fields that a subscriber receives; [`coalesce`]: events replaced by newer ones.
 //! - [`body`]: the bytes that every attempt sends; [`timestamp`]: its format of times.
 //!
@@ -23,11 +23,10 @@ pub mod shape;
 pub mod timestamp;
 
 pub use coalesce::{Coalescing, CoalescingKey, CoalescingRule};
-pub use event_type::{EventType, EventTypeError};
-pub use hookproof_words::{event_type, pattern, public_id};
+pub use event_type::{EventPatterns, EventType, EventTypeError, Pattern, PatternError};
+pub use hookproof_words::{event_type, public_id};
 pub use json::Json;
 pub use offer::{Batch, Body, Depth, EventKey, EventKeyError, Limits, Offer};
-pub use pattern::{EventPatterns, Pattern, PatternError};
 pub use public_id::{Kind, PublicId, PublicIdError};
 pub use refusal::Refusal;
 pub use shape::{Pseudonyms, Region, ShapeId, Shaped, Shaping, ShapingRules};

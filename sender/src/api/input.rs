@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::App;
 use super::connection::TooSlow;
 use super::problem::Problem;
-use crate::engine::calendar::Date;
+use crate::engine::time::Date;
 use crate::engine::{LaneId, StoreTime};
 use crate::event::Limits;
 use crate::event::json::Json;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::calendar::Date;
+use crate::engine::time::Date;
 use crate::engine::time::StoreTime;
 
 /// Exactly 24 characters, so that it sorts as text.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::shown::{moment, node_id};
 use crate::engine::{Nanos, StoreTime};
-use crate::store::homes::Homes;
 use crate::store::lane::{LaneState, OwnerId};
+use crate::store::node::Homes;
 use crate::store::read::{Node, Nodes, ReadError, Reader};
 
 const PAGE_ROWS: u32 = 1_000;

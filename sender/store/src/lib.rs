@@ -18,7 +18,7 @@
 //!   successor finds everything waiting.
 //! - Time and randomness are arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and
+//! Reading order: [`lane`], [`node`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and
 //! [`postgres`], which [`database`] hides, and [`thread`], which groups commands into commits. `tests/store/` holds
 //! the contract of every implementation.
 
@@ -51,8 +51,8 @@ pub use durability::Durability;
 pub use error::StoreError;
 pub use finding::{Finding, State};
 use hookproof_engine::engine;
-pub use hookproof_engine::messages::{Command, Refusal, Reply, command, homes, lane, node, reply};
-use hookproof_words::{excerpt, numbers, units};
+pub use hookproof_engine::messages::{Command, Refusal, Reply, command, lane, node, reply};
+use hookproof_words::{excerpt, units};
 pub use log_size::{DiskRoom, LogSize};
 pub use parts::Parts;
 pub use read::Reader;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::numbers::size;
 use crate::engine::DeliveryId;
+use hookproof_words::ids::size;
 
 /// One page.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hookproof_sender::dispatch::{Event, LEASE_DEFAULT, MOVES_MAX, SETTLED_AFTER};
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::Drain;
-use hookproof_sender::store::homes::Homes;
 use hookproof_sender::store::lane::OwnerId;
+use hookproof_sender::store::node::Homes;
 use hookproof_sender::store::{Command, Reader};
 
 use crate::world::World;

@@ -1,4 +1,4 @@
-//! Typed ids, so that the compiler tells a delivery from a lane.
+//! Typed ids, so that the compiler tells a delivery from a lane; and numbers for databases.
 
 use std::fmt;
 
@@ -38,4 +38,16 @@ impl OutboxId {
     pub const fn is_ordinary(self) -> bool {
         1 <= self.0 && self.0 < Self::END.0
     }
+}
+
+/// A signed number for a database; larger values become the largest one.
+#[must_use]
+pub fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A length in memory, as a number for a database.
+#[must_use]
+pub fn size(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }

@@ -8,8 +8,7 @@ use std::error::Error;
 use postgres_types::private::BytesMut;
 use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term};
-use crate::numbers::int;
+use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term, int};
 use crate::states::{LaneState, Measure, Outcome, Place, Reason, WhenFull};
 use crate::time::{Nanos, StoreTime};
 

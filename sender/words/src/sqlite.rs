@@ -7,7 +7,7 @@ use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
 use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term};
-pub use crate::numbers::{int, size};
+pub use crate::ids::{int, size};
 use crate::states::{LaneState, Measure, Outcome, Place, Reason, WhenFull};
 use crate::time::{Nanos, StoreTime};
 

@@ -62,7 +62,7 @@ const CARRIED: &str = "requests or events in a second";
 
 /// The overhead of a held row beside its body.
 const AROUND_BYTES: u64 = 512;
-/// The unsent deliveries that all lanes of a process hold together: HELD in the sender's engine/lanes.rs.
+/// The unsent deliveries that all lanes of a process hold together: HELD in the sender's engine/machine.rs.
 const HELD: u64 = 32_768;
 /// The bounds of each lane's share: WINDOW_LEAST there, and WINDOW_MAX in engine/lane.rs.
 const HELD_BY_LANE: (u64, u64) = (4, 256);

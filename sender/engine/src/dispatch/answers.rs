@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use super::dispatcher::Dispatcher;
-use super::effect::News;
+use super::effect::{News, SubscriberSet};
 use super::event::{Answered, Failure, Order};
 use super::instant;
 use super::lanes::Waiting;
 use super::obstacles::{Cause, PAUSE_FIRST};
-use super::subscribers::SubscriberSet;
 use super::unsettled::Done;
 use crate::engine::{Due, Input, LaneId, Revision, Term};
 use crate::messages::Reply;

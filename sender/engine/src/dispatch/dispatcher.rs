@@ -3,16 +3,13 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use super::budget::{Portion, Wanted};
-use super::effect::{Effect, NewAttempt, News, SendLimits};
+use super::effect::{Effect, NewAttempt, News, SendLimits, Subscriber as _, SubscriberSet};
 use super::event::{AttemptEnd, Event, Order};
 use super::lanes::Lanes;
 use super::membership::Membership;
 use super::obstacles::{Cause, Obstacles, STUCK_MAX, Stuck};
-use super::records::{Records, Unkept};
-use super::subscribers::{Subscriber as _, SubscriberSet};
 use super::tenure::{Step, Tenure};
-use super::unsettled::Unsettled;
-use super::work::WorkDone;
+use super::unsettled::{Records, Unkept, Unsettled, WorkDone};
 use super::{instant, wall_time};
 use crate::engine::{
     AttemptId, BatchId, DeliveryId, Engine, Fate, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,

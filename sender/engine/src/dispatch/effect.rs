@@ -1,11 +1,11 @@
 //! Commands from the dispatcher to its shell.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::event::Order;
-use super::subscribers::SubscriberSet;
 use crate::engine::breaker::Standing;
-use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Shift, Term};
+use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Nanos, Settings, Shift, Term};
 use crate::messages::Command;
 use crate::messages::reply::ClaimedRow;
 
@@ -137,4 +137,38 @@ pub enum News {
         /// Why.
         why: Arc<str>,
     },
+}
+
+/// All subscribers at one moment.
+pub trait SubscriberSet {
+    /// A subscriber.
+    type Subscriber: Subscriber;
+
+    /// The subscriber of a lane.
+    fn get(&self, lane: LaneId) -> Option<&Arc<Self::Subscriber>>;
+
+    /// All subscribers, in the order of their lanes.
+    fn subscribers(&self) -> impl Iterator<Item = &Arc<Self::Subscriber>>;
+}
+
+/// The part of a subscriber that the dispatcher uses.
+pub trait Subscriber: fmt::Debug {
+    /// Its lane.
+    fn lane(&self) -> LaneId;
+
+    /// The name for people.
+    fn name(&self) -> &Arc<str>;
+
+    /// The lane's settings: the same `Arc` as in the set before, unless they have changed.
+    fn settings(&self) -> &Arc<Settings>;
+
+    /// The longest duration of an attempt.
+    fn deadline(&self) -> Nanos;
+
+    /// True if attempts may be made.
+    fn is_sendable(&self) -> bool;
+
+    /// True if this process cannot serve it: the secret of its region is missing, or its settings are
+    /// unreadable.
+    fn is_broken(&self) -> bool;
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::moment::Moment;
+use super::event::Moment;
 use super::wall_time;
 use crate::engine::contract::WINDOW_LIMIT_MAX;
 use crate::engine::{LaneRecord, Nanos, Origin, StoreTime};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::budget::{BodyLength, Budget, Portion};
-use super::moment::Moment;
+use super::event::Moment;
 use crate::engine::{DeliveryId, Instant, LaneId, StoreTime, Term};
 use crate::messages::reply::{ClaimedRow, TakenLane};
 

@@ -1,6 +1,6 @@
 //! The living nodes, and the lanes of ours that belong to other nodes.
 //!
-//! A node takes a free lane of its own at once ([`crate::messages::homes`]). A lane that we own for another
+//! A node takes a free lane of its own at once ([`Homes`]). A lane that we own for another
 //! node moves in order, once that node has lived for [`SETTLED_AFTER`] without a break; a node that comes and
 //! goes moves nothing. At most [`MOVES_MAX`] lanes move at a time, so that the others go on sending. A moving
 //! lane becomes free, and its home takes it: nodes need no messages to each other.
@@ -13,9 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
-use crate::messages::homes::Homes;
 use crate::messages::lane::OwnerId;
-use crate::messages::node::{Node, Nodes};
+use crate::messages::node::{Homes, Node, Nodes};
 
 /// How long a node must live before other owners hand it lanes.
 pub const SETTLED_AFTER: Nanos = Nanos::SECOND;

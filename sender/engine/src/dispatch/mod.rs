@@ -30,8 +30,8 @@
 //! owns the lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes
 //! claim nothing meanwhile. [`Dispatcher::stuck`] lists the blocked lanes with the reason.
 //!
-//! Reading order: `event`, `effect`, `subscribers`; `dispatcher`, `ownership`, `answers`, `membership`;
-//! `tenure`, `lanes`, `budget`, `records`, `unsettled`, `obstacles`, `work`; `handover`.
+//! Reading order: `event`, `effect`; `dispatcher`, `ownership`, `answers`, `membership`; `tenure`, `lanes`,
+//! `budget`, `unsettled`, `obstacles`; `handover`.
 
 mod answers;
 mod budget;
@@ -41,25 +41,19 @@ mod event;
 pub mod handover;
 mod lanes;
 mod membership;
-mod moment;
 mod obstacles;
 mod ownership;
-mod records;
-mod subscribers;
 mod tenure;
 mod unsettled;
-mod work;
 
 pub use budget::{BODY_BYTES_MAX, CLAIM_BYTES_MAX, Portion};
 pub use dispatcher::{Dispatcher, Settings};
-pub use effect::{Effect, NewAttempt, News, SendLimits};
-pub use event::{Answered, AttemptEnd, Event, Failure, Order};
+pub use effect::{Effect, NewAttempt, News, SendLimits, Subscriber, SubscriberSet};
+pub use event::{Answered, AttemptEnd, Event, Failure, Moment, Order};
 pub use membership::{MOVES_MAX, SETTLED_AFTER};
-pub use moment::Moment;
 pub use obstacles::{PAUSE_LONGEST, STUCK_MAX, Stuck};
-pub use subscribers::{Subscriber, SubscriberSet};
 pub use tenure::{LEASE_DEFAULT, LEASES};
-pub use work::WorkDone;
+pub use unsettled::WorkDone;
 
 use crate::engine::{Instant, StoreTime};
 

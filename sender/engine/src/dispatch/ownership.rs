@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::dispatcher::Dispatcher;
-use super::effect::{Effect, News};
+use super::effect::{Effect, News, Subscriber, SubscriberSet};
 use super::lanes::Waiting;
 use super::obstacles::Cause;
-use super::subscribers::{Subscriber, SubscriberSet};
 use super::{handover, instant, wall_time};
 use crate::engine::{Input, Instant, LaneId, StoreTime, Takeover, Term};
 use crate::messages::lane::LaneState;

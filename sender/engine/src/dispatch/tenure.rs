@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::messages::command::{Acquire, Renew, Which};
-use crate::messages::homes::Homes;
 use crate::messages::lane::OwnerId;
-use crate::messages::node::Announcement;
+use crate::messages::node::{Announcement, Homes};
 
 /// The default length of a lease.
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);

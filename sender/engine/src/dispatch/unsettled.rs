@@ -1,9 +1,11 @@
-//! Settlements that the store has not confirmed, kept for retries.
+//! Settlements and records that the store has not confirmed, kept for retries; and the work of this process.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::engine::{BatchId, LaneId, Term};
-use crate::messages::command::Settlement;
+use crate::engine::{BatchId, LaneId, LaneRecord, Revision, Term};
+use crate::messages::command::{Fate, Outcome, Settlement};
+use crate::messages::reply::SettleResult;
 
 /// By number; the engine bounds how many there are.
 #[derive(Debug, Default)]
@@ -82,5 +84,98 @@ impl Unsettled {
         let Part { batch, rows: first, .. } = self.parts.remove(&number)?;
         *self.halved.entry(batch).or_insert(1) += 1;
         Some([first, second].map(|rows| self.put(Part { batch, rows, is_late: true })))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Unkept {
+    pub(super) term: Term,
+    pub(super) revision: Revision,
+    pub(super) record: Arc<LaneRecord>,
+}
+
+/// The newest unconfirmed record of each lane.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    unkept: BTreeMap<LaneId, Unkept>,
+    /// A record was given up, so its lane was not handed back.
+    gave_up: bool,
+}
+
+impl Records {
+    pub(super) fn put(&mut self, lane: LaneId, unkept: Unkept) {
+        self.unkept.insert(lane, unkept);
+    }
+
+    pub(super) fn get(&self, lane: LaneId) -> Option<&Unkept> {
+        self.unkept.get(&lane)
+    }
+
+    /// True if the lane is handed back with its record.
+    pub(super) fn is_final(&self, lane: LaneId) -> bool {
+        self.unkept.get(&lane).is_some_and(|unkept| unkept.record.is_final())
+    }
+
+    pub(super) fn has_under(&self, lane: LaneId, term: Term) -> bool {
+        self.unkept.get(&lane).is_some_and(|unkept| unkept.term == term)
+    }
+
+    /// True if no newer record came and the lane was not lost.
+    pub(super) fn is_current(&self, lane: LaneId, term: Term, revision: Revision) -> bool {
+        self.unkept.get(&lane).is_some_and(|unkept| (unkept.term, unkept.revision) == (term, revision))
+    }
+
+    /// Returns true if there was a record of the lane under `term`.
+    pub(super) fn remove(&mut self, lane: LaneId, term: Term) -> bool {
+        let is_so = self.has_under(lane, term);
+        if is_so {
+            self.unkept.remove(&lane);
+        }
+        is_so
+    }
+
+    /// Gives a record up for good: the process ends.
+    pub(super) fn give_up(&mut self) {
+        self.gave_up = true;
+    }
+
+    pub(super) fn kept_all(&self) -> bool {
+        !self.gave_up
+    }
+
+    /// True if no lane is on its way back to the store.
+    pub(super) fn all_handed_back(&self) -> bool {
+        !self.unkept.values().any(|unkept| unkept.record.is_final())
+    }
+}
+
+/// Settled and durable work of this process alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkDone {
+    /// Deliveries delivered.
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failed_attempts: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+impl WorkDone {
+    /// Counts a settlement. A failed attempt counts even if the settlement was not applied.
+    pub(super) fn count(&mut self, settled: &Settlement, result: SettleResult) {
+        match (settled.fate, result) {
+            (Fate::Delivered, SettleResult::Applied) => self.delivered += 1,
+            (Fate::Dead(_), SettleResult::Applied) => self.dead += 1,
+            _ => {}
+        }
+        let failed = settled.attempt.as_ref().is_some_and(|attempt| attempt.outcome != Outcome::Delivered);
+        self.failed_attempts += u64::from(failed);
+    }
+
+    /// Adds work that is counted elsewhere.
+    pub const fn add(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.failed_attempts += more.failed_attempts;
+        self.dead += more.dead;
     }
 }

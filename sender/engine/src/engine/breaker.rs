@@ -9,8 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::limiter::Ready;
-use super::range::{OutOfRange, within};
 use super::time::{Instant, Nanos};
+use super::{OutOfRange, within};
 
 /// The highest threshold of failures in a row.
 pub const FAILURES_MAX: u32 = 1_000_000;

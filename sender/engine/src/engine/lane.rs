@@ -6,24 +6,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::attempts::Ending;
 use super::baseline::Baseline;
 use super::breaker::{Breaker, Health, IsProbe, Standing};
-use super::ids::{LaneId, Revision, Term};
-use super::limiter::{Limiter, Ready};
-use super::message::{Due, Fate, Outcome, Reason, Takeover};
-use super::moves::Move;
+use super::limiter::{Limiter, Ready, Since};
+use super::message::{Due, Fate, LaneRecord, Origin, Outcome, Reason, Settings, Takeover};
 use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
-use super::record::LaneRecord;
-use super::retry::Meaning;
-use super::rng::Rng;
-use super::settings::Settings;
+use super::retry::{Meaning, Rng};
 use super::shift::Shift;
-use super::start::Start;
 use super::time::{Instant, Nanos};
-use super::view::LaneView;
+use super::{AttemptId, DeliveryId, LaneId, Revision, Term};
 
 /// The most deliveries that a lane holds before sending them.
 pub(super) const WINDOW_MAX: u32 = 256;
@@ -391,5 +384,172 @@ impl Lane {
             self.paused_until = until;
             self.marks.unsaved = true;
         }
+    }
+}
+
+/// The state that a new owner of a lane begins with.
+pub(super) struct Start {
+    pub(super) limiter: Limiter,
+    pub(super) record: Option<LaneRecord>,
+    /// A lower bound on the time since the record.
+    pub(super) downtime: Nanos,
+}
+
+impl Start {
+    pub(super) fn new(origin: Origin, settings: &Settings, now: Instant) -> Self {
+        let contract = settings.contract().clone();
+        let (record, downtime, seized) = match origin {
+            Origin::Fresh => (None, Nanos::ZERO, None),
+            Origin::Resumed { record, downtime } => {
+                let seized = (!record.clean).then(Vec::new);
+                (Some(record), downtime, seized)
+            }
+            Origin::Seized { record, downtime, ended } => (record, downtime, Some(ended)),
+        };
+        let left = record.as_ref().map(|record| &record.limiter);
+        let lateness = settings.lateness();
+        let limiter = match (left, &seized) {
+            (left, Some(ended)) => {
+                let since = Since { downtime, ended };
+                Limiter::seize(contract, lateness, left, since, now)
+            }
+            (Some(left), None) => Limiter::resume(contract, lateness, left, downtime, now),
+            (None, None) => Limiter::fresh(contract, lateness),
+        };
+        Self { limiter, record, downtime }
+    }
+}
+
+/// A lane's state at one moment, for operators only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// The lane.
+    pub lane: LaneId,
+    /// Our ownership of it.
+    pub term: Term,
+    /// Attempts whose request may still arrive.
+    pub in_flight: u32,
+    /// Those of them that ended without an answer.
+    pub in_doubt: u32,
+    /// The latest moment at which the last of these is released. An answer may bring it forward.
+    pub in_doubt_until: Option<Instant>,
+    /// The level of the bucket in attempts, as of the limiter's last update.
+    pub level: u64,
+    /// The lane's share of its contract, in percent.
+    pub share_percent: u32,
+    /// The last change of the share under this ownership, if any.
+    pub shift: Option<Shift>,
+    /// The latency above which the share is lowered. Nothing before enough answers came.
+    pub target: Option<Nanos>,
+    /// The usual latency over a day. Nothing before enough answers came.
+    pub usual: Option<Nanos>,
+    /// The breaker's state.
+    pub breaker: Standing,
+    /// The rest of the endpoint's pause.
+    pub paused_for: Nanos,
+    /// Deliveries claimed but not sent.
+    pub held: usize,
+}
+
+/// The requests of several lanes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    /// Attempts whose request may still arrive.
+    pub in_flight: u64,
+    /// Those of them that ended without an answer.
+    pub in_doubt: u64,
+}
+
+impl UnderWay {
+    /// The sum over `views`.
+    #[must_use]
+    pub fn of(views: &[LaneView]) -> Self {
+        views.iter().fold(Self::default(), |sum, view| Self {
+            in_flight: sum.in_flight + u64::from(view.in_flight),
+            in_doubt: sum.in_doubt + u64::from(view.in_doubt),
+        })
+    }
+}
+
+/// A lane's next action, for the engine to carry out.
+#[derive(Debug)]
+pub(super) enum Move {
+    /// Send it; [`Lane`] has counted it as started.
+    Send(Due, IsProbe),
+    GiveUp(Due, Reason),
+    /// Ask the store for this many deliveries.
+    Claim(u32),
+    /// Give these back to the store: the lane cannot send them soon.
+    Release(Vec<Due>),
+    /// Do nothing before then, unless an input comes.
+    Wait(Instant),
+    /// Send as soon as fewer attempts are under way.
+    Crowd,
+    /// Do nothing until an input comes.
+    Rest,
+}
+
+/// An attempt under way, in any lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    /// The lane's slot at the start. Another lane may use the slot by now: compare `lane` and `term`.
+    pub(super) slot: u32,
+    pub(super) lane: LaneId,
+    pub(super) term: Term,
+    pub(super) delivery: DeliveryId,
+    pub(super) ending: Ending,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    /// The delivery's attempts so far, this one included.
+    pub(super) attempts: u32,
+    pub(super) expires: Instant,
+    pub(super) started: Instant,
+    pub(super) probe: IsProbe,
+}
+
+/// A slab. A slot is reused; an id is not.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    live: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    attempt: Option<Attempt>,
+}
+
+impl Attempts {
+    pub(super) fn len(&self) -> usize {
+        self.live
+    }
+
+    pub(super) fn insert(&mut self, attempt: Attempt) -> AttemptId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { generation: 0, attempt: None });
+            u32::try_from(self.places.len() - 1).expect("far fewer attempts at once than 2^32")
+        });
+        let place = &mut self.places[slot as usize];
+        place.attempt = Some(attempt);
+        self.live += 1;
+        AttemptId { slot, generation: place.generation }
+    }
+
+    /// Returns nothing if the attempt has already ended.
+    pub(super) fn remove(&mut self, id: AttemptId) -> Option<Attempt> {
+        let place =
+            self.places.get_mut(id.slot as usize).filter(|place| place.generation == id.generation)?;
+        let attempt = place.attempt.take()?;
+        self.live -= 1;
+        // A slot whose generations are used up retires, so that no id repeats.
+        if let Some(generation) = place.generation.checked_add(1) {
+            place.generation = generation;
+            self.free.push(id.slot);
+        }
+        Some(attempt)
     }
 }

@@ -1,13 +1,18 @@
-//! Inputs and outputs of the engine.
+//! Inputs and outputs of the engine, with the settings and the record of a lane that they carry.
 
 use std::sync::Arc;
 
-use super::breaker::Standing;
-use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
-use super::record::LaneRecord;
-use super::settings::Settings;
+use serde::{Deserialize, Serialize};
+
+use super::baseline::BaselineRecord;
+use super::breaker::{BreakerPolicy, BreakerRecord, Standing};
+use super::contract::{Contract, Lateness};
+use super::limiter::Snapshot;
+use super::pressure::PressurePolicy;
+use super::retry::RetryPolicy;
 use super::shift::Shift;
 use super::time::{Instant, Nanos, StoreTime};
+use super::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 
 /// An event outside of the engine.
 #[derive(Clone, Debug)]
@@ -302,4 +307,95 @@ pub enum Reason {
     Expired,
     /// The endpoint answered 410.
     Gone,
+}
+
+/// A lane's state for its next owner. Times are in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneRecord {
+    pub(super) limiter: Snapshot,
+    /// True if the lane was given back in order.
+    pub(super) clean: bool,
+    /// The rest of the endpoint's pause.
+    pub(super) pause: u64,
+    pub(super) breaker: Option<BreakerRecord>,
+    #[serde(default)]
+    pub(super) baseline: Option<BaselineRecord>,
+    /// The moment of the record.
+    pub(super) at: u64,
+    pub(super) term: u64,
+}
+
+impl LaneRecord {
+    /// True for the last record of an owner that gave the lane back in order.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.clean
+    }
+
+    /// How long the breaker stays open, counted from [`Self::taken_at`]. Nothing while it is closed.
+    #[must_use]
+    pub fn breaker_open_for(&self) -> Option<Nanos> {
+        self.breaker.as_ref().map(BreakerRecord::remaining)
+    }
+
+    /// The moment of the record, on the scale of the driver that persisted it. The record may miss attempts
+    /// that ended at or after this moment.
+    #[must_use]
+    pub fn taken_at(&self) -> Instant {
+        Instant(self.at)
+    }
+}
+
+/// A subscriber's contract and policies. Lanes with equal settings share one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    contract: Contract,
+    retry: RetryPolicy,
+    breaker: BreakerPolicy,
+    pressure: PressurePolicy,
+    lateness: Lateness,
+}
+
+impl Settings {
+    /// Each part is valid by itself.
+    #[must_use]
+    pub fn new(
+        contract: Contract,
+        retry: RetryPolicy,
+        breaker: BreakerPolicy,
+        pressure: PressurePolicy,
+        lateness: Lateness,
+    ) -> Self {
+        Self { contract, retry, breaker, pressure, lateness }
+    }
+
+    /// The contract.
+    #[must_use]
+    pub fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    /// The retry policy.
+    #[must_use]
+    pub fn retry(&self) -> &RetryPolicy {
+        &self.retry
+    }
+
+    /// The breaker policy.
+    #[must_use]
+    pub fn breaker(&self) -> &BreakerPolicy {
+        &self.breaker
+    }
+
+    /// The throttle below the contract.
+    #[must_use]
+    pub fn pressure(&self) -> &PressurePolicy {
+        &self.pressure
+    }
+
+    /// The bounds of a request's late arrival.
+    #[must_use]
+    pub fn lateness(&self) -> Lateness {
+        self.lateness
+    }
 }

@@ -47,48 +47,76 @@
 //! - Windows, attempts and unconfirmed settlements are bounded.
 //! - The same seed and inputs give the same outputs. There is no floating point.
 //!
-//! Reading order: [`time`], [`ids`], `message`; [`contract`] and [`limiter`]; [`retry`] and [`retry_after`];
-//! [`breaker`], [`baseline`], [`pressure`] and `shift`; `reading`, `record`, `start` and `lane` for one
-//! subscriber; `timers`, `attempts`, `settling` and `machine` for all lanes.
+//! Reading order: [`time`], `message`; [`contract`] and [`limiter`]; [`retry`]; [`breaker`], [`baseline`],
+//! [`pressure`] and `shift`; `reading`, `pace` and `lane` for one subscriber; `timers`, `settling` and `machine`
+//! for all lanes.
 
 #![deny(clippy::float_arithmetic, clippy::float_cmp)]
 
-mod attempts;
+use std::fmt::{Debug, Display};
+use std::ops::RangeInclusive;
+
+pub use contract::{DEADLINE_MAX, DOUBT_MAX, Lateness};
+pub use hookproof_words::ids::{DeliveryId, LaneId, Term};
+pub use hookproof_words::time;
+pub use lane::{LaneView, UnderWay};
+pub use machine::{Engine, Limits};
+pub use message::{
+    Answer, Due, Fate, Input, LaneRecord, Origin, Outcome, Output, Reason, Settings, Settlement, Takeover,
+};
+pub use shift::{Shift, Why};
+pub use time::{Instant, Nanos, StoreTime};
+
 pub mod baseline;
 pub mod breaker;
-pub mod calendar;
 pub mod contract;
-pub mod ids;
 mod lane;
-mod lanes;
-mod lateness;
 pub mod limiter;
 mod machine;
 mod message;
-mod moves;
 mod pace;
 pub mod pressure;
-mod range;
 mod reading;
-mod record;
 pub mod retry;
-pub mod retry_after;
-mod rng;
-mod settings;
 mod settling;
 mod shift;
-mod start;
 mod timers;
-mod view;
 
-pub use hookproof_words::time;
-pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
-pub use lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
-pub use machine::{Engine, Limits};
-pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Settlement, Takeover};
-pub use range::OutOfRange;
-pub use record::LaneRecord;
-pub use settings::Settings;
-pub use shift::{Shift, Why};
-pub use time::{Instant, Nanos, StoreTime};
-pub use view::{LaneView, UnderWay};
+/// A setting outside the range of the engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value}: allowed is {allowed}")]
+pub struct OutOfRange {
+    /// The setting's name, as users write it: `limit.burst`.
+    pub field: &'static str,
+    /// The rejected value.
+    pub value: String,
+    /// The allowed range.
+    pub allowed: String,
+}
+
+fn within<T>(field: &'static str, value: T, range: RangeInclusive<T>) -> Result<T, OutOfRange>
+where
+    T: PartialOrd + Display + Debug,
+{
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let allowed = format!("{} to {}", range.start(), range.end());
+    Err(OutOfRange { field, value: value.to_string(), allowed })
+}
+
+/// An attempt under way. An engine never reuses an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+/// A version of a lane's record. It grows within one ownership, so confirming one record confirms all earlier
+/// ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+/// A batch of settlements that the store has not confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u64);

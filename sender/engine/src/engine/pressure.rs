@@ -26,9 +26,9 @@ use std::ops::RangeInclusive;
 use super::baseline::Baseline;
 use super::contract::Contract;
 use super::limiter::Ready;
-use super::range::{OutOfRange, within};
 use super::shift::{Journal, Shift, Why};
 use super::time::{Instant, Nanos};
+use super::{OutOfRange, within};
 
 /// The range of the longest gap between attempts.
 pub const SLOWEST: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY;

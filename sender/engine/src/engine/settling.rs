@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::ids::{BatchId, LaneId, Term};
 use super::message::{Fate, Output, Settlement};
+use super::{BatchId, LaneId, Term};
 
 pub(super) const BATCH_MAX: usize = 1_024;
 
@@ -95,7 +95,7 @@ fn counts(settlement: &Settlement) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ids::DeliveryId;
+    use super::super::DeliveryId;
     use super::super::message::Reason;
     use super::super::time::Instant;
     use super::*;

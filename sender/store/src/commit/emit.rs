@@ -14,8 +14,8 @@ use super::route::{Before, Replaced, Route};
 use super::subscribe::SubscriberRows;
 use crate::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::numbers::size;
 use crate::reply::{Emitted, Placed, Refusal, Reply};
+use hookproof_words::ids::size;
 
 pub(crate) const REJECTED_MAX: u64 = 10_000;
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use hookproof_words::event_type::EventPatterns;
 use hookproof_words::event_type::EventType;
-use hookproof_words::pattern::EventPatterns;
 
 use crate::command::Emit;
 use crate::engine::LaneId;

@@ -11,9 +11,9 @@ use super::route::Route;
 use crate::command::{Emit, Reason, Redrive, Shed};
 use crate::engine::{DeliveryId, LaneId};
 use crate::lane::{Bounds, Counts, Limits, WhenFull};
-use crate::numbers::size;
 use crate::paging::last_if_full;
 use crate::reply::{Bound, FullLane, Redriven, Refusal, Reply};
+use hookproof_words::ids::size;
 
 const PAYERS_MAX: usize = 8;
 

@@ -6,8 +6,8 @@ use crate::command::SECRETS_MAX;
 use crate::command::{Change, Rotate, Subscribe};
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::LaneState;
-use crate::numbers::size;
 use crate::reply::{Refusal, Reply};
+use hookproof_words::ids::size;
 
 pub(crate) trait SubscriberRows: Rows {
     fn roster(&self) -> u64;

@@ -4,8 +4,8 @@
 use super::room::RoomRows;
 use crate::command::{Purge, Reason, Sweep};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
-use crate::numbers::size;
 use crate::reply::{Purged, Reply, Swept};
+use hookproof_words::ids::size;
 
 pub(crate) trait SweepRows: RoomRows {
     /// Corrects times written under a clock ahead of ours, and notes when deliveries expire, where the store needs

@@ -1,6 +1,6 @@
 //! Values that PostgreSQL accepts.
 
-pub(super) use hookproof_words::numbers::{int, size};
+pub(super) use hookproof_words::ids::{int, size};
 pub(super) use hookproof_words::postgres::{Bits, Count};
 
 use crate::lane::Counts;

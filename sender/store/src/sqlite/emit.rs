@@ -13,9 +13,9 @@ use crate::commit::emit::{EventRows, NO_ROOM, New, REJECTED_MAX};
 use crate::commit::newer::Newer;
 use crate::commit::route::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
-use crate::numbers::size;
 use crate::read::Place;
 use crate::reply::{ClaimedRow, Refusal};
+use hookproof_words::ids::size;
 
 /// The number of a body in its event's row.
 pub(super) const OWN_BODY: u64 = 0;

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::store::command::{Acquire, Drain, Renew, Sweep, Which};
-use hookproof_sender::store::homes::Homes;
 use hookproof_sender::store::lane::OwnerId;
+use hookproof_sender::store::node::Homes;
 use hookproof_sender::store::node::{Announcement, Node};
 use hookproof_sender::store::{Command, Refusal, Reply};
 

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::contract::IN_FLIGHT_MAX;
-use crate::engine::lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
+use crate::engine::contract::{DEADLINE_MAX, DOUBT_MAX, IN_FLIGHT_MAX, Lateness};
 use crate::engine::time::{Instant, Nanos};
 
 /// The most runs. Beyond it, neighbours become one run with the later release.

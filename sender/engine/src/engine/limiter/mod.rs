@@ -64,21 +64,18 @@
 //! A level counts in integer units of 1/`rate.per` of an attempt and drains `rate.count` units a nanosecond.
 //! Only a change of rate rounds, upwards.
 
-mod doubt;
-mod ends;
-mod level;
-mod records;
-mod snapshot;
-
-use super::contract::{BURST_MAX, Contract, IN_FLIGHT_MAX};
-use super::ids::Revision;
-use super::lateness::Lateness;
-use super::time::{Instant, Nanos};
 use doubt::Doubts;
 use ends::Ends;
-use level::Level;
-use records::Records;
 pub use snapshot::{Since, Snapshot};
+
+use super::Revision;
+use super::contract::{BURST_MAX, Contract, IN_FLIGHT_MAX, Lateness};
+use super::time::{Instant, Nanos};
+use crate::engine::contract::{Bucket, Rate};
+
+mod doubt;
+mod ends;
+mod snapshot;
 
 /// The highest level, in attempts: the highest burst was used up, and a lower one now holds.
 const LEVEL_MAX: u32 = BURST_MAX + IN_FLIGHT_MAX;
@@ -361,5 +358,125 @@ impl Limiter {
         if let Some(ends) = &mut self.ends {
             ends.push(ended, count);
         }
+    }
+}
+
+/// The level in units of 1/`rate.per` of an attempt, as of `as_of`. The rate comes with every call because it
+/// belongs to the contract.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    units: u128,
+    as_of: Instant,
+}
+
+// The highest level in the finest units fits, even times the longest period, as a change of rate multiplies it.
+const _: () = assert!((LEVEL_MAX as u128 + 1) * (Nanos::DAY.0 as u128) * (Nanos::DAY.0 as u128) < 1 << 114);
+
+impl Level {
+    const EMPTY: Self = Self { units: 0, as_of: Instant::START };
+
+    fn new(units: u128, as_of: Instant) -> Self {
+        Self { units, as_of }
+    }
+
+    fn units(self) -> u128 {
+        self.units
+    }
+
+    fn as_of(self) -> Instant {
+        self.as_of
+    }
+
+    /// Drains the level until `now`. Ignores earlier moments.
+    fn drain(&mut self, rate: Rate, now: Instant) {
+        if now <= self.as_of {
+            return;
+        }
+        if self.units > 0 {
+            let length = now.since(self.as_of);
+            self.units = self.units.saturating_sub(u128::from(length.0) * u128::from(rate.count()));
+        }
+        self.as_of = now;
+    }
+
+    fn charge(&mut self, rate: Rate, count: u32) {
+        self.units += u128::from(count) * u128::from(rate.per().0);
+    }
+
+    /// Converts to another rate's units, rounding up.
+    fn change_rate(&mut self, from: Rate, to: Rate) {
+        if from.per() != to.per() {
+            self.units = (self.units * u128::from(to.per().0)).div_ceil(u128::from(from.per().0));
+        }
+    }
+
+    /// When the `next`th attempt in flight may start.
+    fn ready(self, bucket: Bucket, next: u32) -> Ready {
+        let Some(spare) = bucket.burst().checked_sub(next) else { return Ready::OnEvent };
+        let allowed = u128::from(spare) * u128::from(bucket.rate().per().0);
+        if self.units <= allowed {
+            return Ready::Now;
+        }
+        let wait = (self.units - allowed).div_ceil(u128::from(bucket.rate().count()));
+        Ready::At(self.as_of + Nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+
+    /// The attempts that may start by `then` beside the `taken` ones in flight, if all end at once.
+    fn room(self, bucket: Bucket, taken: u32, then: Instant) -> u32 {
+        let per = u128::from(bucket.rate().per().0);
+        let drained = u128::from(then.since(self.as_of).0) * u128::from(bucket.rate().count());
+        let full = u128::from(bucket.burst()) * per + drained;
+        let left = full.saturating_sub(self.units + u128::from(taken) * per) / per;
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+}
+
+/// In a lane with window caps a record follows after this many ends or this much time, which bounds the ends
+/// that the store must list.
+const ENDS_MAX: u32 = 1_024;
+const AGE_MAX: Nanos = Nanos::MINUTE;
+
+#[derive(Clone, Debug, Default)]
+struct Records {
+    taken: u64,
+    durable: u64,
+    /// Nothing starts before this record is durable.
+    required: u64,
+    /// State that a crash must not lose has changed since the last record.
+    stale: bool,
+    /// The bound on level plus in flight in the last record.
+    full: u32,
+    /// Ends since the last record that a window counts.
+    ends: u32,
+    at: Instant,
+}
+
+impl Records {
+    /// Nothing starts until a record of the present state is durable.
+    fn require(&mut self) {
+        self.required = self.taken + 1;
+        self.stale = true;
+    }
+
+    /// True if the required record is durable.
+    fn cover(&self) -> bool {
+        self.durable >= self.required
+    }
+
+    /// At most one record is on its way to the store.
+    fn are_due(&self, unsaved: bool) -> bool {
+        (self.stale || unsaved) && self.taken == self.durable
+    }
+
+    fn take(&mut self, full: u32, now: Instant) -> Revision {
+        (self.stale, self.full, self.ends, self.at) = (false, full, 0, now);
+        self.taken += 1;
+        Revision(self.taken)
+    }
+
+    /// A window counts this end.
+    fn count_end(&mut self, now: Instant) {
+        self.ends += 1;
+        self.stale |= self.ends >= ENDS_MAX || now.since(self.at) >= AGE_MAX;
     }
 }

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::doubt::{Doubts, RunRecord};
 use super::ends::Ends;
-use super::level::Level;
-use super::{LEVEL_MAX, Limiter, Records};
-use crate::engine::contract::{BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate};
-use crate::engine::lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
+use super::{LEVEL_MAX, Level, Limiter, Records};
+use crate::engine::contract::{
+    BURST_MAX, Bucket, Contract, DEADLINE_MAX, DOUBT_MAX, IN_FLIGHT_MAX, Lateness, Rate,
+};
 use crate::engine::time::{Instant, Nanos};
 
 /// The state of a limiter for the next owner. Lengths are in nanoseconds and count from the moment of the
