@@ -4,6 +4,8 @@
 //!
 //! In reading order:
 
+#![warn(missing_docs)]
+
 /// The command line, and its exit codes.
 pub mod cli;
 

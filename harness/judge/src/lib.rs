@@ -2,10 +2,6 @@
 //! receiver, so one mistake cannot hide on both sides.
 //!
 //! In reading order:
-#![allow(
-    missing_docs,
-    reason = "no other workspace uses this crate: an item whose name says all needs no comment"
-)]
 
 /// The scenario file: the load, the faults, and the objectives of a run.
 pub mod scenario;

@@ -1,10 +1,6 @@
 //! A scenario as a run and the simulator both play it: functions of the scenario and a seed. Time is an argument.
 //!
 //! In reading order:
-#![allow(
-    missing_docs,
-    reason = "no other workspace uses this crate: an item whose name says all needs no comment"
-)]
 
 /// The schedule of a run, computed before it begins.
 pub mod traffic;

@@ -1,10 +1,6 @@
 //! The shipped dispatcher and store in virtual time: a seed decides a whole run, and repeats it.
 //!
 //! In reading order:
-#![allow(
-    missing_docs,
-    reason = "no other workspace uses this crate: an item whose name says all needs no comment"
-)]
 
 /// One simulated run, from the scenario to the trace, and sweeps over many seeds.
 pub mod sim;

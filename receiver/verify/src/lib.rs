@@ -10,6 +10,8 @@
 //!
 //! Reading order: [`profile`], [`keys`], [`rejection`], then a file for each profile.
 
+#![warn(missing_docs)]
+
 mod body_id;
 mod github;
 mod headers;

@@ -14,10 +14,8 @@ text_form!(EventType, "an event type, such as \"video.trending\"");
 pub struct EventType(Box<str>);
 
 impl EventType {
-    /// The longest type in bytes.
     pub const BYTES_MAX: usize = 128;
 
-    /// The type as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -56,19 +54,14 @@ fn check(text: &str) -> Result<(), EventTypeError> {
 /// The text is not an event type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
-    /// Empty.
     #[error("the event type is empty; expected something such as video.trending")]
     Empty,
     /// Longer than [`EventType::BYTES_MAX`].
     #[error("the event type has {bytes} bytes; at most {} are accepted", EventType::BYTES_MAX)]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     /// A character that no type may have.
     #[error("the event type has {letter:?} at byte {at}; expected letters, digits, '_', '.' and '-'")]
     Character {
-        /// The character.
         letter: char,
         /// Its byte position.
         at: usize,
@@ -82,7 +75,6 @@ text_form!(Pattern, "an event pattern, such as \"*\", \"video.trending\" or \"vi
 pub enum Pattern {
     /// All types: `*`.
     All,
-    /// One type.
     Exactly(EventType),
     /// `video.*` matches `video.trending` and `video.rank.updated`, but neither `video` nor `videos.new`.
     /// Ends in a dot.
@@ -90,7 +82,6 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Whether the type matches.
     #[must_use]
     pub fn matches(&self, event_type: &EventType) -> bool {
         match self {
@@ -182,7 +173,6 @@ impl From<EventPatterns> for Vec<Pattern> {
 /// The text is not a pattern, or their number is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// A misplaced star.
     #[error("a star stands alone or after the last dot; expected *, video.trending or video.*")]
     Star,
     /// The fixed part is not a type.
@@ -193,10 +183,7 @@ pub enum PatternError {
     None,
     /// More than [`EventPatterns::COUNT_MAX`].
     #[error("there are {count} event patterns; at most {} are accepted", EventPatterns::COUNT_MAX)]
-    TooMany {
-        /// Their number.
-        count: usize,
-    },
+    TooMany { count: usize },
 }
 
 #[cfg(test)]

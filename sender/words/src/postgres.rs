@@ -14,7 +14,6 @@ use crate::time::{Nanos, StoreTime};
 
 type Fault = Box<dyn Error + Sync + Send>;
 
-/// A count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count(pub u64);
 

@@ -16,11 +16,8 @@ pub struct PublicId(Box<str>);
 /// The kind of a generated id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// An event.
     Event,
-    /// A subscriber.
     Subscriber,
-    /// A delivery.
     Delivery,
 }
 
@@ -35,7 +32,6 @@ impl Kind {
 }
 
 impl PublicId {
-    /// The longest id in bytes.
     pub const BYTES_MAX: usize = 64;
     /// The random bytes in a new id.
     pub const RANDOM_BYTES: usize = 10;
@@ -95,7 +91,6 @@ impl PublicId {
         Self::bits(&self.0, kind)?.to_be_bytes().last_chunk().copied()
     }
 
-    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -129,19 +124,14 @@ impl fmt::Display for PublicId {
 /// The text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublicIdError {
-    /// Empty.
     #[error("the id is empty; leave it out to have one made")]
     Empty,
     /// Longer than [`PublicId::BYTES_MAX`].
     #[error("the id has {bytes} bytes; at most {} are accepted", PublicId::BYTES_MAX)]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     /// A character that no id may have.
     #[error("the id has {letter:?} at byte {at}; expected letters, digits, '_' and '-'")]
     Character {
-        /// The character.
         letter: char,
         /// Its byte position.
         at: usize,

@@ -34,11 +34,9 @@ pub enum WhenFull {
 /// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// Waiting.
     Waiting,
     /// Accepted by the endpoint.
     Delivered,
-    /// A dead letter.
     Dead,
     /// Replaced by a newer one.
     Coalesced,
@@ -72,7 +70,6 @@ pub enum Outcome {
     Silent,
 }
 
-/// A measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// The duration of an attempt that sent at least a byte.

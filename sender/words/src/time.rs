@@ -8,30 +8,23 @@ use std::ops::Add;
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// One second.
     pub const SECOND: Self = Self(1_000_000_000);
-    /// One minute.
     pub const MINUTE: Self = Self::from_secs(60);
-    /// One hour.
     pub const HOUR: Self = Self::from_secs(3_600);
     /// One day of 24 hours.
     pub const DAY: Self = Self::from_secs(86_400);
 
-    /// `micros` microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// `millis` milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// `secs` seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))

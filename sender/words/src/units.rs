@@ -81,13 +81,11 @@ impl Rate {
         Ok(Self { count, per })
     }
 
-    /// The count.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.count
     }
 
-    /// The period.
     #[must_use]
     pub const fn per(self) -> Nanos {
         self.per
@@ -145,13 +143,11 @@ impl WindowCap {
         Ok(Self { count, length })
     }
 
-    /// The count.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.count
     }
 
-    /// The length of the window.
     #[must_use]
     pub const fn length(self) -> Nanos {
         self.length
@@ -247,23 +243,19 @@ impl UnitError {
         Self { quantity, given: Excerpt::of(given), problem }
     }
 
-    /// The expected quantity.
     #[must_use]
     pub const fn quantity(&self) -> Quantity {
         self.quantity
     }
 
-    /// The problem.
     #[must_use]
     pub const fn problem(&self) -> &Problem {
         &self.problem
     }
 }
 
-/// A kind of quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A duration.
     Duration,
     /// A count per period.
     Rate,
@@ -302,7 +294,6 @@ impl fmt::Display for Quantity {
 /// Why a quantity is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Empty.
     #[error("it is empty")]
     Empty,
     /// Does not begin with a digit.
@@ -311,10 +302,8 @@ pub enum Problem {
     /// A fraction, or digits with separators.
     #[error("the number is not a plain whole one")]
     NotWhole,
-    /// No unit.
     #[error("the number has no unit")]
     NoUnit,
-    /// An unknown unit.
     #[error("the unit {0} is not known here")]
     UnknownUnit(Excerpt),
     /// Zero, which is not allowed.

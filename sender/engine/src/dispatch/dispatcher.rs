@@ -32,7 +32,6 @@ pub struct Settings<S> {
     pub owner: OwnerId,
     /// This process's announcement to other nodes. The dispatcher adds the lanes that it cannot serve.
     pub announcement: Announcement,
-    /// The length of a lease.
     pub lease: Nanos,
     /// The seed of all jitter.
     pub seed: u64,

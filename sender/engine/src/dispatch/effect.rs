@@ -12,18 +12,15 @@ use crate::messages::reply::ClaimedRow;
 /// A command to the shell.
 #[derive(Debug)]
 pub enum Effect<S: SubscriberSet> {
-    /// Make an attempt.
     Send(NewAttempt<S>),
     /// Withhold the lane's attempts that have not written a byte: they end as
     /// [`crate::engine::Outcome::Withheld`]. Attempts sent after this effect are not affected.
     Withdraw {
-        /// The lane.
         lane: LaneId,
     },
     /// As [`Effect::Withdraw`], for a lane that is no longer ours. [`Effect::Extend`] no longer applies to it:
     /// attempts under way end with its lease.
     Forget {
-        /// The lane.
         lane: LaneId,
     },
     /// The leases of all our lanes were renewed: attempts under way may continue until then.
@@ -35,7 +32,6 @@ pub enum Effect<S: SubscriberSet> {
     Ask {
         /// Returned with the answer.
         order: Order,
-        /// The command.
         command: Command,
     },
     /// Have the store keep a lane's record. The shell encodes it with the machine's moment
@@ -43,25 +39,18 @@ pub enum Effect<S: SubscriberSet> {
     Persist {
         /// Returned with the answer.
         order: Order,
-        /// The lane.
         lane: LaneId,
-        /// Our ownership of it.
         term: Term,
-        /// The record.
         record: Arc<LaneRecord>,
     },
-    /// News for operators.
     Tell(News),
 }
 
-/// An attempt to make.
 #[derive(Debug)]
 pub struct NewAttempt<S: SubscriberSet> {
     /// Returned with the result.
     pub attempt: AttemptId,
-    /// The lane.
     pub lane: LaneId,
-    /// The claimed delivery.
     pub row: ClaimedRow,
     /// Attempt number, starting at 1.
     pub number: u32,
@@ -83,45 +72,28 @@ pub struct SendLimits {
     pub lease_until: Instant,
 }
 
-/// News for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// This process owns a lane now.
-    Took {
-        /// The lane.
-        lane: LaneId,
-        /// Our ownership of it.
-        term: Term,
-    },
+    Took { lane: LaneId, term: Term },
     /// Another process owns a lane now.
     Lost {
-        /// The lane.
         lane: LaneId,
         /// The ownership that ended.
         term: Term,
     },
     /// A lane is blocked; the dispatcher retries.
-    Stuck {
-        /// The lane.
-        lane: LaneId,
-        /// The failure.
-        why: Arc<str>,
-    },
+    Stuck { lane: LaneId, why: Arc<str> },
     /// A blocked lane moves again.
-    Moves {
-        /// The lane.
-        lane: LaneId,
-    },
+    Moves { lane: LaneId },
     /// A lane's share of its contract changed.
     Shifted {
-        /// The lane.
         lane: LaneId,
         /// From the last reported share to the present one, with the reason.
         shift: Shift,
     },
     /// A lane's breaker opened, stays open for another cooldown, or closed.
     Turned {
-        /// The lane.
         lane: LaneId,
         /// The subscriber's name, while it is known.
         name: Option<Arc<str>>,
@@ -131,20 +103,13 @@ pub enum News {
         breaker: Standing,
     },
     /// State was not written, and the process ends: the effect is that of a crash.
-    GaveUp {
-        /// The lane.
-        lane: LaneId,
-        /// Why.
-        why: Arc<str>,
-    },
+    GaveUp { lane: LaneId, why: Arc<str> },
 }
 
 /// All subscribers at one moment.
 pub trait SubscriberSet {
-    /// A subscriber.
     type Subscriber: Subscriber;
 
-    /// The subscriber of a lane.
     fn get(&self, lane: LaneId) -> Option<&Arc<Self::Subscriber>>;
 
     /// All subscribers, in the order of their lanes.
@@ -153,7 +118,6 @@ pub trait SubscriberSet {
 
 /// The part of a subscriber that the dispatcher uses.
 pub trait Subscriber: fmt::Debug {
-    /// Its lane.
     fn lane(&self) -> LaneId;
 
     /// The name for people.

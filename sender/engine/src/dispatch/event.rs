@@ -23,21 +23,13 @@ pub enum Event<S> {
     /// The subscribers have changed. Contains all of them.
     Roster(Arc<S>),
     /// An attempt of [`super::Effect::Send`] ended or was withheld.
-    Ended {
-        /// The attempt.
-        attempt: AttemptId,
-        /// Its delivery.
-        delivery: DeliveryId,
-        /// Its result.
-        result: AttemptEnd,
-    },
+    Ended { attempt: AttemptId, delivery: DeliveryId, result: AttemptEnd },
     /// The store answered [`super::Effect::Ask`] or [`super::Effect::Persist`].
     Answered(Answered),
     /// Give everything back, then end.
     Stop,
 }
 
-/// The result of an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
     /// The part for the engine.
@@ -75,10 +67,8 @@ impl AttemptEnd {
     }
 }
 
-/// An answer of the store.
 #[derive(Debug)]
 pub struct Answered {
-    /// The request.
     pub order: Order,
     /// The reply. A refusal is a reply, not a failure.
     pub reply: Result<Reply, Failure>,
@@ -89,11 +79,8 @@ pub struct Answered {
 /// The request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Claim deliveries.
     Claim {
-        /// The lane.
         lane: LaneId,
-        /// Our ownership of it.
         term: Term,
         /// The most deliveries.
         max: u32,
@@ -104,9 +91,7 @@ pub enum Order {
     Settle(u64),
     /// Store a lane's record.
     Persist {
-        /// The lane.
         lane: LaneId,
-        /// Our ownership of it.
         term: Term,
         /// The engine's number of the record.
         revision: Revision,

@@ -16,7 +16,6 @@ pub const STUCK_MAX: usize = 100;
 /// A blocked lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The lane.
     pub lane: LaneId,
     /// The failed operation, and the store's reason.
     pub why: Arc<str>,

@@ -9,13 +9,11 @@ use crate::messages::command::{Acquire, Renew, Which};
 use crate::messages::lane::OwnerId;
 use crate::messages::node::{Announcement, Homes};
 
-/// The default length of a lease.
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);
 /// The range of a lease's length.
 pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
 /// A process leaves one part in this many of its lease unused.
 const MARGIN: u64 = 50;
-/// The most tries to retire.
 const RETIRE_TRIES: u8 = 3;
 /// The pause between tries to retire.
 const RETIRE_PAUSE: Nanos = Nanos::from_millis(100);

@@ -152,11 +152,8 @@ impl Records {
 /// Settled and durable work of this process alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkDone {
-    /// Deliveries delivered.
     pub delivered: u64,
-    /// Attempts that failed.
     pub failed_attempts: u64,
-    /// Dead letters.
     pub dead: u64,
 }
 

@@ -135,7 +135,6 @@ impl Baseline {
     }
 }
 
-/// The lower median.
 fn median(mut hours: [u8; HOURS]) -> u8 {
     *hours.select_nth_unstable((HOURS - 1) / 2).1
 }

@@ -14,9 +14,7 @@ use super::{OutOfRange, within};
 
 /// The highest threshold of failures in a row.
 pub const FAILURES_MAX: u32 = 1_000_000;
-/// The shortest cooldown.
 pub const COOLDOWN_MIN: Nanos = Nanos::from_millis(1);
-/// The longest cooldown.
 pub const COOLDOWN_MAX: Nanos = Nanos::DAY;
 /// With fewer answers the 95th percentile is unknown.
 const SAMPLES_MIN: u32 = 20;

@@ -9,11 +9,9 @@ use hookproof_words::units;
 use super::time::Nanos;
 use super::{OutOfRange, within};
 
-/// The highest burst.
 pub const BURST_MAX: u32 = 1_000_000;
 /// The highest limit of a window cap, and the most ends of attempts that a lane remembers.
 pub const WINDOW_LIMIT_MAX: u32 = 1_000_000;
-/// The longest window.
 pub const WINDOW_LENGTH_MAX: Nanos = Nanos::DAY.times(31);
 /// The most window caps of a contract.
 pub const WINDOWS_MAX: usize = 8;
@@ -74,7 +72,6 @@ impl Rate {
         self.per
     }
 
-    /// The slower of the two.
     #[must_use]
     pub fn slower(self, other: Self) -> Self {
         let (ours, theirs) = (u128::from(self.count), u128::from(other.count));
@@ -186,13 +183,11 @@ impl Contract {
         self.paced
     }
 
-    /// The token bucket.
     #[must_use]
     pub fn bucket(&self) -> Bucket {
         self.bucket
     }
 
-    /// The window caps.
     #[must_use]
     pub fn windows(&self) -> &[Window] {
         &self.windows

@@ -423,9 +423,7 @@ impl Start {
 /// A lane's state at one moment, for operators only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneView {
-    /// The lane.
     pub lane: LaneId,
-    /// Our ownership of it.
     pub term: Term,
     /// Attempts whose request may still arrive.
     pub in_flight: u32,
@@ -443,7 +441,6 @@ pub struct LaneView {
     pub target: Option<Nanos>,
     /// The usual latency over a day. Nothing before enough answers came.
     pub usual: Option<Nanos>,
-    /// The breaker's state.
     pub breaker: Standing,
     /// The rest of the endpoint's pause.
     pub paused_for: Nanos,

@@ -23,7 +23,6 @@ pub enum Input {
     Take(Box<Takeover>),
     /// The lease on a lane was renewed.
     Renew {
-        /// The lane.
         lane: LaneId,
         /// The renewed ownership. Any other than the present one is ignored.
         term: Term,
@@ -33,43 +32,30 @@ pub enum Input {
     /// Another process owns the lane now. Results of its attempts under way are ignored, except that a success
     /// is still reported.
     Lose {
-        /// The lane.
         lane: LaneId,
         /// The ownership that ended.
         term: Term,
     },
     /// Give a lane back: start nothing, finish the attempts under way, persist the state and forget the lane.
-    Leave {
-        /// The lane.
-        lane: LaneId,
-    },
+    Leave { lane: LaneId },
     /// A subscriber's contract or policies changed. Lowered limits hold at once.
     Change {
-        /// The lane.
         lane: LaneId,
         /// All of the settings, changed or not.
         settings: Arc<Settings>,
     },
     /// An operator paused a lane. Attempts under way continue.
-    Pause {
-        /// The lane.
-        lane: LaneId,
-    },
+    Pause { lane: LaneId },
     /// An operator resumed a paused or disabled lane.
-    Resume {
-        /// The lane.
-        lane: LaneId,
-    },
+    Resume { lane: LaneId },
     /// The store has, or will have, a due delivery for a lane.
     Work {
-        /// The lane.
         lane: LaneId,
         /// The due time; now for a new event.
         due: Instant,
     },
     /// The answer to [`Output::Claim`].
     Claimed {
-        /// The lane.
         lane: LaneId,
         /// The ownership that the claim named.
         term: Term,
@@ -80,23 +66,14 @@ pub enum Input {
         next: Option<Instant>,
     },
     /// An attempt ended: the last byte of its answer was read, or no answer will come.
-    Ended {
-        /// The attempt.
-        attempt: AttemptId,
-        /// Its result.
-        outcome: Outcome,
-    },
+    Ended { attempt: AttemptId, outcome: Outcome },
     /// A batch of settlements is durable.
-    Settled {
-        /// The batch.
-        batch: BatchId,
-    },
+    Settled { batch: BatchId },
     /// The answer to [`Output::Persist`]: that record, or a later one, is durable. The lane starts nothing
     /// until its first record and the first after each change are durable. An attempt in doubt counts against
     /// the cap in flight until a durable record includes it. A late confirmation only slows the lane down; an
     /// early one breaks the contract if the process dies.
     Persisted {
-        /// The lane.
         lane: LaneId,
         /// The ownership of the record.
         term: Term,
@@ -110,9 +87,7 @@ pub enum Input {
 /// A lane that this process takes over.
 #[derive(Clone, Debug)]
 pub struct Takeover {
-    /// The lane.
     pub lane: LaneId,
-    /// This ownership.
     pub term: Term,
     /// The subscriber's contract and policies.
     pub settings: Arc<Settings>,
@@ -154,10 +129,8 @@ pub enum Origin {
     },
 }
 
-/// A due delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far.
     pub attempts: u32,
@@ -192,7 +165,6 @@ impl Outcome {
 /// The parts of an answer that the engine uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
     /// The raw value of `Retry-After`.
     pub retry_after: Option<Box<[u8]>>,
@@ -207,9 +179,7 @@ pub struct Answer {
 pub enum Output {
     /// Read due deliveries from the store, after all settlements polled before.
     Claim {
-        /// The lane.
         lane: LaneId,
-        /// Our ownership of it.
         term: Term,
         /// The most deliveries to return.
         max: u32,
@@ -218,11 +188,8 @@ pub enum Output {
     Send {
         /// The id for [`Input::Ended`].
         attempt: AttemptId,
-        /// The lane.
         lane: LaneId,
-        /// Our ownership of it.
         term: Term,
-        /// The delivery.
         delivery: DeliveryId,
         /// The number of the delivery's attempt, from 1.
         number: u32,
@@ -237,9 +204,7 @@ pub enum Output {
     /// Store a lane's record, after or together with all settlements polled before. At most one record of a
     /// lane that is not final awaits its answer.
     Persist {
-        /// The lane.
         lane: LaneId,
-        /// Our ownership of it.
         term: Term,
         /// The id for [`Input::Persisted`].
         revision: Revision,
@@ -249,14 +214,12 @@ pub enum Output {
     /// Tell operators that a lane works at another share of its contract. Few changes are reported, which
     /// bounds the number of outputs.
     Tell {
-        /// The lane.
         lane: LaneId,
         /// From the last reported share to the present one.
         shift: Shift,
     },
     /// Tell operators that a lane's breaker opened, stays open for another cooldown, or closed.
     Turn {
-        /// The lane.
         lane: LaneId,
         /// The breaker's state before.
         before: Standing,
@@ -268,11 +231,9 @@ pub enum Output {
 /// The result of one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// The lane.
     pub lane: LaneId,
     /// The ownership of its claim.
     pub term: Term,
-    /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far, this one included.
     pub attempts: u32,
@@ -288,10 +249,7 @@ pub enum Fate {
     /// The endpoint accepted it.
     Delivered,
     /// Try again later.
-    Retry {
-        /// When it is due.
-        due: Instant,
-    },
+    Retry { due: Instant },
     /// Becomes a dead letter.
     Dead(Reason),
     /// Unchanged; it waits in the store as before.
@@ -369,19 +327,16 @@ impl Settings {
         Self { contract, retry, breaker, pressure, lateness }
     }
 
-    /// The contract.
     #[must_use]
     pub fn contract(&self) -> &Contract {
         &self.contract
     }
 
-    /// The retry policy.
     #[must_use]
     pub fn retry(&self) -> &RetryPolicy {
         &self.retry
     }
 
-    /// The breaker policy.
     #[must_use]
     pub fn breaker(&self) -> &BreakerPolicy {
         &self.breaker

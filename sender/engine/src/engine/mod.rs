@@ -88,9 +88,7 @@ mod timers;
 pub struct OutOfRange {
     /// The setting's name, as users write it: `limit.burst`.
     pub field: &'static str,
-    /// The rejected value.
     pub value: String,
-    /// The allowed range.
     pub allowed: String,
 }
 

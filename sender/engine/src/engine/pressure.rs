@@ -157,7 +157,6 @@ impl Default for Pressure {
 pub enum Strain {
     /// The endpoint accepted the request.
     None,
-    /// The attempt failed.
     Failed,
     /// The endpoint answered 429.
     Refused,
@@ -236,7 +235,6 @@ impl Pressure {
         u32::try_from(gaps).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// An attempt starts.
     pub fn start(&mut self, now: Instant) {
         self.started = now;
     }

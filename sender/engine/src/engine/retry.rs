@@ -7,7 +7,6 @@ use super::{OutOfRange, within};
 
 /// The shortest base of a backoff; a shorter one would be a busy loop.
 pub const BASE_MIN: Nanos = Nanos::from_millis(1);
-/// The longest delay.
 pub const DELAY_MAX: Nanos = Nanos::DAY.times(7);
 /// The most delays in a fixed schedule.
 pub const SCHEDULE_MAX: usize = 64;
@@ -15,7 +14,6 @@ pub const SCHEDULE_MAX: usize = 64;
 pub const TTL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY.times(31);
 /// The range of the longest pause that `Retry-After` may cause.
 pub const RETRY_AFTER_CAP: RangeInclusive<Nanos> = Nanos::SECOND..=DELAY_MAX;
-/// The most attempts.
 pub const ATTEMPTS_MAX: u32 = 1_000;
 
 /// The delay after the nth failure of a delivery. `step(n)` is the smaller of `cap` and `base·2^(n−1)`.

@@ -16,7 +16,6 @@ pub struct Shift {
     pub from: u32,
     /// The share since, in percent, rounded up.
     pub to: u32,
-    /// The reason.
     pub why: Why,
 }
 
@@ -27,7 +26,6 @@ pub enum Why {
     Latency {
         /// The average of the last answers, or the last answer if that was quicker.
         lately: Nanos,
-        /// The target.
         target: Nanos,
     },
     /// Too many attempts failed.

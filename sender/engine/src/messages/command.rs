@@ -39,7 +39,6 @@ pub enum Command {
     Drain(Drain),
     /// Add a subscriber.
     Subscribe(Subscribe),
-    /// Change a subscriber.
     Change(Change),
     /// Add a new secret to a subscriber.
     Rotate(Rotate),
@@ -71,13 +70,10 @@ pub struct Emit {
     pub id: Arc<str>,
     /// The id was made for this command, so no recorded event has it.
     pub id_is_new: bool,
-    /// Its type.
     pub kind: Arc<str>,
-    /// Its key.
     pub key: Option<Arc<str>>,
     /// When the event was received.
     pub received: StoreTime,
-    /// The distinct bodies.
     pub bodies: Vec<Body>,
     /// The lanes of the deliveries, each once. Without targets nothing is recorded.
     pub targets: Vec<Target>,
@@ -94,7 +90,6 @@ pub struct Emit {
 /// A delivery to record.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The lane.
     pub lane: LaneId,
     /// The index of its body in [`Emit::bodies`].
     pub body: usize,
@@ -122,7 +117,6 @@ pub struct Coalesce {
 /// Sets an outbox row aside for an operator.
 #[derive(Clone, Debug)]
 pub struct RejectOutbox {
-    /// The row.
     pub id: OutboxId,
     /// The defect of the row.
     pub why: String,
@@ -131,9 +125,7 @@ pub struct RejectOutbox {
 /// Asks for a lane's due deliveries, oldest due time first.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The lane.
     pub lane: LaneId,
-    /// The ownership.
     pub term: Term,
     /// The most deliveries.
     pub max: u32,
@@ -147,11 +139,9 @@ pub struct Claim {
 /// The result of one delivery.
 #[derive(Clone, Debug)]
 pub struct Settlement {
-    /// The lane.
     pub lane: LaneId,
     /// The ownership of its claim. If it has ended, only [`Fate::Delivered`] still counts.
     pub term: Term,
-    /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far.
     pub attempts: u32,
@@ -167,10 +157,7 @@ pub enum Fate {
     /// The endpoint accepted it.
     Delivered,
     /// Try again later.
-    Retry {
-        /// When it is due.
-        due: StoreTime,
-    },
+    Retry { due: StoreTime },
     /// Becomes a dead letter. [`Reason::Gone`] also disables the lane, even if the delivery has left it.
     Dead(Reason),
     /// Unchanged; it waits as before.
@@ -198,7 +185,6 @@ pub struct Attempt {
     pub at: StoreTime,
     /// How long it took.
     pub latency: Nanos,
-    /// Its result.
     pub outcome: Outcome,
     /// The status of the answer, if any.
     pub status: Option<u16>,
@@ -218,9 +204,7 @@ impl Attempt {
 /// A lane's checkpoint for its next owner.
 #[derive(Clone, Debug)]
 pub struct Persist {
-    /// The lane.
     pub lane: LaneId,
-    /// The ownership.
     pub term: Term,
     /// The encoded checkpoint. The store does not read it.
     pub record: Box<[u8]>,
@@ -231,7 +215,6 @@ pub struct Persist {
 /// Asks for lanes without an owner.
 #[derive(Clone, Debug)]
 pub struct Acquire {
-    /// The new owner.
     pub owner: OwnerId,
     /// The length of the owner's leases from now. A length and not a moment, because the clocks of processes
     /// may differ.
@@ -254,14 +237,12 @@ pub enum Which {
     },
     /// All lanes that are not removed.
     All,
-    /// These lanes.
     These(Vec<LaneId>),
 }
 
 /// Keeps all lanes of an owner.
 #[derive(Clone, Debug)]
 pub struct Renew {
-    /// The owner.
     pub owner: OwnerId,
     /// The new length of its leases, from now.
     pub lease: Nanos,
@@ -358,7 +339,6 @@ impl Command {
 /// The exact bytes of every attempt of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// The bytes.
     pub bytes: Arc<[u8]>,
 }
 
@@ -375,40 +355,31 @@ impl Body {
 /// The most secrets of a subscriber that sign at once.
 pub const SECRETS_MAX: usize = 4;
 
-/// A new subscriber.
 #[derive(Clone, Debug)]
 pub struct Subscribe {
     /// Its public id.
     pub id: Arc<str>,
     /// The name for people: unique among subscribers that are not removed.
     pub name: Arc<str>,
-    /// Its endpoint.
     pub url: Arc<str>,
     /// The wanted event types, as JSON text. The store reads them only to find the subscribers of an event that
     /// was matched before a change.
     pub patterns: Arc<str>,
     /// All other settings, as JSON text. The store does not read them.
     pub settings: Arc<str>,
-    /// The bounds of its queue.
     pub bounds: Bounds,
-    /// Its first secret.
     pub secret: Secret,
 }
 
 /// Changes to a subscriber. `None` leaves a value unchanged.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The lane.
     pub lane: LaneId,
     /// Refuse unless the subscriber still has this version.
     pub version: Option<u64>,
-    /// A new name.
     pub name: Option<Arc<str>>,
-    /// A new endpoint.
     pub url: Option<Arc<str>>,
-    /// New patterns.
     pub patterns: Option<Arc<str>>,
-    /// New settings.
     pub settings: Option<Arc<str>>,
     /// New bounds. Waiting deliveries beyond them stay; no delivery is added until it fits.
     pub bounds: Option<Bounds>,
@@ -436,9 +407,7 @@ impl Change {
 /// Adds a secret beside the old ones.
 #[derive(Clone, Debug)]
 pub struct Rotate {
-    /// The lane.
     pub lane: LaneId,
-    /// The new secret.
     pub secret: Secret,
     /// When the old secrets stop signing, unless they retire sooner. By the wall clock and not the store's,
     /// because receivers were told a date.
@@ -450,7 +419,6 @@ pub struct Rotate {
 /// Drains a node or ends that. Valid for this run of its process only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// The node.
     pub owner: OwnerId,
     /// True: the node takes no lanes and hands its lanes back. False: it continues.
     pub draining: bool,
@@ -459,11 +427,8 @@ pub struct Drain {
 /// A choice of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dead {
-    /// All dead letters.
     All,
-    /// The lane's dead letters.
     Of(LaneId),
-    /// These dead letters.
     These(Vec<DeliveryId>),
 }
 
@@ -471,7 +436,6 @@ pub enum Dead {
 /// and never sheds.
 #[derive(Clone, Debug)]
 pub struct Redrive {
-    /// The choice.
     pub which: Dead,
     /// Only dead letters after this one: continues from [`super::reply::Redriven::last`].
     pub after: Option<DeliveryId>,
@@ -482,7 +446,6 @@ pub struct Redrive {
 /// Deletes dead letters, oldest first.
 #[derive(Clone, Debug)]
 pub struct Forget {
-    /// The choice.
     pub which: Dead,
     /// Only dead letters after this one: continues from [`super::Reply::Forgotten`].
     pub after: Option<DeliveryId>,
@@ -493,7 +456,6 @@ pub struct Forget {
 /// Sheds a lane's deliveries with the oldest due times, except claimed ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Shed {
-    /// The lane.
     pub lane: LaneId,
     /// The most deliveries.
     pub max: u32,

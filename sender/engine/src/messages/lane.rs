@@ -76,7 +76,6 @@ pub struct Counts {
     pub dead: u64,
     /// Replaced by a newer one.
     pub coalesced: u64,
-    /// Waiting.
     pub waiting: u64,
     /// The bytes of waiting bodies.
     pub waiting_bytes: u64,
@@ -84,7 +83,6 @@ pub struct Counts {
     pub retrying: u64,
     /// Dead letters still in the store.
     pub dead_kept: u64,
-    /// Attempts that failed.
     pub failed_attempts: u64,
     /// The sum of the latencies of successful attempts, in microseconds.
     pub latency_us: u64,

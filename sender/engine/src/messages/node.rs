@@ -12,7 +12,6 @@ use crate::engine::{LaneId, StoreTime};
 /// The most bytes of a node's name.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// A node's announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// The name for people; not unique.
@@ -129,7 +128,6 @@ impl Homes {
         able.map(|node| node.owner).max_by_key(|owner| (rank(lane, *owner), *owner))
     }
 
-    /// True if `owner` is the lane's home.
     #[must_use]
     pub fn is_home(&self, lane: LaneId, owner: OwnerId) -> bool {
         self.home(lane) == Some(owner)

@@ -21,10 +21,7 @@ pub enum Reply {
     /// To [`super::Command::Renew`].
     Renewed(Renewed),
     /// To [`super::Command::Subscribe`].
-    Subscribed {
-        /// The new subscriber's lane.
-        lane: LaneId,
-    },
+    Subscribed { lane: LaneId },
     /// To [`super::Command::Redrive`].
     Redriven(Redriven),
     /// To [`super::Command::Forget`].
@@ -51,10 +48,8 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// The reason for a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Subscribers of the event have changed since it was matched.
     #[error(
         "subscribers of the event have changed: chosen from roster {known}, the present one is {current}; match the event again"
     )]
@@ -94,7 +89,6 @@ pub enum Refusal {
     /// The lane has another owner.
     #[error("lane {} has changed hands: term {} ended, the present one is {}", .lane.0, .term.0, .current.0)]
     StaleTerm {
-        /// The lane.
         lane: LaneId,
         /// The ownership in the command.
         term: Term,
@@ -107,7 +101,6 @@ pub enum Refusal {
     /// Another subscriber has that public id.
     #[error("the id {0:?} is taken by another subscriber")]
     IdTaken(Arc<str>),
-    /// The subscriber was changed meanwhile.
     #[error(
         "the subscriber was changed meanwhile: expected version {expected}, found {found}; read it again"
     )]
@@ -137,9 +130,7 @@ fn lanes(count: usize) -> String {
 /// A lane that refused an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullLane {
-    /// The lane.
     pub lane: LaneId,
-    /// The bound that it reached.
     pub bound: Bound,
 }
 
@@ -154,20 +145,16 @@ impl FullLane {
 /// A bound of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bound {
-    /// The lane's deliveries.
     LaneRows,
-    /// The lane's bytes.
     LaneBytes,
     /// The body alone exceeds the lane's bytes: a retry cannot help.
     BodyBytes,
     /// The store's deliveries.
     TotalRows,
-    /// The store's bytes.
     TotalBytes,
 }
 
 impl Bound {
-    /// The bound in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -226,18 +213,13 @@ impl Emitted {
 /// The result for one target of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// It waits.
     Waiting {
-        /// The delivery.
         delivery: DeliveryId,
-        /// When it is due.
         due: StoreTime,
-        /// The delivery that it replaced.
         replaced: Option<DeliveryId>,
     },
     /// Without room, and with nothing older to shed, it became a dead letter at once.
     Overflowed {
-        /// The delivery.
         delivery: DeliveryId,
     },
     /// The lane has or had a delivery of the same event id.
@@ -252,9 +234,7 @@ pub enum Placed {
 /// Deliveries handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
-    /// The lane.
     pub lane: LaneId,
-    /// The ownership.
     pub term: Term,
     /// The deliveries, oldest due time first. Each is handed out again only after it is settled.
     pub rows: Vec<ClaimedRow>,
@@ -267,7 +247,6 @@ pub struct Claimed {
 /// A delivery with everything that an attempt needs from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedRow {
-    /// The delivery.
     pub delivery: DeliveryId,
     /// Attempts made so far.
     pub attempts: u32,
@@ -279,16 +258,13 @@ pub struct ClaimedRow {
     pub kind: Arc<str>,
     /// When the event was received.
     pub received: StoreTime,
-    /// The body to send.
     pub body: super::command::Body,
     /// The signature, for profiles that sign once for all attempts.
     pub signature: Option<Arc<str>>,
 }
 
-/// The result of one settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SettleResult {
-    /// It was applied.
     Applied,
     /// The ownership had ended; it was not applied.
     Stale,
@@ -299,7 +275,6 @@ pub enum SettleResult {
 /// A lane that this owner acquired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenLane {
-    /// The lane.
     pub lane: LaneId,
     /// The ownership that begins.
     pub term: Term,
@@ -355,14 +330,12 @@ pub struct Record {
 pub struct Renewed {
     /// Lanes that the owner acquired and has lost since. Each is reported once.
     pub lost: Vec<(LaneId, Term)>,
-    /// All nodes.
     pub nodes: Nodes,
 }
 
 /// Dead letters that wait again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redriven {
-    /// The lanes and deliveries.
     pub rows: Vec<(LaneId, DeliveryId)>,
     /// The number of dead letters that stay dead, because the lane or the store is full, or the lane takes
     /// nothing.
@@ -374,7 +347,6 @@ pub struct Redriven {
 /// One step of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Expired deliveries.
     pub expired: u64,
     /// Deliveries to removed subscribers.
     pub gone: u64,
@@ -387,11 +359,8 @@ pub struct Swept {
 /// One step of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Events deleted.
     pub events: u64,
-    /// Deliveries deleted.
     pub deliveries: u64,
-    /// Attempts deleted.
     pub attempts: u64,
     /// Dead letters deleted.
     pub dead: u64,

@@ -83,7 +83,6 @@ const LEVEL_MAX: u32 = BURST_MAX + IN_FLIGHT_MAX;
 /// When an attempt may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// At once.
     Now,
     /// At that moment, if nothing starts before. An attempt that ends may bring it forward.
     At(Instant),
@@ -160,7 +159,6 @@ impl Limiter {
         }
     }
 
-    /// The contract in force.
     #[must_use]
     pub fn contract(&self) -> &Contract {
         &self.contract
