@@ -7,6 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hookproof_judge::check::{Judgement, Status, Strictness, judge};
+use hookproof_judge::report::{self, Colours, Report};
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::{Trace, TraceError};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -19,10 +23,6 @@ use tokio::task::JoinSet;
 
 use crate::endpoint::Reach;
 use crate::run::{Options, RunError, play};
-use hookproof_judge::check::{Judgement, Status, Strictness, judge};
-use hookproof_judge::report::{self, Colours, Report};
-use hookproof_judge::scenario::Scenario;
-use hookproof_judge::trace::{Trace, TraceError};
 
 /// The longest event.
 const EVENT_BYTES_MAX: usize = 64 << 20;

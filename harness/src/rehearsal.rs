@@ -5,6 +5,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
+use hookproof_judge::scenario::{Durability, SECOND, Scenario};
+use hookproof_judge::trace::{Arrival, Record, Recorder, Records, Stray, StrayKind, Verified};
+use hookproof_play::traffic::{Schedule, Tokens};
 use serde::Serialize;
 
 use crate::clock::Clock;
@@ -14,10 +18,6 @@ use crate::driver::{
 };
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::run::{Interrupt, RunError, here, scheme};
-use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
-use hookproof_judge::scenario::{Durability, SECOND, Scenario};
-use hookproof_judge::trace::{Arrival, Record, Recorder, Records, Stray, StrayKind, Verified};
-use hookproof_play::traffic::{Schedule, Tokens};
 
 /// The time limit of all steps, without the teardown.
 const WITHIN_NS: u64 = 60 * SECOND;

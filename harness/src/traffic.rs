@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hdrhistogram::Histogram;
+use hookproof_play::traffic::{Due, Schedule};
 
 use crate::clock::Clock;
-use hookproof_play::traffic::{Due, Schedule};
 
 /// The longest sleep of the thread, so that it sees a stop; and the shortest.
 const QUANTUM_MAX_NS: u64 = 20_000_000;

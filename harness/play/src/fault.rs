@@ -121,8 +121,9 @@ pub fn record(plan: &FaultPlan, place: Option<u32>, t: u64, until: u64, struck: 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::{Duration, Partition};
+
+    use super::*;
 
     #[test]
     fn what_lasts_has_two_steps_and_ends_before_the_next_begins() {

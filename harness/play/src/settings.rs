@@ -171,8 +171,9 @@ fn retry(retry: &Retry) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::Bucket;
+
+    use super::*;
 
     #[track_caller]
     fn check(rate: &str, expected: [(&str, &str); 5]) {

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
-
-use super::forms::{self, Forms};
-use super::out::{self, HARNESS, REGRESSION, USAGE, line, one_line, quoted, refuse, say, worse};
 use hookproof_judge::catalogue::{self, SelectError, Selection};
 use hookproof_judge::check::{self, Judgement, Strictness};
 use hookproof_judge::report::compare::{Allowed, Difference, compare_all, missing};
 use hookproof_judge::report::{self, Regressions, Report, Unjudged, in_one_line};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
+
+use super::forms::{self, Forms};
+use super::out::{self, HARNESS, REGRESSION, USAGE, line, one_line, quoted, refuse, say, worse};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {

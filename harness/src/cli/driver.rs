@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use hookproof_judge::report::visible;
 
 use super::interrupt::interrupts;
 use super::out::{HARNESS, INTERRUPTED, USAGE, line, quoted, refuse};
 use crate::driver::DriverFile;
 use crate::endpoint::{Bind, PublicUrl, Reach, Tls};
 use crate::rehearsal::{Options, Rehearsal, rehearse};
-use hookproof_judge::report::visible;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Asked {

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hookproof_judge::report::{self, Colours, Regressions, Report, Unjudged};
 use serde::Serialize;
 
 use super::out::{say, written};
-use hookproof_judge::report::{self, Colours, Regressions, Report, Unjudged};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Forms {

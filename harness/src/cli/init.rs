@@ -101,8 +101,9 @@ fn write(mut program: Command, folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::Scenario;
+
+    use super::*;
 
     #[test]
     fn the_first_scenario_is_valid() {

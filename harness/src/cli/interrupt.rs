@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hookproof_simulator::sim::remove_folders;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use super::out::say;
 use crate::run::Interrupt;
-use hookproof_simulator::sim::remove_folders;
 
 /// SIGXFSZ: a file would exceed the limit of the process (`ulimit -f`). Without a handler it kills the
 /// process; with one, the write fails and is reported.

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use hookproof_judge::catalogue::{self, Entry};
+use hookproof_judge::{report, scenario};
 use serde::Serialize;
 
 use super::out::{HARNESS, USAGE, refuse};
-use hookproof_judge::catalogue::{self, Entry};
-use hookproof_judge::{report, scenario};
 
 #[derive(Debug, Args)]
 pub(super) struct Asked {

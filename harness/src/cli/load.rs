@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::scenario::quantity::Rate;
 
 use super::interrupt::asked_to_end;
 use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, say};
 use super::receiver::{Unusable, Whom, length, secret};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
-use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::scenario::quantity::Rate;
 
 const CUT_SHORT: &str = "interrupted: this is what was seen until then";
 

@@ -4,11 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-
-use super::interrupt::interrupt_flag;
-use super::out::{FAILED, HARNESS, INTERRUPTED, USAGE, line, say};
-use crate::endpoint::{Reach, Spec};
-use crate::run::{self, ceiling, play};
 use hookproof_judge::check::{Evidence, Status, figures};
 use hookproof_judge::report::Report;
 use hookproof_judge::scenario::{Duration, Millionths, Range, Rate, SECOND, Scenario, Size, Store};
@@ -22,6 +17,11 @@ use hookproof_simulator::plan::{
     Asked, Plan, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
 };
 use hookproof_simulator::sim::{EPOCH, Options};
+
+use super::interrupt::interrupt_flag;
+use super::out::{FAILED, HARNESS, INTERRUPTED, USAGE, line, say};
+use crate::endpoint::{Reach, Spec};
+use crate::run::{self, ceiling, play};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -507,8 +507,9 @@ async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8,
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_simulator::sim::{self, Keep, simulate};
+
+    use super::*;
 
     /// Whether the sender keeps up with 200 events a second to a subscriber with this limit.
     fn keeps_up_at(rate: u64) -> bool {

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use hookproof_judge::report::visible;
+use hookproof_judge::trace::Trace;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Statement, params_from_iter};
 use serde_json::{Map, Value};
 
 use super::out::{USAGE, refuse, say, written};
-use hookproof_judge::report::visible;
-use hookproof_judge::trace::Trace;
 
 /// The tables and their columns, which exist even if the trace has no such record.
 const TABLES: [(&str, &str); 24] = [
@@ -200,7 +200,6 @@ fn json(value: ValueRef<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::FaultKind;
     use hookproof_judge::trace::{
         Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
@@ -208,6 +207,8 @@ mod tests {
         SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered,
         Verified,
     };
+
+    use super::*;
 
     /// A full record of each kind about events and requests.
     fn of_exchanges() -> Vec<Record> {

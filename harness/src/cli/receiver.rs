@@ -7,6 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use hookproof_judge::catalogue;
+use hookproof_judge::report::Colours;
+use hookproof_judge::scenario::quantity;
+use hookproof_judge::signature::{Profile, Secret};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::forms::try_to_open;
@@ -15,10 +19,6 @@ use super::out::{HARNESS, UNREACHABLE, USAGE, refuse, say};
 use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
-use hookproof_judge::catalogue;
-use hookproof_judge::report::Colours;
-use hookproof_judge::scenario::quantity;
-use hookproof_judge::signature::{Profile, Secret};
 
 #[derive(Debug, Args)]
 pub(super) struct Asked {

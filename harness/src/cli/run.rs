@@ -7,6 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use hookproof_judge::catalogue::Selection;
+use hookproof_judge::report::compare::compare_all;
+use hookproof_judge::report::{self, Regressions, Report, Unjudged};
+use hookproof_judge::scenario::{Duration, Scenario};
+use hookproof_judge::trace::{Ended, Trace};
+use hookproof_play::traffic::Schedule;
 
 use super::check::{Allowances, Gate};
 use super::driver::ReachArgs;
@@ -15,12 +21,6 @@ use super::interrupt::{Interrupts, interrupts};
 use super::out::{self, HARNESS, INTERRUPTED, USAGE, quoted, say};
 use crate::clock::Clock;
 use crate::run::{Interrupt, Judging, Live, Options, PageServer, Played, play};
-use hookproof_judge::catalogue::Selection;
-use hookproof_judge::report::compare::compare_all;
-use hookproof_judge::report::{self, Regressions, Report, Unjudged};
-use hookproof_judge::scenario::{Duration, Scenario};
-use hookproof_judge::trace::{Ended, Trace};
-use hookproof_play::traffic::Schedule;
 
 /// The name of a run's page.
 const PAGE: &str = "report.html";

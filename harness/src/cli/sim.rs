@@ -7,13 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-
-use super::forms::Forms;
-use super::interrupt::interrupt_flag;
-use super::out::{
-    self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, line, one_line, quoted, say, worse,
-};
-use crate::clock::Clock;
 use hookproof_judge::check::{Judgement, Status, Strictness};
 use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;
@@ -24,6 +17,13 @@ use hookproof_simulator::sim::{
     Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
     skipped, unmodelled,
 };
+
+use super::forms::Forms;
+use super::interrupt::interrupt_flag;
+use super::out::{
+    self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, line, one_line, quoted, say, worse,
+};
+use crate::clock::Clock;
 
 /// Runs with more events keep no trace, unless one is requested.
 const TRACED_EVENTS_MAX: u64 = 400_000;

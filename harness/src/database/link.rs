@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hookproof_judge::scenario::Partition;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -19,7 +20,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::clock::Clock;
-use hookproof_judge::scenario::Partition;
 
 /// More than any sender's process keeps to its database.
 const CONNECTIONS_MAX: usize = 256;
@@ -241,8 +241,9 @@ async fn opens(passage: &mut watch::Receiver<Barriers>, direction: Direction) ->
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::Duration;
+
+    use super::*;
 
     /// An echo server, and a link to it.
     fn echoing(folder: &Path) -> Link {

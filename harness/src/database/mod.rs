@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hookproof_judge::scenario::{Durability, Store};
 pub use link::Link;
 pub use server::Server;
 use tokio::time::timeout;
@@ -20,7 +21,6 @@ use tokio_postgres::{Client, Config, NoTls};
 use url::Url;
 
 use crate::clock::Clock;
-use hookproof_judge::scenario::{Durability, Store};
 
 /// The environment variable with the address of a server in place of a private one.
 pub const VARIABLE: &str = "HOOKPROOF_POSTGRES";

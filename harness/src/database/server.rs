@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use hookproof_judge::scenario::Durability;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -14,7 +15,6 @@ use tokio::time::timeout;
 
 use super::DatabaseError;
 use super::link::Link;
-use hookproof_judge::scenario::Durability;
 
 const SCRIPT: &str = include_str!("server.sh");
 /// The script's exit code without PostgreSQL's programs.

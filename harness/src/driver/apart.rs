@@ -1,12 +1,12 @@
 //! A sender that is no child process of the harness: a container, or a daemon behind its client. A command
 //! stops it, and the strike is done when the sender no longer answers.
 
+use hookproof_judge::scenario::SECOND;
 use tokio::sync::oneshot;
 
 use super::api::Api;
 use super::process::{Launch, Process, status_text};
 use crate::clock::Clock;
-use hookproof_judge::scenario::SECOND;
 
 /// The time limit of a command.
 const COMMAND_WITHIN_NS: u64 = 30 * SECOND;

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hookproof_judge::scenario::{self, Limit, SECOND, Subscriber};
+use hookproof_judge::trace::{Offset, Told};
+use hookproof_play::settings::{of_limit, of_subscriber, of_timeout};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -19,9 +22,6 @@ use super::moment::Offsets;
 use super::template::{Event, Lookup, Redactor, Template, TemplateError, Variables, Words, encoded};
 use crate::clock::Clock;
 use crate::database::is_on_a_server;
-use hookproof_judge::scenario::{self, Limit, SECOND, Subscriber};
-use hookproof_judge::trace::{Offset, Told};
-use hookproof_play::settings::{of_limit, of_subscriber, of_timeout};
 
 /// How long a call with `until` is repeated, by default.
 const POLL_WITHIN: scenario::Duration = scenario::Duration::from_secs(30);

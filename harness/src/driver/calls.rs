@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use hookproof_judge::scenario::{Duration, Size};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::template::Template;
-use hookproof_judge::scenario::{Duration, Size};
 
 /// A call.
 #[derive(Clone, Debug, Deserialize)]

@@ -127,8 +127,9 @@ fn share<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Millionths>, D::
 
 #[cfg(test)]
 mod tests {
-    use crate::driver::DriverFile;
     use hookproof_judge::trace::Lack;
+
+    use crate::driver::DriverFile;
 
     const CALLS: &str = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
                          emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use hookproof_judge::scenario::{Duration, Problem};
+
 use super::client::{CallError, CertificateError};
 use super::template::{Redactor, TemplateError};
-use hookproof_judge::scenario::{Duration, Problem};
 
 /// A failed call.
 #[derive(Debug, thiserror::Error)]

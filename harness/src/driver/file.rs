@@ -3,6 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use hookproof_judge::scenario::problem::nearest;
+use hookproof_judge::scenario::{Duration, Problem};
+use hookproof_judge::trace::{Declared, Lack};
+use hookproof_play::settings;
 use serde::Deserialize;
 
 use super::calls::{Dead, Depth, Emit, Owner, Request, length, one_or_more, some_length};
@@ -10,10 +14,6 @@ use super::declares::{DeadLetters, Declares};
 use super::error::FileError;
 use super::sign::Sign;
 use super::template::Template;
-use hookproof_judge::scenario::problem::nearest;
-use hookproof_judge::scenario::{Duration, Problem};
-use hookproof_judge::trace::{Declared, Lack};
-use hookproof_play::settings;
 
 /// A driver file.
 #[derive(Clone, Debug, Deserialize)]

@@ -87,9 +87,9 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     while low < high {
         let middle = low.midpoint(high);
         if hookproof_play::endpoint::civil(middle) < (year, month, day) {
-            low = middle + 1
+            low = middle + 1;
         } else {
-            high = middle
+            high = middle;
         }
     }
     (hookproof_play::endpoint::civil(low) == (year, month, day)).then_some(low)

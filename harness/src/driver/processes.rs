@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
+use hookproof_judge::trace::{Process as Line, ProcessEvent, Record, Recorder};
+use hookproof_play::fault::Stops;
 use rustix::process::Pid;
 use tokio::task::JoinHandle;
 
@@ -15,8 +17,6 @@ use super::error::{ApiError, StartError};
 use super::process::{Launch, Process, log_path, status_text};
 use crate::clock::Clock;
 use crate::fault::{Room, limit_files};
-use hookproof_judge::trace::{Process as Line, ProcessEvent, Record, Recorder};
-use hookproof_play::fault::Stops;
 
 mod ending;
 mod lasting;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-
-use super::template::Template;
 use hookproof_judge::scenario::problem::nearest;
 use hookproof_judge::signature::{
     Algorithm, Encoding, KeyForm, OwnScheme, Part, Profile, Scheme, Stamp, Unit,
 };
 use hookproof_judge::trace::Signs;
+use serde::Deserialize;
+
+use super::template::Template;
 
 const ALGORITHMS: [(&str, Option<Algorithm>); 7] = [
     ("hmac-sha1", Some(Algorithm::HmacSha1)),

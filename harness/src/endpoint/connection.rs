@@ -4,6 +4,10 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
+use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
+use hookproof_judge::trace::CutKind;
+use hookproof_play::endpoint::answer::{Rendered, render};
+use hookproof_play::endpoint::choice::{Before, Luck};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -13,10 +17,6 @@ use super::request::{ReadError, Wire};
 use super::stream::{Stream, shake_hands};
 use super::{Deed, Endpoint, ShutdownSignal, http2, is_blackhole, ok};
 use crate::clock::Clock;
-use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
-use hookproof_judge::trace::CutKind;
-use hookproof_play::endpoint::answer::{Rendered, render};
-use hookproof_play::endpoint::choice::{Before, Luck};
 
 /// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]

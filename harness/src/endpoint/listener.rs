@@ -4,13 +4,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hookproof_judge::trace::{ENDPOINTS, Record, Stall};
+use hookproof_play::endpoint::choice::{Closure, Shut};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use super::reach::Port;
 use super::{ShutdownSignal, connection};
-use hookproof_judge::trace::{ENDPOINTS, Record, Stall};
-use hookproof_play::endpoint::choice::{Closure, Shut};
 
 /// The kernel's backlog: a stalling endpoint accepts slowly.
 const BACKLOG: u32 = 4_096;
@@ -150,6 +150,10 @@ async fn fill(address: SocketAddr, socket: TcpSocket) {
 
 #[cfg(test)]
 mod tests {
+    use hookproof_judge::scenario::{Duration, Range};
+    use hookproof_judge::signature::Profile;
+    use hookproof_judge::trace::Recorder;
+    use hookproof_play::traffic::Tokens;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -157,10 +161,6 @@ mod tests {
     use crate::endpoint::Strays;
     use crate::endpoint::reach::Behind;
     use crate::endpoint::{Endpoint, Spec, Stage};
-    use hookproof_judge::scenario::{Duration, Range};
-    use hookproof_judge::signature::Profile;
-    use hookproof_judge::trace::Recorder;
-    use hookproof_play::traffic::Tokens;
 
     fn port(address: SocketAddr) -> Port {
         let (recorder, _records) = Recorder::new(10);

@@ -33,6 +33,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Reply, RetryAfter, Size};
+use hookproof_judge::signature::{Key, Scheme};
+use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
+use hookproof_play::endpoint::choice::{Choices, Enforced};
+use hookproof_play::traffic::Tokens;
 pub(crate) use reach::ListenError;
 use reach::{Behind, Port};
 pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
@@ -41,11 +46,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
-use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Reply, RetryAfter, Size};
-use hookproof_judge::signature::{Key, Scheme};
-use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
-use hookproof_play::endpoint::choice::{Choices, Enforced};
-use hookproof_play::traffic::Tokens;
 
 /// The settings of an endpoint.
 #[derive(Clone, Debug)]
@@ -376,8 +376,9 @@ impl Strays {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::signature::{Profile, Secret};
+
+    use super::*;
 
     #[tokio::test]
     async fn an_endpoint_whose_secrets_are_not_all_known_checks_none() {

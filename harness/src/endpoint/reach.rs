@@ -8,12 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hookproof_judge::trace::{CutKind, StrayKind};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Endpoint, Stage, Strays};
-use hookproof_judge::trace::{CutKind, StrayKind};
 
 /// The placeholder of an endpoint's name in a public URL.
 pub const HOLE: &str = "{endpoint}";

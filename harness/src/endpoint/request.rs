@@ -8,14 +8,14 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
+use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
+use hookproof_play::endpoint::answer::Rendered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Endpoint;
 use super::stream::Stream;
 use crate::clock::Clock;
-use hookproof_judge::signature::digest::sha256_hex;
-use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
-use hookproof_play::endpoint::answer::Rendered;
 
 /// The longest head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;

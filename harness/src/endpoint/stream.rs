@@ -7,6 +7,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use hookproof_judge::scenario::SECOND;
+use hookproof_judge::trace::{Handshake, Record, StrayKind};
+use hookproof_play::endpoint::civil;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -21,9 +24,6 @@ use tokio_rustls::server::TlsStream;
 
 use super::reach::{Port, Reach, Tls};
 use crate::clock::Clock;
-use hookproof_judge::scenario::SECOND;
-use hookproof_judge::trace::{Handshake, Record, StrayKind};
-use hookproof_play::endpoint::civil;
 
 #[derive(Debug)]
 pub(super) enum Stream {

@@ -5,8 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::trial::{Load, REQUESTS_MAX, Trial, run};
 use hookproof_judge::scenario::quantity;
+
+use super::trial::{Load, REQUESTS_MAX, Trial, run};
 
 /// The final width of the bracket: 5 % of its lower end.
 const NARROW: u64 = 20;

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use hookproof_judge::signature::{Profile, Secret, Signing, sign};
 use tokio::io::{AsyncRead as _, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
@@ -18,7 +19,6 @@ use crate::wire::answer::{Progress, read};
 use crate::wire::clock::{Watch, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Stream, connect};
 use crate::wire::request::{Framing, Request, Target};
-use hookproof_judge::signature::{Profile, Secret, Signing, sign};
 
 /// The most open requests; further due requests are missed.
 pub(super) const OPEN_MAX: usize = 1_000;

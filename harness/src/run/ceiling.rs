@@ -7,6 +7,10 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use hookproof_judge::scenario::{Duration, Range, SECOND};
+use hookproof_judge::trace::Recorder;
+use hookproof_judge::trace::{End, Ended, Header};
+use hookproof_play::traffic::Tokens;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http1;
@@ -17,10 +21,6 @@ use tokio::task::JoinSet;
 use super::heartbeat::EndpointThread;
 use crate::clock::Clock;
 use crate::endpoint::{Reach, Spec, Stage};
-use hookproof_judge::scenario::{Duration, Range, SECOND};
-use hookproof_judge::trace::Recorder;
-use hookproof_judge::trace::{End, Ended, Header};
-use hookproof_play::traffic::Tokens;
 
 /// Connections of the bare client, over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;

@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hookproof_judge::scenario::{
+    FaultAction, FaultPlan, FaultTarget, KeptBound, Partition, Scenario, Standing, Store,
+};
+use hookproof_judge::signature::{Profile, Scheme};
+use hookproof_judge::trace::{Depth, Ended, Fault, Kept, Record, Recorder, Undone};
+use hookproof_play::fault::{self, Step};
 use rustix::process::Pid;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -20,12 +26,6 @@ use crate::driver::{self, Api, Blow, Cost, DriverFile, Processes, Sample, cost_o
 use crate::endpoint::Keys;
 use crate::fault::WallClock;
 use crate::traffic::Lag;
-use hookproof_judge::scenario::{
-    FaultAction, FaultPlan, FaultTarget, KeptBound, Partition, Scenario, Standing, Store,
-};
-use hookproof_judge::signature::{Profile, Scheme};
-use hookproof_judge::trace::{Depth, Ended, Fault, Kept, Record, Recorder, Undone};
-use hookproof_play::fault::{self, Step};
 
 /// The period of the loop.
 const TICK_NS: u64 = 10_000_000;

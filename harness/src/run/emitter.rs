@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Recorder;
+use hookproof_judge::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
+use hookproof_play::traffic::{Due, Schedule, Tokens};
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::heartbeat::STALL_NS;
 use crate::clock::Clock;
 use crate::driver::{Api, EmitResult, Event};
 use crate::traffic::{Lag, Pace, play};
-use hookproof_judge::scenario::Scenario;
-use hookproof_judge::trace::Recorder;
-use hookproof_judge::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
-use hookproof_play::traffic::{Due, Schedule, Tokens};
 
 /// The lag from which an event counts as late.
 const LATE_NS: u64 = 50_000_000;
@@ -272,9 +272,10 @@ fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
 
 #[cfg(test)]
 mod tests {
+    use hookproof_judge::trace::Records;
+
     use super::*;
     use crate::driver::{DriverFile, Variables};
-    use hookproof_judge::trace::Records;
 
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use hookproof_judge::exit::{HARNESS, UNREACHABLE, USAGE};
+use hookproof_play::traffic::ScheduleError;
 use rustix::io::Errno;
 
 use crate::database::DatabaseError;
 use crate::driver::{ApiError, CallError, FileError, StartError};
 use crate::endpoint::{ListenError, ReachError, TlsError};
-use hookproof_judge::exit::{HARNESS, UNREACHABLE, USAGE};
-use hookproof_play::traffic::ScheduleError;
 
 /// A run without a trace, or with an incomplete one.
 #[derive(Debug, thiserror::Error)]
@@ -216,12 +216,13 @@ fn more_files(error: &std::io::Error) -> &'static str {
 mod tests {
     use std::io;
 
+    use hookproof_judge::trace::Recorder;
+    use hookproof_play::traffic::Tokens;
+
     use super::*;
     use crate::clock::Clock;
     use crate::driver::DriverFile;
     use crate::endpoint::{Endpoints, Reach, Stage};
-    use hookproof_judge::trace::Recorder;
-    use hookproof_play::traffic::Tokens;
 
     /// The error of listening at an address.
     async fn opened_at(bind: &str) -> RunError {

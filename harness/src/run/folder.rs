@@ -5,8 +5,9 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::RunError;
 use hookproof_judge::scenario::Scenario;
+
+use super::RunError;
 
 /// The marker file. The holder of its lock owns the folder.
 pub(super) const MARKER: &str = ".hookproof-run";

@@ -10,13 +10,13 @@
 use std::io;
 use std::thread::JoinHandle;
 
+use hookproof_judge::trace::Recorder;
+use hookproof_judge::trace::{ClockSet, ENDPOINTS, Record, Stall};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use hookproof_judge::trace::Recorder;
-use hookproof_judge::trace::{ClockSet, ENDPOINTS, Record, Stall};
 
 /// The period of the heartbeat.
 const BEAT_NS: u64 = 4_000_000;

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
+use hookproof_judge::check::Status;
+use hookproof_judge::report::{self, Report, html_live, html_unjudged};
+use hookproof_judge::scenario::{SECOND, Scenario};
+use hookproof_judge::trace::{Growing, Recorder, Trace, TraceError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -15,10 +19,6 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use hookproof_judge::check::Status;
-use hookproof_judge::report::{self, Report, html_live, html_unjudged};
-use hookproof_judge::scenario::{SECOND, Scenario};
-use hookproof_judge::trace::{Growing, Recorder, Trace, TraceError};
 
 /// The least time between two pages.
 const PAUSE_NS: u64 = SECOND;
@@ -315,11 +315,12 @@ impl Sketch {
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
-    use crate::run::PageServer;
     use hookproof_judge::check::{Strictness, judge};
     use hookproof_judge::report::Report;
     use hookproof_judge::trace::Trace;
+
+    use super::*;
+    use crate::run::PageServer;
 
     #[test]
     fn only_a_whole_request_of_this_machine_gets_the_page() {

@@ -25,6 +25,14 @@ pub use error::RunError;
 pub use folder::Home;
 use folder::raise_files;
 use heartbeat::EndpointThread;
+use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Slack, Store};
+use hookproof_judge::signature::Scheme;
+use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::trace::ledger::Ledger;
+use hookproof_judge::trace::{
+    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,
+};
+use hookproof_play::traffic::{Chance, Schedule, Tokens};
 use live::Following;
 pub use live::{Judging, Live, PageServer};
 use tokio::sync::watch;
@@ -37,14 +45,6 @@ use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Var
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::fault::{WallClock, sets_clocks};
 use crate::traffic::Lag;
-use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Slack, Store};
-use hookproof_judge::signature::Scheme;
-use hookproof_judge::signature::digest::sha256_hex;
-use hookproof_judge::trace::ledger::Ledger;
-use hookproof_judge::trace::{
-    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,
-};
-use hookproof_play::traffic::{Chance, Schedule, Tokens};
 
 /// Becomes true when the run is interrupted.
 pub type Interrupt = watch::Receiver<bool>;

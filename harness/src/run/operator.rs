@@ -4,16 +4,17 @@
 
 use std::sync::Arc;
 
-use crate::clock::Clock;
-use crate::database::Server;
-use crate::driver::{Api, ApiError};
-use crate::endpoint::Keys;
-use crate::fault::hold_database;
 use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Scenario};
 use hookproof_judge::signature::Scheme;
 use hookproof_judge::trace::Recorder;
 use hookproof_judge::trace::{Fault, Record};
 use hookproof_play::fault;
+
+use crate::clock::Clock;
+use crate::database::Server;
+use crate::driver::{Api, ApiError};
+use crate::endpoint::Keys;
+use crate::fault::hold_database;
 
 /// The pause before an unanswered action is repeated.
 const AGAIN_NS: u64 = 250_000_000;

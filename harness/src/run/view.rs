@@ -4,13 +4,13 @@
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use super::live::Following;
 use hookproof_judge::check::verdict::show;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::Lately;
 use hookproof_judge::trace::Recorder;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::live::Following;
 
 /// The refresh period.
 const PAUSE_NS: u64 = SECOND / 5;

@@ -4,6 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hookproof_judge::signature::digest::{base64, hex, sha256_hex};
+use hookproof_judge::signature::{Secret, Signing};
+
 use super::moment;
 use super::record::Recorded;
 use super::settings::Settings;
@@ -11,8 +14,6 @@ use super::want::{Want, words};
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, succession};
 use crate::wire::request::{Framing, Request};
-use hookproof_judge::signature::digest::{base64, hex, sha256_hex};
-use hookproof_judge::signature::{Secret, Signing};
 
 /// The most exchanges of a case that are recorded.
 const RECORDED_MAX: usize = 40;

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bench::Bench;
 use cases::{Case, Finding};
+use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
 pub use hooks::Hooks;
 pub use record::Recorded;
 use record::rounded;
@@ -29,7 +30,6 @@ use want::{Want, words};
 
 use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
-use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
 pub use hookproof_judge::catalogue::{SelectError, Selection};
 
 /// How long a receiver may take to serve again after a failed case.

@@ -142,9 +142,10 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_cut_or_escaped_is_taken_out_all_the_same() {
+        use hookproof_judge::signature::{Profile, Secret};
+
         use crate::suite::{Hooks, Known, Selection};
         use crate::wire::request::Target;
-        use hookproof_judge::signature::{Profile, Secret};
         let secret = |text: &str| Secret::parse(Profile::Github, text).unwrap();
         let settings = Settings {
             target: Target::parse("http://127.0.0.1:9/").unwrap(),

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Serialize;
-
-use super::record::Recorded;
-use super::settings::Settings;
 use hookproof_judge::catalogue::{self, Severity, Verdict};
 use hookproof_judge::exit;
 use hookproof_judge::report::junit::{Case, Outcome, Suite, xml};
 use hookproof_judge::report::{
     Cell, Colours, Document, Headline, Part, Table, explained, page, paint, unjudged,
 };
+use serde::Serialize;
+
+use super::record::Recorded;
+use super::settings::Settings;
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hookproof_judge::catalogue::{self, Selection};
+use hookproof_judge::signature::{Profile, Secret};
 use serde::Deserialize;
 
 use super::date;
 use super::hooks::Hooks;
 use crate::wire::request::Target;
-use hookproof_judge::catalogue::{self, Selection};
-use hookproof_judge::signature::{Profile, Secret};
 
 /// The settings of a run of the suite.
 #[derive(Clone, Debug)]

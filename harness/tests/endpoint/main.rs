@@ -8,6 +8,7 @@ mod stage;
 
 use hookproof_judge::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};
 use hookproof_judge::trace::{CutKind, Record, Verified};
+
 use stage::{BODY, Exchange, behaviour, during, play};
 
 fn reply(status: u16) -> Reply {

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use hookproof_judge::catalogue;
+use hookproof_judge::signature::{Profile, Secret};
+
 use crate::check;
 use crate::reference::{SECRET, free_port};
 use hookproof::suite::{self, Hooks, Known, Selection, Settings, Step};
 use hookproof::wire::clock::unix_seconds;
 use hookproof::wire::request::Target;
-use hookproof_judge::catalogue;
-use hookproof_judge::signature::{Profile, Secret};
 
 pub(crate) fn endpoint(answer: fn(&mut TcpStream)) -> String {
     format!("http://{}/", serve_at(0, answer))

@@ -5,11 +5,12 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use hookproof_judge::signature::{Profile, Secret};
+
 use crate::reference::SECRET;
 use crate::{check, hookproof};
 use hookproof::load::{Load, run};
 use hookproof::wire::request::Target;
-use hookproof_judge::signature::{Profile, Secret};
 
 /// Answers every request with this status. Requests are small, so one read holds each.
 fn answers(status: u16) -> String {

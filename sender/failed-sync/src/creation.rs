@@ -26,6 +26,7 @@ impl Unnamed {
     /// # Errors
     ///
     /// When the folder does not take it.
+    #[expect(clippy::disallowed_methods, reason = "the name must differ from those of other processes")]
     pub fn beside(path: &Path) -> io::Result<Self> {
         let mut name = OsString::from(path);
         name.push(format!("-new-{:016x}", RandomState::new().hash_one(0)));

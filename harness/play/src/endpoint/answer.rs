@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
-use super::date::http_date;
 use hookproof_judge::scenario::{Reply, RetryAfter, SECOND};
+
+use super::date::http_date;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
@@ -61,8 +62,9 @@ fn reason(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::{Duration, Size};
+
+    use super::*;
 
     #[track_caller]
     fn check(reply: Reply, expected: &str) {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::traffic::{Chance, mix};
 use hookproof_judge::scenario::{Answer, Behaviour, Duration, Millionths, Range, Rate};
+
+use crate::traffic::{Chance, mix};
 
 /// Deliveries whose attempts an endpoint counts. Attempts of further ones count as first attempts.
 const COUNTED_MAX: usize = 1_000_000;
@@ -191,8 +192,9 @@ impl Luck {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::{SECOND, Whole};
+
+    use super::*;
 
     fn behaviour(answer: Answer) -> Behaviour {
         Behaviour {

@@ -1,7 +1,8 @@
 //! The due times of a phase: the moments at which the integral of its rate passes 0, 1, 2, …
 
-use super::chance::Chance;
 use hookproof_judge::scenario::{Rate, SECOND};
+
+use super::chance::Chance;
 
 /// The moments of a constant rate in [0, `end`). Integer arithmetic: rounding errors do not accumulate.
 pub(super) fn steady(rate: Rate, end: u64) -> impl Iterator<Item = u64> {
@@ -69,8 +70,9 @@ fn nanos(seconds: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::scenario::Duration;
+
+    use super::*;
 
     const fn per_sec(count: u64) -> Rate {
         Rate { count, per: Duration(SECOND) }

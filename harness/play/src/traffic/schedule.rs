@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use hookproof_judge::scenario::{Events, Millionths, Phase, Shape};
+use hookproof_judge::signature::digest::hex;
 use ring::digest;
 
 use super::chance::Chance;
 use super::curve::{poisson, ramp, steady};
 use super::recording::{RecordingError, read};
 use super::token::Tokens;
-use hookproof_judge::scenario::{Events, Millionths, Phase, Shape};
-use hookproof_judge::signature::digest::hex;
 
 /// The most events of a run, bounded by memory.
 const EVENTS_MAX: usize = 20_000_000;

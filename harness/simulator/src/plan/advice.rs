@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use hookproof_judge::scenario::{Scenario, Store, Subscriber};
 use serde::Serialize;
 
 use super::judge::{Judge, breaches, in_parallel, worst_first};
@@ -12,7 +13,6 @@ use super::patch::patch;
 use super::scale::{AS_IT_STANDS, Knob, alone, scaled};
 use super::slo::Breach;
 use crate::sim::SimError;
-use hookproof_judge::scenario::{Scenario, Store, Subscriber};
 
 /// The most groups for which changes are searched; further ones are only named.
 const CHANGED_MAX: usize = 8;

@@ -1,5 +1,7 @@
 //! The highest multiple of this traffic that meets the objectives, by several seeds, and the first breach.
 
+use hookproof_judge::scenario::Scenario;
+use hookproof_play::traffic::ScheduleError;
 use serde::Serialize;
 
 use super::Asked;
@@ -11,8 +13,6 @@ use super::search::{DOUBLE, Edge, NEAR, edge};
 use super::slo::{Breach, Measure, NEVER};
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
-use hookproof_judge::scenario::Scenario;
-use hookproof_play::traffic::ScheduleError;
 
 /// The headroom.
 #[derive(Clone, Debug, Serialize)]

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use hookproof_judge::scenario::Scenario;
+
 use super::machine::{Load, Machine};
 use super::scale::AS_IT_STANDS;
 use super::simulated;
 use super::slo::{Breach, Slo};
 use crate::sim::figures::Figures;
 use crate::sim::{Options, SimError};
-use hookproof_judge::scenario::Scenario;
 
 /// The objectives that are not met, the worst first.
 #[must_use]

@@ -1,5 +1,6 @@
 //! The machine as a limit: its capacity beside a load's demand. Pure; the capacity is measured elsewhere.
 
+use hookproof_judge::scenario::{Scenario, Subscriber};
 use hookproof_sender::dispatch::BODY_BYTES_MAX;
 use hookproof_sender::engine::contract::IN_FLIGHT_MAX;
 use serde::Serialize;
@@ -7,7 +8,6 @@ use serde::Serialize;
 use super::scale::{AS_IT_STANDS, times};
 use super::slo::Breach;
 use crate::sim::figures::Figures;
-use hookproof_judge::scenario::{Scenario, Subscriber};
 
 /// The machine's name in breaches; no subscriber can have it.
 pub const NAME: &str = "this machine";

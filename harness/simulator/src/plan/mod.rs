@@ -32,6 +32,9 @@ mod table;
 
 use serde::Serialize;
 
+use hookproof_judge::check::verdict::show;
+use hookproof_judge::scenario::{SECOND, Scenario};
+use hookproof_play::traffic::Schedule;
 pub use live::{Live, LiveError, with_live, with_recorded};
 pub use page::page;
 pub use patch::with_patch;
@@ -43,9 +46,6 @@ use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
 use bound::{Bounds, bounds};
 use headroom::Headroom;
-use hookproof_judge::check::verdict::show;
-use hookproof_judge::scenario::{SECOND, Scenario};
-use hookproof_play::traffic::Schedule;
 use judge::Judge;
 use launch::Condition;
 use machine::{Load, Machine};

@@ -1,13 +1,14 @@
 //! The plan as one HTML page: the answer, then the figures behind it.
 
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
+
 use super::headroom::{Headroom, Point};
 use super::scale::times;
 use super::slo::NEVER;
 use super::table::{HEAD, advised, answer, machine_rows, raises, row, show_short, tried, within};
 use super::{LanePlan, Plan};
 use crate::sim::figures::LaneFigures;
-use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
 
 /// The most subscribers with charts; those with the longest backlog come first.
 const CHARTS_MAX: usize = 24;

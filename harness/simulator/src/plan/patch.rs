@@ -1,9 +1,9 @@
 //! Settings of subscribers as TOML over a scenario: the output of advice, and the input of `--patch`.
 
+use hookproof_judge::scenario::{Scenario, Subscriber};
 use toml::{Table, Value};
 
 use super::live::LiveError;
-use hookproof_judge::scenario::{Scenario, Subscriber};
 
 /// The differences between two scenarios in the limits and queues of groups, each with its cost.
 pub(super) fn patch<'a>(

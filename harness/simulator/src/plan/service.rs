@@ -1,11 +1,12 @@
 //! A lane's guaranteed service, by its contract and its endpoint's behaviours: the input of [`super::bound`].
 //! Pure and conservative: a service that may fail counts as none.
 
-use super::bound::{Service, merged};
-use crate::sim::Model;
 use hookproof_judge::scenario::{
     Answer, Behaviour, FaultAction, FaultPlan, Limit, Millionths, RetryAfter, SECOND, Scenario, Subscriber,
 };
+
+use super::bound::{Service, merged};
+use crate::sim::Model;
 
 /// The sender's own time for an attempt: a commit, a claim and the round trip, where commits are close.
 const OWN_NS: u64 = 10_000_000;

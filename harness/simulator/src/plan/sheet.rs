@@ -3,11 +3,12 @@
 
 use std::fmt::Write;
 
+use hookproof_judge::scenario::{Pattern, Scenario, Subscriber};
+
 use super::slo::Measure;
 use super::table::show_short;
 use super::{Plan, slo};
 use crate::sim::figures::{Figures, LaneFigures};
-use hookproof_judge::scenario::{Pattern, Scenario, Subscriber};
 
 /// The file name and the text of each partner's sheet.
 pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item = (String, String)> + 'a {

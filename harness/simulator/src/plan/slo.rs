@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use hookproof_judge::scenario::Duration;
 use serde::Serialize;
 
 use crate::sim::figures::{Figures, LaneFigures};
-use hookproof_judge::scenario::Duration;
 
 /// One objective.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use hookproof_judge::check::verdict::show;
+use hookproof_judge::report::columns;
+
 use super::advice::{Advice, Change, Raise, Trial, Why};
 use super::headroom::Headroom;
 use super::interval::Interval;
@@ -11,8 +14,6 @@ use super::scale::times;
 use super::search::TRIED_MAX;
 use super::slo::NEVER;
 use super::{LanePlan, MachinePlan, Plan, machine};
-use hookproof_judge::check::verdict::show;
-use hookproof_judge::report::columns;
 
 /// The most subscribers in the table; the page and the JSON have all.
 const LISTED_MAX: usize = 30;

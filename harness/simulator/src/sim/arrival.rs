@@ -1,3 +1,6 @@
+use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::signature::verify;
+use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;
 use hookproof_sender::store::command;
@@ -5,9 +8,6 @@ use hookproof_sender::store::command;
 use super::error::SimError;
 use super::exchange::Heard;
 use super::world::World;
-use hookproof_judge::signature::digest::sha256_hex;
-use hookproof_judge::signature::verify;
-use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 
 impl World<'_> {
     /// The arrival record of a request that the sender signed and the harness verified.

@@ -1,13 +1,13 @@
 //! The record of a run: a trace, or the hash of its content.
 
-use ring::digest;
-
-use super::error::SimError;
-use super::options::{EPOCH, Keep};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::signature::digest::{hex, sha256_hex};
 use hookproof_judge::trace::{ClockKind, FORMAT, Header, Record, Writer};
 use hookproof_play::traffic::Schedule;
+use ring::digest;
+
+use super::error::SimError;
+use super::options::{EPOCH, Keep};
 
 pub(super) struct Book {
     writer: Option<Writer<Vec<u8>>>,

@@ -1,5 +1,7 @@
 //! Samples of the queue, and the end of a run.
 
+use hookproof_judge::scenario::{SECOND, Standing};
+use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::Reason;
 use hookproof_sender::store::lane::Counts;
@@ -11,8 +13,6 @@ use super::figures::Figures;
 use super::ledger::place;
 use super::options::{Keep, Model, Simulated};
 use super::world::{Given, World};
-use hookproof_judge::scenario::{SECOND, Standing};
-use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
 
 /// Subscribers whose queues are in the trace: as many as the first page of the sender's status lists.
 const LISTED: usize = 50;

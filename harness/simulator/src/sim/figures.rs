@@ -1,9 +1,9 @@
 //! Figures of a run, counted as it goes: for plans, and for runs that are too long for a trace.
 
 use hdrhistogram::Histogram;
+use hookproof_judge::scenario::SECOND;
 
 use super::ledger::Ledger;
-use hookproof_judge::scenario::SECOND;
 
 /// The figures of one subscriber. Times are in nanoseconds of the run unless the name says otherwise.
 #[derive(Clone, Debug)]

@@ -1,5 +1,10 @@
 //! Requests under way and the behaviour of endpoints, in virtual time.
 
+use hookproof_judge::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
+use hookproof_judge::trace::{self, Cut, CutKind, Record, Text};
+use hookproof_play::endpoint::answer::render;
+use hookproof_play::endpoint::choice::{Before, Enforced};
+use hookproof_play::endpoint::http_date;
 use hookproof_sender::dispatch::{AttemptEnd, Event, NewAttempt};
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command;
@@ -11,11 +16,6 @@ use super::event::{ProcessEvent, SimEvent};
 use super::exchange::{Exchange, Final, Heard};
 use super::options::{EPOCH, Keep};
 use super::world::World;
-use hookproof_judge::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
-use hookproof_judge::trace::{self, Cut, CutKind, Record, Text};
-use hookproof_play::endpoint::answer::render;
-use hookproof_play::endpoint::choice::{Before, Enforced};
-use hookproof_play::endpoint::http_date;
 
 /// The speed of a large answer.
 const BYTES_PER_SECOND: u64 = 1 << 30;

@@ -1,5 +1,7 @@
 //! The emitter: offers events to the sender, and takes its answers.
 
+use hookproof_judge::trace::{Accepted, Record, Refused};
+use hookproof_play::traffic::Due;
 use hookproof_sender::event::{Limits, Offer, PublicId};
 use hookproof_sender::fanout::fan_out;
 use hookproof_sender::runtime::{FAILING_MAX, LOOK_EVERY};
@@ -12,8 +14,6 @@ use super::offers::{Outcome, Play};
 use super::options::{Keep, ns};
 use super::process::Process;
 use super::world::{WorkerSlot, World};
-use hookproof_judge::trace::{Accepted, Record, Refused};
-use hookproof_play::traffic::Due;
 
 /// If commits take longer than this, offers are batched as well, in nanoseconds.
 const GATHER_NS: u64 = 100_000_000;

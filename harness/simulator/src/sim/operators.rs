@@ -1,6 +1,10 @@
 //! Operator actions: change limits, rotate secrets, redrive dead letters. An action is repeated until a process
 //! can do it, and recorded when it is done.
 
+use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
+use hookproof_judge::signature::digest::base64;
+use hookproof_judge::trace::{Fault, Record};
+use hookproof_play::fault;
 use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
@@ -13,10 +17,6 @@ use super::error::{SimError, store_failed};
 use super::process::Process;
 use super::subscribe::relimited;
 use super::world::World;
-use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
-use hookproof_judge::signature::digest::base64;
-use hookproof_judge::trace::{Fault, Record};
-use hookproof_play::fault;
 
 const REDRIVE_MAX: u32 = 100_000;
 

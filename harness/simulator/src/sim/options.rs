@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use hookproof_judge::scenario::SECOND;
 use hookproof_sender::engine::StoreTime;
 
 use super::figures::Figures;
 use super::mutant::Mutant;
-use hookproof_judge::scenario::SECOND;
 
 /// The beginning of every run, by the endpoints' clocks: 15 January 2027.
 pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);

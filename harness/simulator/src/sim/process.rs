@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use hookproof_play::traffic::mix;
 use hookproof_sender::boot_clock::BootTime;
 use hookproof_sender::dispatch::{
     Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Settings, handover, instant,
@@ -29,7 +30,6 @@ use super::error::{SimError, store_failed};
 use super::mutant::{Bug, Mutant};
 use super::offers::Outcome;
 use super::options::EPOCH;
-use hookproof_play::traffic::mix;
 
 /// An action for the world.
 pub(super) enum Act {

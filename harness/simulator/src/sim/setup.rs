@@ -1,13 +1,13 @@
 //! The scenario's setup of the sender: the simulated part, and the rest.
 
-use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
-use hookproof_sender::engine::Nanos;
-
-use super::error::SimError;
 use hookproof_judge::scenario::{
     Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store,
 };
 use hookproof_judge::trace::{Declared, Lack};
+use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
+use hookproof_sender::engine::Nanos;
+
+use super::error::SimError;
 
 const LEASE_ARGUMENT: &str = "--lease";
 

@@ -5,6 +5,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
+use hookproof_judge::scenario::{Duration, Scenario};
+use hookproof_judge::signature::digest::base64;
+use hookproof_judge::trace::{ProcessEvent as ProcessRecord, Record};
+use hookproof_play::endpoint::choice::Choices;
+use hookproof_play::fault::timeline;
+use hookproof_play::traffic::{Chance, Schedule, mix};
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::store::StoreError;
 use hookproof_sender::store::command::Command;
@@ -23,12 +29,6 @@ use super::process::{Birth, Process};
 use super::setup::{declared, lease};
 use super::subscribe::subscribe;
 use super::world::{Given, Troubles, WorkerSlot, World};
-use hookproof_judge::scenario::{Duration, Scenario};
-use hookproof_judge::signature::digest::base64;
-use hookproof_judge::trace::{ProcessEvent as ProcessRecord, Record};
-use hookproof_play::endpoint::choice::Choices;
-use hookproof_play::fault::timeline;
-use hookproof_play::traffic::{Chance, Schedule, mix};
 
 /// The purposes of the seed's random streams.
 const PURPOSE_WORLD: u64 = 0x51;

@@ -1,5 +1,7 @@
 //! From the scenario's subscriber to the sender's, with the settings that the driver file sends over HTTP.
 
+use hookproof_judge::scenario::{Duration, Limit, Subscriber};
+use hookproof_play::settings::{of_limit, of_subscriber};
 use hookproof_sender::event::{EventPatterns, Kind, PublicId};
 use hookproof_sender::store::command::Subscribe;
 use hookproof_sender::store::lane::Secret;
@@ -8,8 +10,6 @@ use serde_json::{Map, Value};
 
 use super::error::SimError;
 use super::options::EPOCH;
-use hookproof_judge::scenario::{Duration, Limit, Subscriber};
-use hookproof_play::settings::{of_limit, of_subscriber};
 
 /// The settings that are JSON objects in the scenario's words.
 const SETTINGS: [&str; 4] = ["limit", "queue", "retry", "breaker"];

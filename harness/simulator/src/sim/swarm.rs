@@ -9,7 +9,6 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Keep, Options, SimError, judged_disturbed, simulate};
 use hookproof_judge::check::{Status, Witness};
 use hookproof_judge::scenario::{
     Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, Partition, QueueRows,
@@ -17,6 +16,8 @@ use hookproof_judge::scenario::{
 };
 use hookproof_judge::trace::Trace;
 use hookproof_play::traffic::Chance;
+
+use super::{Keep, Options, SimError, judged_disturbed, simulate};
 
 const PURPOSE_SWARM: u64 = 0x5a;
 const PURPOSE_STALLS: u64 = 0x5b;

@@ -1,6 +1,9 @@
 //! Faults in virtual time: processes that are killed, stopped or asked to end, clock steps, stores that cannot
 //! write.
 
+use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
+use hookproof_judge::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
+use hookproof_play::fault::{self, Step};
 use hookproof_sender::dispatch::Event;
 use hookproof_sender::runtime::OWNERS_EVERY;
 use hookproof_sender::store::sqlite;
@@ -11,9 +14,6 @@ use super::event::{ProcessEvent, SimEvent};
 use super::options::ns;
 use super::process::Process;
 use super::world::{WorkerSlot, World};
-use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
-use hookproof_judge::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
-use hookproof_play::fault::{self, Step};
 
 /// The range of the time from a process's start until it is ready, in nanoseconds.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);

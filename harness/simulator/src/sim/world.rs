@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Record;
+use hookproof_play::fault::{Skews, Step, Stops};
+use hookproof_play::traffic::Chance;
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::roster::Roster;
@@ -20,10 +24,6 @@ use super::heap::Heap;
 use super::offers::Play;
 use super::options::{EPOCH, Model, Options, ns};
 use super::process::Process;
-use hookproof_judge::scenario::Scenario;
-use hookproof_judge::trace::Record;
-use hookproof_play::fault::{Skews, Step, Stops};
-use hookproof_play::traffic::Chance;
 
 #[derive(Default)]
 pub(super) struct WorkerSlot {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use hookproof_play::settings;
+
 use super::*;
 use crate::driver::template;
-use hookproof_play::settings;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

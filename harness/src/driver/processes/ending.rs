@@ -3,14 +3,14 @@
 
 use std::io;
 
+use hookproof_judge::scenario::FaultKind;
+use hookproof_judge::trace::{self, ProcessEvent};
 use rustix::process::Signal;
 
 use super::{Processes, READY_PAUSE_NS, note};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
-use hookproof_judge::scenario::FaultKind;
-use hookproof_judge::trace::{self, ProcessEvent};
 
 /// A fault that was not injected into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
+use hookproof_judge::trace::ProcessEvent;
 use rustix::process::{Pid, Signal};
 
 use super::Processes;
 use crate::driver::process::{Process, members};
 use crate::fault::{Room, limit_files};
-use hookproof_judge::trace::ProcessEvent;
 
 impl Processes {
     /// Stops a process with SIGSTOP. It continues when all faults that stop it are over.

@@ -1,9 +1,10 @@
 //! Struck processes, and faults that end before a stop.
 
+use hookproof_judge::trace::Records;
+
 use super::*;
 use crate::driver::process::members;
 use crate::driver::{DriverFile, Variables};
-use hookproof_judge::trace::Records;
 
 /// One process with a child, not started, and its records.
 fn one(folder: &std::path::Path) -> (Processes, Records) {

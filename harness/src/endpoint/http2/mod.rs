@@ -30,6 +30,7 @@ use bytes::Bytes;
 use frames::Watched;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
+use hookproof_judge::trace::CutKind;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -40,7 +41,6 @@ use super::ShutdownSignal;
 use super::reach::Port;
 use super::request::HEAD_BYTES_MAX;
 use crate::clock::Clock;
-use hookproof_judge::trace::CutKind;
 
 /// The most open streams of a connection.
 const STREAMS_MAX: u32 = 1_000;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderName, HeaderValue, Response};
-
-use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
-use crate::endpoint::{Deed, Endpoint, ShutdownSignal, is_blackhole, ok};
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
 use hookproof_play::endpoint::answer::{Rendered, render};
 use hookproof_play::endpoint::choice::{Before, Luck};
+use http::{HeaderName, HeaderValue, Response};
+
+use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
+use crate::endpoint::{Deed, Endpoint, ShutdownSignal, is_blackhole, ok};
 
 /// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use hookproof_play::traffic::{Schedule, Tokens};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::watch;
 
 use super::super::emitter::Emission;
 use super::*;
 use crate::driver::{ProcessConfig, Variables};
-use hookproof_play::traffic::{Schedule, Tokens};
 
 /// Reads a request; returns its body.
 async fn request(stream: &mut BufReader<tokio::net::TcpStream>) -> String {
@@ -111,8 +111,9 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_process_goes_on_though_a_clock_cannot_be_put_right() {
-    use crate::driver::processes::tests::{events, running};
     use hookproof_judge::trace::ProcessEvent::{Continued, Started, Stopped};
+
+    use crate::driver::processes::tests::{events, running};
 
     let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
     let file = format!("name = \"x\"\nsubscribe = {call}\nemit = {call}\n");

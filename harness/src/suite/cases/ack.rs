@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::signature::encode;
 use tokio::task::JoinSet;
 
 use super::super::want::Want::{Accept, NotTaken, Report};
@@ -13,8 +15,6 @@ use crate::suite::want::{Want, words};
 use crate::wire::clock::{Watch, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
 use crate::wire::request::Request;
-use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::encode;
 
 pub(super) const CASES: [Case; 9] = [
     Case::shots("order.swapped", swapped),

@@ -1,6 +1,8 @@
 //! `header.*`: names in odd case, repeated values, bytes that are no text, oversized headers. `raw.*`:
 //! verification of the raw bytes.
 
+use hookproof_judge::catalogue::Verdict;
+
 use super::signature::wrong;
 use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::suite::bench::{Bench, Shot};
@@ -8,7 +10,6 @@ use crate::suite::want::Want::{Accept, NoBreak, Refuse, Reject, RejectOrClose};
 use crate::suite::want::words;
 use crate::wire::exchange::{Feed, Outcome};
 use crate::wire::request::{Framing, Request};
-use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 4] = [
     Case::shots("header.case", odd_case),

@@ -10,10 +10,11 @@ mod time;
 
 use std::pin::Pin;
 
+use hookproof_judge::catalogue::Verdict;
+
 use super::bench::{Bench, Shot};
 use super::want::{Want, words};
 use crate::wire::exchange::Outcome;
-use hookproof_judge::catalogue::Verdict;
 
 pub(super) fn all() -> Vec<Case> {
     [
@@ -165,8 +166,9 @@ pub(super) fn limited(outcome: &Outcome) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hookproof_judge::catalogue;
+
+    use super::*;
 
     #[test]
     fn there_is_a_case_for_every_entry_of_the_catalogue_and_no_other() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hookproof_judge::catalogue::Verdict;
 use tokio::task::JoinSet;
 
 use super::super::hooks::{self, Broken};
@@ -12,7 +13,6 @@ use crate::suite::want::Want::{self, Accept, NoBreak, Reject};
 use crate::suite::want::words;
 use crate::wire::clock::{Watch, pass, unix_seconds};
 use crate::wire::exchange::{Feed, Outcome, exchange};
-use hookproof_judge::catalogue::Verdict;
 
 pub(super) const CASES: [Case; 7] = [
     Case::course("replay.exact", |bench| -> Running<'_> { Box::pin(exact(bench)) }),

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::signature::digest::{base64, hex};
+use hookproof_judge::signature::{Profile, Secret, encode};
+
 use super::{Case, Finding, Running, Shots};
 use crate::suite::bench::{Bench, Delivery, Shot};
 use crate::suite::want::Want::{Accept, NoBreak, Reject, Report};
 use crate::suite::want::words;
 use crate::wire::clock::unix_seconds;
-use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::digest::{base64, hex};
-use hookproof_judge::signature::{Profile, Secret, encode};
 
 pub(super) const CASES: [Case; 15] = [
     Case::shots("sig.valid", valid),

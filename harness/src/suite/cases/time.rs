@@ -1,12 +1,13 @@
 //! `time.*`: the age of deliveries, and the notation of timestamps.
 
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::signature::Profile;
+
 use super::super::bench::{Bench, Shot};
 use super::super::want::Want::{self, Accept, Refuse, Reject};
 use super::super::want::words;
 use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::wire::clock::unix_seconds;
-use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::Profile;
 
 pub(super) const CASES: [Case; 8] = [
     Case::shots("time.old", |bench| far(bench, -1)),

@@ -7,13 +7,16 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::reply::{Purged, Reply, Swept};
 use hookproof_words::ids::size;
 
+/// Expired deliveries of lanes, each with the reason.
+pub(crate) type Expired = Vec<(LaneId, DeliveryId, Reason)>;
+
 pub(crate) trait SweepRows: RoomRows {
     /// Corrects times written under a clock ahead of ours, and notes when deliveries expire, where the store needs
     /// that. Returns the number corrected, and whether more remains.
     fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool), Self::Error>;
 
     /// The longest expired deliveries that are not handed out, on locked lanes, and whether more remains.
-    fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool), Self::Error>;
+    fn expired(&mut self, max: u32) -> Result<(Expired, bool), Self::Error>;
 
     /// Removed lanes with waiting deliveries, prepared to give up `max` deliveries in total.
     fn removed_lanes(&mut self, max: u32) -> Result<Vec<LaneId>, Self::Error>;

@@ -1,9 +1,10 @@
 //! `format`, `path` and `identity`: the form of each request, and its constant parts over all attempts.
 
+use hookproof_judge::scenario::FaultKind;
+
 use super::Row;
 use super::run::{Run, calm, retried};
 use crate::build::{head, with_head};
-use hookproof_judge::scenario::FaultKind;
 
 pub(super) const ROWS: [Row; 7] = [
     Row {
