@@ -11,8 +11,8 @@ use hookproof_sender::engine::contract::{Bucket, Contract, Rate};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
-    Answer, AttemptId, DeliveryId, Due, Engine, Input, Instant, LaneId, Lateness, Limits, Nanos, Origin,
-    OutOfRange, Outcome, Output, Settings, StoreTime, Takeover, Term,
+    Answer, AttemptId, DeliveryId, Due, Engine, Input, LaneId, Lateness, Limits, Nanos, Origin, OutOfRange,
+    Outcome, Output, Settings, StoreTime, Takeover, Term,
 };
 
 const LATENCY: Nanos = Nanos::from_millis(5);
@@ -20,8 +20,8 @@ const LATENCY: Nanos = Nanos::from_millis(5);
 /// An engine with endless work, a store that answers at once, and endpoints with equal latency.
 pub struct Treadmill {
     engine: Engine,
-    now: Instant,
-    under_way: VecDeque<(Instant, AttemptId)>,
+    now: StoreTime,
+    under_way: VecDeque<(StoreTime, AttemptId)>,
     deliveries: u64,
     settled: u64,
 }
@@ -48,14 +48,14 @@ impl Treadmill {
         let settings = settings(Contract::new(Some(Bucket::new(rate, burst)?), vec![], in_flight)?)?;
         let limits = Limits::new(10_000_000, 10_000_000)?;
         let mut engine = Engine::new(1, limits);
-        let now = Instant(1);
+        let now = StoreTime(1);
         for lane in 0..lanes {
             let taking = Takeover {
                 lane: LaneId(lane),
                 term: Term(1),
                 settings: Arc::clone(&settings),
                 origin: Origin::Fresh,
-                lease_until: Instant::NEVER,
+                lease_until: StoreTime::NEVER,
                 next: None,
                 paused: false,
             };
@@ -96,7 +96,7 @@ impl Treadmill {
                     let due = (0..u64::from(max)).map(|n| Due {
                         delivery: DeliveryId(self.deliveries + n),
                         attempts: 0,
-                        expires: Instant::NEVER,
+                        expires: StoreTime::NEVER,
                     });
                     let due = due.collect();
                     self.deliveries += u64::from(max);

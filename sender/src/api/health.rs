@@ -7,7 +7,6 @@ use super::problem::{Problem, ok};
 use crate::engine::breaker::Standing;
 use crate::operate::readiness::unready;
 use crate::operate::shown::moment;
-use crate::runtime::clock::wall_time;
 
 /// `GET /healthz`: the process answers.
 pub(super) async fn lives() -> Response {
@@ -33,7 +32,7 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
     let open: Vec<Standing> = breakers.filter(|breaker| breaker.is_open()).collect();
     if !open.is_empty() {
         let until = open.iter().filter_map(|breaker| match breaker {
-            Standing::Open { until } => Some(wall_time(*until)),
+            Standing::Open { until } => Some(*until),
             Standing::Probing | Standing::Closed => None,
         });
         let until =

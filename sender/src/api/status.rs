@@ -14,7 +14,7 @@ use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
 use crate::operate::nodes::{NodeStatus, WhichNode, find};
 use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, Unready, open_breakers, unready};
 use crate::operate::shown;
-use crate::runtime::clock::{wall, wall_time};
+use crate::runtime::clock::wall;
 use crate::store::Reply;
 use crate::store::command::{Command, Drain};
 use crate::store::lane::LaneState;
@@ -100,7 +100,7 @@ fn store(health: &Health) -> Value {
 fn shift_shown(shift: Shift) -> Value {
     let Shift { at, from, to, why } = shift;
     let mut shown = json!({
-        "at": input::time_text(wall_time(at)),
+        "at": input::time_text(at),
         "from_percent": from,
         "to_percent": to,
         "reason": why.word(),
@@ -137,7 +137,7 @@ fn lane_shown(
         "here": view.map(|view| json!({
             "in_flight": view.in_flight,
             "in_doubt": view.in_doubt,
-            "in_doubt_until": view.in_doubt_until.map(|until| input::time_text(wall_time(until))),
+            "in_doubt_until": view.in_doubt_until.map(input::time_text),
             "bucket_level": view.level,
             "share_percent": view.share_percent,
             "share_changed": view.shift.map(shift_shown),

@@ -13,7 +13,7 @@ use crate::dispatch::{Stuck, handover};
 use crate::engine::breaker::Standing;
 use crate::engine::{LaneId, LaneView, Nanos, StoreTime};
 use crate::roster::Roster;
-use crate::runtime::clock::{FAR_OFF, wall_time};
+use crate::runtime::clock::FAR_OFF;
 use crate::runtime::{LastLook, Sender};
 use crate::store::log_size::{LogSize, why_long};
 use crate::store::read::Checkpoint;
@@ -150,7 +150,7 @@ pub(crate) fn open_breakers(
     for (lane, standing) in ours.into_iter().filter(|(_, standing)| standing.is_open()) {
         let Some(known) = roster.get(lane) else { continue };
         let until = match standing {
-            Standing::Open { until } => Some(wall_time(until)).filter(|at| *at > now),
+            Standing::Open { until } => Some(until).filter(|at| *at > now),
             Standing::Probing | Standing::Closed => None,
         };
         let (id, name) = (Arc::clone(known.id()), Arc::clone(known.name()));

@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{error, info, warn};
 
 use crate::boot_clock::{self, BootClock, BootTime};
-pub use crate::dispatch::{instant, wall_time};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;

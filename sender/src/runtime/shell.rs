@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
-use super::clock::{Clock, instant, wall_time};
+use super::clock::Clock;
 use super::link::ask;
 use super::post::Post;
 use crate::boot_clock;
@@ -16,7 +16,7 @@ use crate::dispatch::{
     Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, Stuck, WorkDone, handover,
 };
 use crate::engine::breaker::Standing;
-use crate::engine::{Instant, LaneId, LaneRecord, LaneView, Shift, Term, Why};
+use crate::engine::{LaneId, LaneRecord, LaneView, Shift, StoreTime, Term, Why};
 use crate::event::timestamp::Timestamp;
 use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
@@ -68,7 +68,7 @@ impl<P: Post> Shell<P> {
                 count = self.messages.recv_many(&mut batch, MESSAGES_MAX) => {
                     if count == 0 { break }
                 }
-                () = self.clock.reached(wall_time(wake)) => {}
+                () = self.clock.reached(wake) => {}
             }
             for message in batch.drain(..) {
                 self.hear(message);
@@ -111,7 +111,7 @@ impl<P: Post> Shell<P> {
                 }
             }
             Effect::Extend { until } => {
-                let until = self.clock.boot_time(wall_time(until));
+                let until = self.clock.boot_time(until);
                 self.rights.values().for_each(|rights| rights.lease.extend(until));
             }
             Effect::Ask { order, command } => self.submit(order, command),
@@ -123,13 +123,13 @@ impl<P: Post> Shell<P> {
     fn send(&mut self, attempt: NewAttempt) {
         let NewAttempt { attempt, lane, row, number, subscriber, limits } = attempt;
         let clock = self.clock;
-        let lease_until = clock.boot_time(wall_time(limits.lease_until));
+        let lease_until = clock.boot_time(limits.lease_until);
         let rights = self.rights.entry(lane).or_insert_with(|| Rights {
             lease: Lease::until(lease_until),
             cancellation: CancellationToken::new(),
         });
         let permit = SendPermit {
-            deadline: clock.boot_time(wall_time(limits.deadline)),
+            deadline: clock.boot_time(limits.deadline),
             lease: rights.lease.clone(),
             cancelled: rights.cancellation.clone(),
         };
@@ -160,8 +160,8 @@ impl<P: Post> Shell<P> {
         }
     }
 
-    fn now(&self) -> Instant {
-        instant(self.clock.now())
+    fn now(&self) -> StoreTime {
+        self.clock.now()
     }
 }
 
@@ -187,11 +187,11 @@ fn tell(news: &News) {
             let (lane, name) = (lane.0, name.as_deref().unwrap_or("a subscriber that was removed"));
             match (before.is_open(), breaker) {
                 (false, Standing::Open { until }) => {
-                    let until = Timestamp(wall_time(*until));
+                    let until = Timestamp(*until);
                     warn!(lane, subscriber = name, %until, "opened the breaker of {name} until {until}");
                 }
                 (true, Standing::Open { until }) => {
-                    let until = Timestamp(wall_time(*until));
+                    let until = Timestamp(*until);
                     info!(lane, subscriber = name, %until, "a probe failed: the breaker of {name} stays open until {until}");
                 }
                 _ => info!(lane, subscriber = name, "closed the breaker of {name}"),

@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 
 use hookproof_sender::dispatch::{
     Answered, AttemptEnd, BODY_BYTES_MAX, Dispatcher, Effect, Event, LEASE_DEFAULT, NewAttempt, Order,
-    Settings, instant,
+    Settings,
 };
-use hookproof_sender::engine::{Answer, DeliveryId, Instant, LaneId, Limits, Outcome, StoreTime, Term};
+use hookproof_sender::engine::{Answer, DeliveryId, LaneId, Limits, Outcome, StoreTime, Term};
 use hookproof_sender::roster::Roster;
 use hookproof_sender::store::command::{Body, Claim, Fate, Renew, Settlement};
 use hookproof_sender::store::lane::{LaneState, OwnerId};
@@ -29,7 +29,7 @@ const WIDE: &str = r#"{"limit":{"rate":"1000/s","burst":300,"in_flight":300}}"#;
 fn lanes_with_large_bodies_hold_no_more_than_the_budget_and_each_gets_its_turn() {
     let lanes: Vec<u64> = (1..=1_100).collect();
     let mut world = World::with(1_100);
-    let now = StoreTime(world.now.0);
+    let now = world.now;
     world.record_body(&lanes, now, &vec![b'x'; 1 << 20]);
     world.hear(Event::Work(lanes.iter().map(|lane| (LaneId(*lane), now)).collect()));
     let mut served = BTreeSet::new();
@@ -45,7 +45,7 @@ fn lanes_with_large_bodies_hold_no_more_than_the_budget_and_each_gets_its_turn()
 #[derive(Clone)]
 struct Waiting {
     delivery: DeliveryId,
-    due: Instant,
+    due: StoreTime,
     body: Arc<[u8]>,
 }
 
@@ -60,7 +60,7 @@ struct Queue {
 
 struct Model {
     dispatcher: Dispatcher,
-    now: Instant,
+    now: StoreTime,
     queues: BTreeMap<LaneId, Queue>,
     bodies: BTreeMap<u64, Arc<[u8]>>,
     deliveries: u64,
@@ -86,7 +86,7 @@ impl Model {
         };
         let mut model = Self {
             dispatcher: Dispatcher::new(settings, BEGIN),
-            now: instant(BEGIN),
+            now: BEGIN,
             queues: BTreeMap::new(),
             bodies: BTreeMap::new(),
             deliveries: 0,
@@ -217,7 +217,7 @@ impl Model {
             let is_wanted = waiting.due <= self.now && claimed.rows.len() < max as usize;
             if !is_wanted || bytes > bytes_max {
                 claimed.too_long = (is_wanted && claimed.rows.is_empty()).then_some(bytes);
-                claimed.next = Some(StoreTime(waiting.due.0));
+                claimed.next = Some(waiting.due);
                 break;
             }
             claimed.rows.push(row(waiting));
@@ -237,7 +237,7 @@ impl Model {
             _ if is_stale => return SettleResult::Stale,
             (Fate::Retry { due }, Some(place)) => {
                 let mut waiting = queue.waiting.remove(place).unwrap();
-                waiting.due = instant(due);
+                waiting.due = due;
                 let at = queue.waiting.partition_point(|before| before.due <= waiting.due);
                 queue.waiting.insert(at, waiting);
             }
@@ -249,7 +249,7 @@ impl Model {
     }
 
     fn renew(&mut self, renew: Renew) -> Reply {
-        let now = StoreTime(self.now.0);
+        let now = self.now;
         let until = StoreTime(now.0 + renew.lease.0);
         if let Some(announced) = renew.announce {
             let announced = announced.as_ref().clone();
@@ -268,7 +268,7 @@ impl Model {
             queue.term += 1;
             queue.is_owned = true;
             queue.handed_out.clear();
-            let next = queue.waiting.front().map(|first| StoreTime(first.due.0));
+            let next = queue.waiting.front().map(|first| first.due);
             let (lane, term) = (*lane, Term(queue.term));
             TakenLane { lane, term, state: LaneState::Active, handover: Handover::Fresh, next }
         });
@@ -286,14 +286,14 @@ impl Model {
     fn release(&mut self, lane: u64) {
         if let Some(which) = self.sends.iter().position(|sent| sent.lane == LaneId(lane)) {
             let retry_after = Some(b"60".to_vec().into());
-            let at = StoreTime(self.now.0);
+            let at = self.now;
             self.end(which, Outcome::Answered(Answer { status: 429, retry_after, date: None, at }));
         }
     }
 
     fn wait(&mut self) {
         let wake = self.dispatcher.next_wake();
-        if wake != Instant::NEVER {
+        if wake != StoreTime::NEVER {
             self.now = self.now.max(wake);
         }
         self.hear(Event::Tick);
@@ -415,7 +415,7 @@ proptest! {
             prop_assert!(rounds < 5_000, "{} deliveries are never made", model.waiting());
         }
         // The budget counts nothing that is gone: it can be filled again.
-        let work: Vec<_> = model.queues.keys().map(|lane| (*lane, StoreTime(model.now.0))).collect();
+        let work: Vec<_> = model.queues.keys().map(|lane| (*lane, model.now)).collect();
         work.iter().for_each(|(lane, _)| model.add(*lane, &[MIB]));
         model.hear(Event::Work(work));
         for _ in 0..10 {

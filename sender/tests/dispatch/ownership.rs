@@ -98,7 +98,7 @@ fn what_waits_for_a_resumed_endpoint_that_nobody_owns_is_sent_at_once() {
     let mut world = World::with(1);
     let change = |state| Command::Change(Change { state: Some(state), ..Change::of(LaneId(1)) });
     world.operate(change(LaneState::Paused));
-    let now = StoreTime(world.now.0);
+    let now = world.now;
     world.record(&[1], now);
     world.operate(change(LaneState::Active));
     assert_eq!(world.sent_to(), [1]);

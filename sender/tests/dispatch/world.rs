@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use hookproof_sender::dispatch::{
     Answered, AttemptEnd, Dispatcher, Effect, Event, Failure, LEASE_DEFAULT, Moment, NewAttempt, News,
-    Settings, Stuck, handover, instant,
+    Settings, Stuck, handover,
 };
-use hookproof_sender::engine::{Answer, Instant, LaneId, Limits, Nanos, Outcome, StoreTime};
+use hookproof_sender::engine::{Answer, LaneId, Limits, Nanos, Outcome, StoreTime};
 use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::sign::Secret as RegionSecret;
 use hookproof_sender::store::command::{Body, Change, Command, Emit, Persist, Subscribe, Target};
@@ -24,7 +24,7 @@ pub(crate) type Fault = fn(&Command) -> bool;
 pub(crate) struct World {
     pub(crate) dispatcher: Dispatcher,
     store: SqliteStore,
-    pub(crate) now: Instant,
+    pub(crate) now: StoreTime,
     pub(crate) fault: Option<Fault>,
     pub(crate) asked: Vec<&'static str>,
     pub(crate) sends: Vec<NewAttempt>,
@@ -41,7 +41,7 @@ pub(crate) struct World {
 pub(crate) struct Told {
     pub(crate) withdrawn: Vec<LaneId>,
     pub(crate) forgotten: Vec<LaneId>,
-    pub(crate) lease_until: Instant,
+    pub(crate) lease_until: StoreTime,
 }
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl World {
         let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
         let folder = Arc::clone(&self.folder);
         let node = announcement(owner);
-        let new = Self::on(folder, store, (owner, lease), node, StoreTime(self.now.0));
+        let new = Self::on(folder, store, (owner, lease), node, self.now);
         Self { events: 1_000 * owner, ..new }
     }
 
@@ -98,11 +98,11 @@ impl World {
         Self {
             dispatcher: Dispatcher::new(settings, now),
             store,
-            now: instant(now),
+            now,
             fault: None,
             asked: Vec::new(),
             sends: Vec::new(),
-            told: Told { withdrawn: Vec::new(), forgotten: Vec::new(), lease_until: Instant::START },
+            told: Told { withdrawn: Vec::new(), forgotten: Vec::new(), lease_until: StoreTime::START },
             answers: Answers::default(),
             news: Vec::new(),
             reader,
@@ -123,7 +123,7 @@ impl World {
     }
 
     pub(crate) fn learn_of_subscribers(&mut self) {
-        let roster = self.keeper.catch_up(&self.reader, StoreTime(self.now.0)).unwrap();
+        let roster = self.keeper.catch_up(&self.reader, self.now).unwrap();
         let event = Event::Roster(Arc::clone(roster));
         self.hear(event);
     }
@@ -143,7 +143,7 @@ impl World {
     }
 
     pub(crate) fn emit(&mut self, lanes: &[u64]) {
-        let now = StoreTime(self.now.0);
+        let now = self.now;
         self.record(lanes, now);
         let work = lanes.iter().map(|lane| (LaneId(*lane), now)).collect();
         self.hear(Event::Work(work));
@@ -155,7 +155,7 @@ impl World {
 
     pub(crate) fn record_body(&mut self, lanes: &[u64], due: StoreTime, body: &[u8]) {
         self.events += 1;
-        let now = StoreTime(self.now.0);
+        let now = self.now;
         let target = |lane: &u64| Target {
             lane: LaneId(*lane),
             body: 0,
@@ -181,7 +181,7 @@ impl World {
     }
 
     pub(crate) fn commit(&mut self, command: Command) {
-        let replies = self.store.commit(StoreTime(self.now.0), &[command]).unwrap();
+        let replies = self.store.commit(self.now, &[command]).unwrap();
         assert!(!matches!(replies[0], Reply::Refused(_)), "{replies:?}");
     }
 
@@ -208,7 +208,7 @@ impl World {
     /// As `answer`, without further effects.
     pub(crate) fn end(&mut self, status: u16) {
         for attempt in std::mem::take(&mut self.sends) {
-            let answer = Answer { status, retry_after: None, date: None, at: StoreTime(self.now.0) };
+            let answer = Answer { status, retry_after: None, date: None, at: self.now };
             let result = AttemptEnd { outcome: Outcome::Answered(answer), record: None };
             let delivery = attempt.row.delivery;
             self.dispatcher.handle(self.now, Event::Ended { attempt: attempt.attempt, delivery, result });
@@ -269,7 +269,7 @@ impl World {
         if self.fault.is_some_and(|fails| fails(&command)) {
             return Err(Failure::Lasting("damaged".into()));
         }
-        let mut replies = self.store.commit(StoreTime(self.now.0), &[command]).unwrap();
+        let mut replies = self.store.commit(self.now, &[command]).unwrap();
         Ok(replies.remove(0))
     }
 

@@ -73,15 +73,22 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// A moment on the driver's monotonic scale. The driver chooses its origin; the scale must never run backwards.
+/// Nanoseconds since 1970, on the steady clock of the store unless its holder says otherwise. The steady clock never
+/// runs backwards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Instant(pub u64);
+pub struct StoreTime(pub u64);
 
-impl Instant {
+impl StoreTime {
     /// The origin of the scale.
     pub const START: Self = Self(0);
     /// Later than every moment: "never".
     pub const NEVER: Self = Self(u64::MAX);
+
+    /// `secs` seconds since 1970.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(Nanos::SECOND.0))
+    }
 
     /// The time since `earlier`; zero if this is not later.
     #[must_use]
@@ -96,34 +103,16 @@ impl Instant {
     }
 }
 
-impl Add<Nanos> for Instant {
+impl Add<Nanos> for StoreTime {
     type Output = Self;
     fn add(self, length: Nanos) -> Self {
         Self(self.0.saturating_add(length.0))
     }
 }
 
-impl fmt::Debug for Instant {
+impl fmt::Debug for StoreTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::NEVER { f.write_str("never") } else { write!(f, "@{}", Nanos(self.0)) }
-    }
-}
-
-/// A wall-clock moment in nanoseconds since 1970. It may step. The engine uses it only for `Retry-After` dates.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct StoreTime(pub u64);
-
-impl StoreTime {
-    /// `secs` seconds since 1970.
-    #[must_use]
-    pub const fn from_secs(secs: u64) -> Self {
-        Self(secs.saturating_mul(Nanos::SECOND.0))
-    }
-
-    /// The time since `earlier`; zero if this is not later.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Nanos {
-        Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
@@ -199,9 +188,9 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates_at_both_ends() {
-        assert_eq!(Instant(5).since(Instant(9)), Nanos::ZERO);
-        assert_eq!(Instant::NEVER + Nanos::DAY, Instant::NEVER);
-        assert_eq!(Instant(5).sooner(Nanos(9)), Instant::START);
+        assert_eq!(StoreTime(5).since(StoreTime(9)), Nanos::ZERO);
+        assert_eq!(StoreTime::NEVER + Nanos::DAY, StoreTime::NEVER);
+        assert_eq!(StoreTime(5).sooner(Nanos(9)), StoreTime::START);
         assert_eq!(Nanos::from_secs(u64::MAX), Nanos(u64::MAX));
     }
 

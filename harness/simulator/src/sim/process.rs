@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hookproof_play::traffic::mix;
 use hookproof_sender::boot_clock::BootTime;
 use hookproof_sender::dispatch::{
-    Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Settings, handover, instant,
+    Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Settings, handover,
 };
 use hookproof_sender::engine::{LaneId, Limits, Nanos, StoreTime};
 use hookproof_sender::roster::{Roster, RosterKeeper};
@@ -183,7 +183,7 @@ impl Process {
     pub(super) fn hear(&mut self, now: u64, event: Event) {
         let steady = self.steady(now);
         if let Some(event) = self.bug.change_event(event, steady, &mut self.queue) {
-            self.dispatcher.handle(instant(steady), event);
+            self.dispatcher.handle(steady, event);
         }
     }
 
@@ -198,7 +198,7 @@ impl Process {
                 self.carry_out(effect, now, acts)?;
             }
             if let Some(event) = answer {
-                self.dispatcher.handle(instant(steady), event);
+                self.dispatcher.handle(steady, event);
             }
         }
         Ok(())

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::dispatcher::Dispatcher;
 use super::effect::{News, SubscriberSet};
 use super::event::{Answered, Failure, Order};
-use super::instant;
 use super::lanes::Waiting;
 use super::obstacles::{Cause, PAUSE_FIRST};
 use super::unsettled::Done;
@@ -27,13 +26,13 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Order::Persist { lane, term, revision } => self.persisted(lane, term, revision, reply),
             Order::Renew { asked } => match reply {
                 Ok(Reply::Renewed(renewed)) => self.renew(renewed, asked),
-                _ => self.tenure.not_renewed(super::wall_time(self.now)),
+                _ => self.tenure.not_renewed(self.now),
             },
             Order::Retire => match reply {
                 Ok(_) => self.tenure.retired(),
                 Err(failure) => {
                     let may_recover = failure != Failure::Stopped;
-                    self.tenure.not_retired(super::wall_time(self.now), may_recover);
+                    self.tenure.not_retired(self.now, may_recover);
                 }
             },
             Order::Acquire { asked } => {
@@ -41,7 +40,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 let lanes: Vec<LaneId> = taken.iter().map(|taken| taken.lane).collect();
                 self.tenure.acquired(&lanes);
                 for taken in taken {
-                    let since = super::wall_time(self.now);
+                    let since = self.now;
                     self.take(Waiting { taken, asked, since, moment: moment.clone() });
                 }
             }
@@ -84,11 +83,11 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let due = rows.iter().map(|row| Due {
             delivery: row.delivery,
             attempts: row.attempts,
-            expires: instant(row.expires),
+            expires: row.expires,
         });
         let due = due.collect();
         if self.lanes.hold(lane, term, rows) {
-            self.tell(Input::Claimed { lane, term, due, next: next.map(instant) });
+            self.tell(Input::Claimed { lane, term, due, next: next });
         }
     }
 
@@ -145,10 +144,10 @@ impl<S: SubscriberSet> Dispatcher<S> {
     fn remind(&mut self, row: &Settlement) {
         let due = match row.fate {
             Fate::Retry { due } => due,
-            Fate::Released => super::wall_time(self.now),
+            Fate::Released => self.now,
             Fate::Delivered | Fate::Dead(_) => return,
         };
-        self.tell(Input::Work { lane: row.lane, due: instant(due) });
+        self.tell(Input::Work { lane: row.lane, due: due });
     }
 
     /// As after a crash: the next owner makes these deliveries again.

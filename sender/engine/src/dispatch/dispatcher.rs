@@ -10,10 +10,9 @@ use super::membership::Membership;
 use super::obstacles::{Cause, Obstacles, STUCK_MAX, Stuck};
 use super::tenure::{Step, Tenure};
 use super::unsettled::{Records, Unkept, Unsettled, WorkDone};
-use super::{instant, wall_time};
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Engine, Fate, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
-    Reason, Settlement, StoreTime, Term,
+    AttemptId, BatchId, DeliveryId, Engine, Fate, Input, LaneId, LaneView, Limits, Nanos, Output, Reason,
+    Settlement, StoreTime, Term,
 };
 use crate::messages::command::{self, Claim, Command};
 use crate::messages::lane::OwnerId;
@@ -44,7 +43,7 @@ pub struct Settings<S> {
 /// All decisions of one process. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Dispatcher<S: SubscriberSet> {
-    pub(super) now: Instant,
+    pub(super) now: StoreTime,
     pub(super) engine: Engine,
     pub(super) tenure: Tenure,
     pub(super) membership: Membership,
@@ -70,7 +69,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     pub fn new(settings: Settings<S>, now: StoreTime) -> Self {
         let Settings { owner, announcement, lease, seed, limits, roster } = settings;
         let mut dispatcher = Self {
-            now: instant(now),
+            now,
             engine: Engine::new(seed, limits),
             tenure: Tenure::new(owner, lease, announcement, now),
             membership: Membership::new(owner),
@@ -91,7 +90,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
 
     /// Handles an event at `now`. Then call [`Self::poll`] until it returns nothing. Handling several events
     /// before polling makes larger batches.
-    pub fn handle(&mut self, now: Instant, event: Event<S>) {
+    pub fn handle(&mut self, now: StoreTime, event: Event<S>) {
         self.now = self.now.max(now);
         self.fresh = true;
         match event {
@@ -136,9 +135,9 @@ impl<S: SubscriberSet> Dispatcher<S> {
 
     /// The time to call [`Self::handle`] with [`Event::Tick`], unless an event comes first.
     #[must_use]
-    pub fn next_wake(&self) -> Instant {
+    pub fn next_wake(&self) -> StoreTime {
         let nodes = if self.stopping { StoreTime(u64::MAX) } else { self.membership.next_step() };
-        let wake = instant(self.tenure.next_step().min(nodes)).min(self.obstacles.next_due());
+        let wake = self.tenure.next_step().min(nodes).min(self.obstacles.next_due());
         let wake = self.engine.next_wake().map_or(wake, |engine| wake.min(engine));
         if self.stopping && (self.is_taking() || !self.tenure.is_over()) {
             wake.min(self.now + STOP_LOOK)
@@ -190,7 +189,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     /// blocked.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
-        let now = wall_time(self.now);
+        let now = self.now;
         let unknown = self.lanes.waiting().filter(|(_, since)| now.since(*since) > UNKNOWN_MAX);
         let why = "its subscriber could not be read";
         let unknown = unknown.map(|(lane, _)| Stuck { lane, why: why.into() });
@@ -231,7 +230,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
 
     /// Renews leases and asks for lanes when they are due.
     fn step_tenure(&mut self) {
-        let asked = wall_time(self.now);
+        let asked = self.now;
         for step in self.tenure.steps(asked) {
             match step {
                 Step::Renew(renew) => self.ask(Order::Renew { asked }, Command::Renew(renew)),
@@ -305,7 +304,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             (released, self.roster.get(lane), self.lanes.lease_until(lane))
         else {
             // The subscriber was just removed: the same as a refused connection.
-            let result = AttemptEnd::impossible(wall_time(self.now), "the subscriber was removed");
+            let result = AttemptEnd::impossible(self.now, "the subscriber was removed");
             self.end(attempt, result);
             return None;
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::event::Order;
 use crate::engine::breaker::Standing;
-use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Nanos, Settings, Shift, Term};
+use crate::engine::{AttemptId, LaneId, LaneRecord, Nanos, Settings, Shift, StoreTime, Term};
 use crate::messages::Command;
 use crate::messages::reply::ClaimedRow;
 
@@ -26,7 +26,7 @@ pub enum Effect<S: SubscriberSet> {
     /// The leases of all our lanes were renewed: attempts under way may continue until then.
     Extend {
         /// The end of the leases.
-        until: Instant,
+        until: StoreTime,
     },
     /// Have the store carry out a command. Submit the commands of several effects in order.
     Ask {
@@ -65,11 +65,11 @@ pub struct NewAttempt<S: SubscriberSet> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendLimits {
     /// The end of the attempt, counted from the decision to make it.
-    pub deadline: Instant,
+    pub deadline: StoreTime,
     /// The end of the lease. At this moment the shell stops writing and gives up the attempt
-    /// ([`crate::engine::Outcome::CutOff`]), because another process may own the lane. [`Instant::NEVER`] means
+    /// ([`crate::engine::Outcome::CutOff`]), because another process may own the lane. [`StoreTime::NEVER`] means
     /// no end.
-    pub lease_until: Instant,
+    pub lease_until: StoreTime,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::Moment;
-use super::wall_time;
 use crate::engine::contract::WINDOW_LIMIT_MAX;
 use crate::engine::{LaneRecord, Nanos, Origin, StoreTime};
 use crate::messages::reply::{Ended, Handover, Record};
@@ -32,7 +31,7 @@ pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
     let seized = |record: &Record, at: StoreTime, ended: &[Ended]| {
         let (record, downtime) = read(record, now).unzip();
         let ended = match &record {
-            Some(record) => ago(ended, at, wall_time(record.taken_at())),
+            Some(record) => ago(ended, at, record.taken_at()),
             // The ends since the record are unknown: assume as many as any cap can count, all just now.
             None => vec![(Nanos::ZERO, WINDOW_LIMIT_MAX)],
         };

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::budget::{BodyLength, Budget, Portion};
 use super::event::Moment;
-use crate::engine::{DeliveryId, Instant, LaneId, StoreTime, Term};
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::messages::reply::{ClaimedRow, TakenLane};
 
 /// The hasher has the same key in every process, for determinism. Ids come from the store, so nobody can choose
@@ -21,7 +21,7 @@ pub(super) struct Lanes {
 #[derive(Debug)]
 struct Held {
     term: Term,
-    lease_until: Instant,
+    lease_until: StoreTime,
     /// False if the engine was last told to send nothing, or said so itself.
     sendable: bool,
     /// In the order of their claims; nearly all are sent in that order.
@@ -65,7 +65,7 @@ impl Lanes {
         ours
     }
 
-    pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: Instant, sendable: bool) {
+    pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: StoreTime, sendable: bool) {
         let (rows, bodies) = (VecDeque::new(), BodyLength::default());
         self.drop(lane);
         self.ours.insert(lane, Held { term, lease_until, sendable, rows, bodies });
@@ -91,12 +91,12 @@ impl Lanes {
         self.ours.get(&lane).is_some_and(|held| held.sendable)
     }
 
-    pub(super) fn renew(&mut self, asked: StoreTime, until: Instant) {
+    pub(super) fn renew(&mut self, asked: StoreTime, until: StoreTime) {
         self.ours.values_mut().for_each(|held| held.lease_until = until);
         self.waiting.values_mut().for_each(|waiting| waiting.asked = asked);
     }
 
-    pub(super) fn lease_until(&self, lane: LaneId) -> Option<Instant> {
+    pub(super) fn lease_until(&self, lane: LaneId) -> Option<StoreTime> {
         self.ours.get(&lane).map(|held| held.lease_until)
     }
 

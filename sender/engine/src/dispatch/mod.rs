@@ -54,17 +54,3 @@ pub use membership::{MOVES_MAX, SETTLED_AFTER};
 pub use obstacles::{PAUSE_LONGEST, STUCK_MAX, Stuck};
 pub use tenure::{LEASE_DEFAULT, LEASES};
 pub use unsettled::WorkDone;
-
-use crate::engine::{Instant, StoreTime};
-
-/// Both scales count nanoseconds since 1970 by the steady clock.
-#[must_use]
-pub const fn instant(at: StoreTime) -> Instant {
-    Instant(at.0)
-}
-
-/// Both scales count nanoseconds since 1970 by the steady clock.
-#[must_use]
-pub const fn wall_time(at: Instant) -> StoreTime {
-    StoreTime(at.0)
-}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::engine::{Instant, LaneId, Nanos};
+use crate::engine::{LaneId, Nanos, StoreTime};
 
 /// The first pause after a failure; each further one is twice as long.
 pub(super) const PAUSE_FIRST: Nanos = Nanos::from_millis(100);
@@ -35,7 +35,7 @@ pub(super) enum Cause {
 #[derive(Debug)]
 struct Obstacle {
     tries: u32,
-    again: Instant,
+    again: StoreTime,
     why: Arc<str>,
 }
 
@@ -45,19 +45,19 @@ struct Obstacle {
 pub(super) struct Obstacles {
     known: BTreeMap<(LaneId, Cause), Obstacle>,
     /// The dispatcher's own retries: at most one for each operation, ordered by time.
-    planned: BTreeMap<(LaneId, Cause), Instant>,
-    due: BTreeSet<(Instant, LaneId, Cause)>,
+    planned: BTreeMap<(LaneId, Cause), StoreTime>,
+    due: BTreeSet<(StoreTime, LaneId, Cause)>,
 }
 
 impl Obstacles {
     /// Counts a failure. Returns the moment of the retry, and true if the lane had no other failure.
     pub(super) fn meet(
         &mut self,
-        now: Instant,
+        now: StoreTime,
         lane: LaneId,
         cause: Cause,
         why: Arc<str>,
-    ) -> (Instant, bool) {
+    ) -> (StoreTime, bool) {
         let is_new = self.known.range(all_of(lane)).next().is_none();
         let tries = self.known.get(&(lane, cause)).map_or(0, |known| known.tries);
         let again = now + pause(tries);
@@ -69,11 +69,11 @@ impl Obstacles {
     }
 
     /// The store had no room: not a failure of the lane, so the retry comes soon.
-    pub(super) fn put_off(&mut self, now: Instant, lane: LaneId, cause: Cause) {
+    pub(super) fn put_off(&mut self, now: StoreTime, lane: LaneId, cause: Cause) {
         self.plan(now + PAUSE_FIRST, lane, cause);
     }
 
-    fn plan(&mut self, at: Instant, lane: LaneId, cause: Cause) {
+    fn plan(&mut self, at: StoreTime, lane: LaneId, cause: Cause) {
         self.unplan(lane, cause);
         self.planned.insert((lane, cause), at);
         self.due.insert((at, lane, cause));
@@ -92,7 +92,7 @@ impl Obstacles {
         self.known.remove(&(lane, cause)).is_some() && self.known.range(all_of(lane)).next().is_none()
     }
 
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<(LaneId, Cause)> {
+    pub(super) fn take_due(&mut self, now: StoreTime) -> Option<(LaneId, Cause)> {
         let (_, lane, cause) = *self.due.first().filter(|(at, ..)| *at <= now)?;
         self.unplan(lane, cause);
         Some((lane, cause))
@@ -100,22 +100,22 @@ impl Obstacles {
 
     pub(super) fn hurry(&mut self) {
         for (_, lane, cause) in std::mem::take(&mut self.due) {
-            self.plan(Instant::START, lane, cause);
+            self.plan(StoreTime::START, lane, cause);
         }
     }
 
-    pub(super) fn next_due(&self) -> Instant {
-        self.due.first().map_or(Instant::NEVER, |(at, ..)| *at)
+    pub(super) fn next_due(&self) -> StoreTime {
+        self.due.first().map_or(StoreTime::NEVER, |(at, ..)| *at)
     }
 
     /// The end of the lane's pause in claims: its last claim failed, or settlements are unwritten. A restart
     /// would repeat the deliveries of unwritten settlements.
-    pub(super) fn claims_wait_until(&self, now: Instant, lane: LaneId) -> Option<Instant> {
+    pub(super) fn claims_wait_until(&self, now: StoreTime, lane: LaneId) -> Option<StoreTime> {
         let until = |((_, cause), obstacle): (&(LaneId, Cause), &Obstacle)| match cause {
             Cause::Claim => obstacle.again,
             // While it is being retried, it is not due.
             Cause::Settle(_) => obstacle.again.max(now + PAUSE_FIRST),
-            Cause::Persist => Instant::START,
+            Cause::Persist => StoreTime::START,
         };
         self.known.range(all_of(lane)).map(until).max().filter(|until| *until > now)
     }
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn a_lane_is_stuck_from_its_first_obstacle_to_its_last() {
         let mut obstacles = Obstacles::default();
-        assert!(obstacles.meet(Instant(0), LANE, Cause::Settle(1), "a".into()).1);
-        assert!(!obstacles.meet(Instant(0), LANE, Cause::Persist, "b".into()).1, "it was stuck already");
+        assert!(obstacles.meet(StoreTime(0), LANE, Cause::Settle(1), "a".into()).1);
+        assert!(!obstacles.meet(StoreTime(0), LANE, Cause::Persist, "b".into()).1, "it was stuck already");
         assert_eq!(obstacles.stuck().collect::<Vec<_>>(), [Stuck { lane: LANE, why: "a".into() }]);
         assert!(!obstacles.pass(LANE, Cause::Settle(1)));
         assert!(obstacles.pass(LANE, Cause::Persist));
@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn claims_wait_for_settlements_but_not_for_a_record() {
         let mut obstacles = Obstacles::default();
-        let (again, _) = obstacles.meet(Instant(0), LANE, Cause::Settle(1), "a".into());
-        obstacles.meet(Instant(0), LaneId(8), Cause::Persist, "b".into());
-        assert_eq!(obstacles.claims_wait_until(Instant(0), LANE), Some(again));
-        assert_eq!(obstacles.claims_wait_until(Instant(0), LaneId(8)), None);
+        let (again, _) = obstacles.meet(StoreTime(0), LANE, Cause::Settle(1), "a".into());
+        obstacles.meet(StoreTime(0), LaneId(8), Cause::Persist, "b".into());
+        assert_eq!(obstacles.claims_wait_until(StoreTime(0), LANE), Some(again));
+        assert_eq!(obstacles.claims_wait_until(StoreTime(0), LaneId(8)), None);
         assert_eq!(obstacles.take_due(again), Some((LANE, Cause::Settle(1))));
         assert!(obstacles.claims_wait_until(again, LANE).is_some(), "it is being tried, and not done");
         obstacles.pass(LANE, Cause::Settle(1));

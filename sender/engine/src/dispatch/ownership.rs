@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::dispatcher::Dispatcher;
 use super::effect::{Effect, News, Subscriber, SubscriberSet};
+use super::handover;
 use super::lanes::Waiting;
 use super::obstacles::Cause;
-use super::{handover, instant, wall_time};
-use crate::engine::{Input, Instant, LaneId, StoreTime, Takeover, Term};
+use crate::engine::{Input, LaneId, StoreTime, Takeover, Term};
 use crate::messages::lane::LaneState;
 use crate::messages::node::Nodes;
 use crate::messages::reply::{Renewed, TakenLane};
@@ -16,7 +16,7 @@ use crate::messages::reply::{Renewed, TakenLane};
 impl<S: SubscriberSet> Dispatcher<S> {
     pub(super) fn work(&mut self, lane: LaneId, due: StoreTime) {
         if self.lanes.is_ours(lane) {
-            self.tell(Input::Work { lane, due: instant(due) });
+            self.tell(Input::Work { lane, due: due });
         } else if self.membership.is_home(lane) {
             self.tenure.want(lane);
         }
@@ -31,9 +31,9 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let Waiting { taken: TakenLane { lane, term, state, handover, next }, asked, moment, .. } = waiting;
         let settings = Arc::clone(subscriber.settings());
         let origin = handover::open(handover, moment.as_ref());
-        let lease_until = instant(self.tenure.until(asked));
+        let lease_until = self.tenure.until(asked);
         let paused = state != LaneState::Active || !subscriber.is_sendable();
-        let next = next.map(instant);
+        let next = next;
         if self.lanes.is_ours(lane) {
             // The lane was ours under an older term: its attempts end with that lease.
             self.effects.push_back(Effect::Forget { lane });
@@ -69,7 +69,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.tenure.renewed(asked);
         renewed.lost.into_iter().for_each(|(lane, term)| self.lose(lane, term));
         self.meet_nodes(renewed.nodes);
-        let until = instant(self.tenure.until(asked));
+        let until = self.tenure.until(asked);
         self.lanes.renew(asked, until);
         self.effects.push_back(Effect::Extend { until });
         for (lane, term) in self.lanes.ours() {
@@ -115,14 +115,14 @@ impl<S: SubscriberSet> Dispatcher<S> {
             // While stopping, all lanes are given back.
             return;
         }
-        if self.membership.look(wall_time(self.now)) {
+        if self.membership.look(self.now) {
             if let Some(draining) = self.membership.drains() {
                 self.tenure.say(|said| said.draining = draining);
             }
             self.tenure.go_by(self.membership.homes().cloned());
             self.membership.review(self.lanes.ours().into_iter().map(|(lane, _)| lane));
         }
-        if self.membership.asks(wall_time(self.now)) {
+        if self.membership.asks(self.now) {
             self.tenure.renew_soon();
         }
         let (lanes, records) = (&self.lanes, &self.records);
@@ -158,7 +158,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> Instant {
+    pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> StoreTime {
         let (again, is_new) = self.obstacles.meet(self.now, lane, cause, Arc::clone(&why));
         if is_new {
             self.say(News::Stuck { lane, why });

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 
 const HOURS: usize = 24;
 const KEPT_MAX: usize = 32;
@@ -30,7 +30,7 @@ pub struct Baseline {
     stride: u32,
     /// Answers to skip before the next one is kept.
     passes: u32,
-    began: Instant,
+    began: StoreTime,
     /// Cached for [`Self::get`], which runs with every answer.
     median: u8,
 }
@@ -54,7 +54,7 @@ impl Baseline {
 
     /// Counts an answer. Returns true if the persisted state has changed: an hour ended, or the first baseline
     /// exists.
-    pub fn answered(&mut self, latency: Nanos, now: Instant) -> bool {
+    pub fn answered(&mut self, latency: Nanos, now: StoreTime) -> bool {
         let is_over = now.since(self.began) >= Nanos::HOUR && usize::from(self.count) >= KEPT_MIN;
         if is_over {
             self.hours.rotate_left(1);
@@ -75,7 +75,7 @@ impl Baseline {
         is_over || is_first
     }
 
-    fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, now: StoreTime) {
         (self.count, self.stride, self.passes, self.began) = (0, 1, 0, now);
     }
 
@@ -104,7 +104,7 @@ impl Baseline {
         sorted[(count * 95).div_ceil(100).max(1) - 1]
     }
 
-    pub(super) fn record(&self, now: Instant) -> Option<BaselineRecord> {
+    pub(super) fn record(&self, now: StoreTime) -> Option<BaselineRecord> {
         (self.stride > 0).then(|| BaselineRecord {
             hours: if self.median > 0 { self.hours.to_vec() } else { Vec::new() },
             kept: self.kept[..usize::from(self.count)].to_vec(),
@@ -114,11 +114,11 @@ impl Baseline {
     }
 
     /// An invalid record counts as none.
-    pub(super) fn restore(record: Option<&BaselineRecord>, downtime: Nanos, now: Instant) -> Self {
+    pub(super) fn restore(record: Option<&BaselineRecord>, downtime: Nanos, now: StoreTime) -> Self {
         record.and_then(|record| Self::read(record, downtime, now)).unwrap_or_default()
     }
 
-    fn read(record: &BaselineRecord, downtime: Nanos, now: Instant) -> Option<Self> {
+    fn read(record: &BaselineRecord, downtime: Nanos, now: StoreTime) -> Option<Self> {
         let hours = if record.hours.is_empty() { [0; HOURS] } else { record.hours[..].try_into().ok()? };
         let mut kept = [0; KEPT_MAX];
         kept.get_mut(..record.kept.len())?.copy_from_slice(&record.kept);
@@ -172,7 +172,7 @@ mod tests {
     fn a_record_that_makes_no_sense_counts_as_none() {
         let good = BaselineRecord { hours: vec![9; HOURS], kept: vec![9; 3], stride: 4, lasted: 5 };
         let read = |record: BaselineRecord| {
-            Baseline::restore(Some(&record), Nanos::ZERO, Instant(1) + Nanos::DAY).get()
+            Baseline::restore(Some(&record), Nanos::ZERO, StoreTime(1) + Nanos::DAY).get()
         };
         assert_eq!(read(good.clone()), Some(longest(9)));
         assert_eq!(read(BaselineRecord { hours: vec![9; HOURS + 1], ..good.clone() }), None);

@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limiter::Ready;
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 use super::{OutOfRange, within};
 
 /// The highest threshold of failures in a row.
@@ -74,7 +74,7 @@ pub struct Breaker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed { failures: u32 },
-    Open { until: Instant, cooldown: Nanos },
+    Open { until: StoreTime, cooldown: Nanos },
     Probing { cooldown: Nanos },
 }
 
@@ -92,7 +92,7 @@ pub enum Standing {
     /// Lets no attempt through before `until`. The first one after it is the probe.
     Open {
         /// The end of the cooldown.
-        until: Instant,
+        until: StoreTime,
     },
     /// The probe is under way.
     Probing,
@@ -106,7 +106,7 @@ impl Standing {
     }
 
     /// Operators hear when a breaker opens, closes, or stays open for another cooldown.
-    pub(super) fn is_news_after(self, before: Self, now: Instant) -> bool {
+    pub(super) fn is_news_after(self, before: Self, now: StoreTime) -> bool {
         match self {
             Self::Closed => before.is_open(),
             Self::Open { until } => self != before && until > now,
@@ -151,7 +151,7 @@ impl Breaker {
         record: Option<BreakerRecord>,
         policy: &BreakerPolicy,
         downtime: Nanos,
-        now: Instant,
+        now: StoreTime,
     ) -> Self {
         let state = record.map_or_else(State::default, |record| State::Open {
             until: now + Nanos(record.remaining).min(policy.cooldown_max).less(downtime),
@@ -162,7 +162,7 @@ impl Breaker {
 
     /// The state for the next process. Nothing while the breaker is closed.
     #[must_use]
-    pub fn record(&self, now: Instant) -> Option<BreakerRecord> {
+    pub fn record(&self, now: StoreTime) -> Option<BreakerRecord> {
         match self.state {
             State::Closed { .. } => None,
             State::Open { until, cooldown } => {
@@ -174,7 +174,7 @@ impl Breaker {
 
     /// When the next attempt may start.
     #[must_use]
-    pub fn ready(&self, now: Instant) -> Ready {
+    pub fn ready(&self, now: StoreTime) -> Ready {
         match self.state {
             State::Closed { .. } => Ready::Now,
             State::Open { until, .. } if until <= now => Ready::Now,
@@ -215,7 +215,7 @@ impl Breaker {
         probe: IsProbe,
         health: Health,
         latency: Nanos,
-        now: Instant,
+        now: StoreTime,
     ) -> bool {
         self.latencies.count(latency > policy.slow);
         let before = self.state;
@@ -272,12 +272,12 @@ mod tests {
     struct Bench {
         breaker: Breaker,
         policy: BreakerPolicy,
-        now: Instant,
+        now: StoreTime,
     }
 
     impl Bench {
         fn new() -> Self {
-            Self { breaker: Breaker::default(), policy: BreakerPolicy::default(), now: Instant::START }
+            Self { breaker: Breaker::default(), policy: BreakerPolicy::default(), now: StoreTime::START }
         }
 
         fn attempt(&mut self, health: Health, latency: Nanos) {
@@ -392,7 +392,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.fail_until_open(QUICK);
         let record = bench.breaker.record(bench.now);
-        let now = Instant(7_000);
+        let now = StoreTime(7_000);
         let breaker = Breaker::restore(record, &bench.policy, Nanos::from_secs(100), now);
         assert_eq!(breaker.ready(now), Ready::At(now + Nanos::from_secs(200)));
     }

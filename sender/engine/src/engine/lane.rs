@@ -15,7 +15,7 @@ use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
 use super::retry::{Meaning, Rng};
 use super::shift::Shift;
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 use super::{AttemptId, DeliveryId, LaneId, Revision, Term};
 
 /// The most deliveries that a lane holds before sending them.
@@ -40,8 +40,8 @@ pub(super) struct Lane {
     pace: Pace,
     window: VecDeque<Due>,
     /// `Retry-After` pauses the lane until then.
-    paused_until: Instant,
-    lease_until: Instant,
+    paused_until: StoreTime,
+    lease_until: StoreTime,
     /// When the next delivery is due: by the store's last answer, and by notices since the last claim.
     work: Work,
     state: State,
@@ -50,8 +50,8 @@ pub(super) struct Lane {
 
 #[derive(Debug)]
 struct Work {
-    answered: Instant,
-    noted: Instant,
+    answered: StoreTime,
+    noted: StoreTime,
     claiming: bool,
     /// Consecutive claims that came back empty although a delivery was due.
     empty: u32,
@@ -78,7 +78,7 @@ pub(super) struct Marks {
 }
 
 impl Lane {
-    pub(super) fn new(taking: Takeover, now: Instant) -> Self {
+    pub(super) fn new(taking: Takeover, now: StoreTime) -> Self {
         let Takeover { lane, term, settings, origin, lease_until, next, paused } = taking;
         let Start { limiter, record, downtime } = Start::new(origin, &settings, now);
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
@@ -95,8 +95,8 @@ impl Lane {
             paused_until: now + pause.min(settings.retry().retry_after_cap()),
             lease_until,
             work: Work {
-                answered: next.unwrap_or(Instant::NEVER),
-                noted: Instant::NEVER,
+                answered: next.unwrap_or(StoreTime::NEVER),
+                noted: StoreTime::NEVER,
                 claiming: false,
                 empty: 0,
             },
@@ -108,7 +108,7 @@ impl Lane {
 
     /// Without `room` for one more attempt, the lane starts one only if it has none. It holds at most `window`
     /// deliveries.
-    pub(super) fn next_move(&mut self, now: Instant, room: bool, window: u32) -> Move {
+    pub(super) fn next_move(&mut self, now: StoreTime, room: bool, window: u32) -> Move {
         if self.is_barred(now) {
             return self.release().unwrap_or_else(|| self.rest());
         }
@@ -143,14 +143,14 @@ impl Lane {
         self.work.claiming || !self.window.is_empty()
     }
 
-    pub(super) fn note_work(&mut self, due: Instant) {
+    pub(super) fn note_work(&mut self, due: StoreTime) {
         self.work.noted = self.work.noted.min(due);
     }
 
-    pub(super) fn fill(&mut self, due: Vec<Due>, next: Option<Instant>, now: Instant) {
+    pub(super) fn fill(&mut self, due: Vec<Due>, next: Option<StoreTime>, now: StoreTime) {
         debug_assert!(self.work.claiming, "deliveries came that were not asked for");
         self.work.claiming = false;
-        self.work.answered = next.unwrap_or(Instant::NEVER);
+        self.work.answered = next.unwrap_or(StoreTime::NEVER);
         if due.is_empty() && self.work.answered <= now {
             self.work.answered = now + EMPTY_CLAIM_WAIT.times(1 << self.work.empty);
             self.work.empty = (self.work.empty + 1).min(EMPTY_CLAIMS_MAX);
@@ -161,7 +161,7 @@ impl Lane {
     }
 
     /// Frees the attempt's place. Returns true if the lane must hear when the attempt's settlement is durable.
-    pub(super) fn charge(&mut self, attempt: &Ending, outcome: &Outcome, now: Instant) -> bool {
+    pub(super) fn charge(&mut self, attempt: &Ending, outcome: &Outcome, now: StoreTime) -> bool {
         self.limiter.end(attempt.started, outcome.into(), now)
     }
 
@@ -179,7 +179,7 @@ impl Lane {
         self.limiter.wants_record(self.marks.unsaved)
     }
 
-    pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: Instant) -> Fate {
+    pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: StoreTime) -> Fate {
         if outcome.is_by_us() {
             return self.ended_by_us(attempt, now);
         }
@@ -218,7 +218,7 @@ impl Lane {
 
     /// An attempt that the sender withheld or cut off shows nothing about the endpoint. It keeps its place in
     /// the bucket: that is the safe side.
-    fn ended_by_us(&mut self, attempt: &Ending, now: Instant) -> Fate {
+    fn ended_by_us(&mut self, attempt: &Ending, now: StoreTime) -> Fate {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
         let due = (now + OWN_WAIT).min(attempt.expires);
@@ -227,14 +227,14 @@ impl Lane {
     }
 
     /// Applies the `Retry-After` of an attempt that began under an earlier term.
-    pub(super) fn heed(&mut self, outcome: &Outcome, now: Instant) {
+    pub(super) fn heed(&mut self, outcome: &Outcome, now: StoreTime) {
         if let Some(pause) = Reading::of(outcome, self.settings.retry().retry_after_cap()).pause {
             self.pause_until(now + pause);
         }
     }
 
     /// Lowered limits hold at once.
-    pub(super) fn change(&mut self, settings: Arc<Settings>, now: Instant) {
+    pub(super) fn change(&mut self, settings: Arc<Settings>, now: StoreTime) {
         self.pace.change(self.limiter.contract(), settings.contract());
         self.limiter.change(settings.contract().clone(), settings.lateness(), now);
         self.settings = settings;
@@ -249,7 +249,7 @@ impl Lane {
         self.state.gone = false;
     }
 
-    pub(super) fn renew(&mut self, until: Instant) {
+    pub(super) fn renew(&mut self, until: StoreTime) {
         self.lease_until = until;
     }
 
@@ -266,7 +266,7 @@ impl Lane {
         self.limiter.open() > 0
     }
 
-    pub(super) fn record(&mut self, now: Instant) -> (Revision, LaneRecord) {
+    pub(super) fn record(&mut self, now: StoreTime) -> (Revision, LaneRecord) {
         let clean = self.has_left();
         let (revision, limiter) = self.limiter.snapshot(clean, now);
         self.marks.unsaved = false;
@@ -290,7 +290,7 @@ impl Lane {
         self.breaker.standing()
     }
 
-    pub(super) fn view(&self, now: Instant) -> LaneView {
+    pub(super) fn view(&self, now: StoreTime) -> LaneView {
         let (in_doubt, in_doubt_until) = self.limiter.in_doubt();
         LaneView {
             lane: self.id,
@@ -309,12 +309,12 @@ impl Lane {
         }
     }
 
-    fn is_barred(&self, now: Instant) -> bool {
+    fn is_barred(&self, now: StoreTime) -> bool {
         let State { paused, gone, leaving } = self.state;
         paused || gone || leaving || now >= self.lease_until
     }
 
-    fn ready(&mut self, now: Instant) -> Ready {
+    fn ready(&mut self, now: StoreTime) -> Ready {
         let (open, contract) = (self.limiter.open(), self.limiter.contract());
         let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
         let asked = if self.paused_until > now { Ready::At(self.paused_until) } else { Ready::Now };
@@ -322,7 +322,7 @@ impl Lane {
         self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure).and(asked).and(pace)
     }
 
-    fn start(&mut self, now: Instant) -> IsProbe {
+    fn start(&mut self, now: StoreTime) -> IsProbe {
         self.pace.start(self.limiter.contract(), now);
         self.limiter.start(now);
         self.pressure.start(now);
@@ -330,7 +330,7 @@ impl Lane {
     }
 
     /// The number of deliveries to claim now, if any.
-    fn claim(&mut self, ready: Ready, now: Instant, window: u32) -> Option<u32> {
+    fn claim(&mut self, ready: Ready, now: StoreTime, window: u32) -> Option<u32> {
         let is_soon = !matches!(ready, Ready::At(at) if at > now + AHEAD);
         let has_work = self.work.answered.min(self.work.noted) <= now;
         if self.work.claiming || !has_work || !is_soon {
@@ -347,15 +347,15 @@ impl Lane {
         let count = wanted.checked_sub(held).filter(|&count| count > 0 && held <= wanted / 2)?;
         self.work.claiming = true;
         if self.work.noted <= now {
-            self.work.noted = Instant::NEVER;
+            self.work.noted = StoreTime::NEVER;
         }
         Some(count)
     }
 
     /// Waits until a delivery is due, and at least until `earliest`.
-    fn wait_for_work(&mut self, earliest: Instant) -> Move {
+    fn wait_for_work(&mut self, earliest: StoreTime) -> Move {
         let work = self.work.answered.min(self.work.noted);
-        if self.work.claiming || work == Instant::NEVER {
+        if self.work.claiming || work == StoreTime::NEVER {
             self.rest()
         } else {
             Move::Wait(work.max(earliest))
@@ -375,11 +375,11 @@ impl Lane {
         if self.window.is_empty() {
             return None;
         }
-        self.work.noted = Instant::START;
+        self.work.noted = StoreTime::START;
         Some(Move::Release(std::mem::take(&mut self.window).into()))
     }
 
-    fn pause_until(&mut self, until: Instant) {
+    fn pause_until(&mut self, until: StoreTime) {
         if until > self.paused_until {
             self.paused_until = until;
             self.marks.unsaved = true;
@@ -396,7 +396,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    pub(super) fn new(origin: Origin, settings: &Settings, now: Instant) -> Self {
+    pub(super) fn new(origin: Origin, settings: &Settings, now: StoreTime) -> Self {
         let contract = settings.contract().clone();
         let (record, downtime, seized) = match origin {
             Origin::Fresh => (None, Nanos::ZERO, None),
@@ -430,7 +430,7 @@ pub struct LaneView {
     /// Those of them that ended without an answer.
     pub in_doubt: u32,
     /// The latest moment at which the last of these is released. An answer may bring it forward.
-    pub in_doubt_until: Option<Instant>,
+    pub in_doubt_until: Option<StoreTime>,
     /// The level of the bucket in attempts, as of the limiter's last update.
     pub level: u64,
     /// The lane's share of its contract, in percent.
@@ -479,7 +479,7 @@ pub(super) enum Move {
     /// Give these back to the store: the lane cannot send them soon.
     Release(Vec<Due>),
     /// Do nothing before then, unless an input comes.
-    Wait(Instant),
+    Wait(StoreTime),
     /// Send as soon as fewer attempts are under way.
     Crowd,
     /// Do nothing until an input comes.
@@ -501,8 +501,8 @@ pub(super) struct Attempt {
 pub(super) struct Ending {
     /// The delivery's attempts so far, this one included.
     pub(super) attempts: u32,
-    pub(super) expires: Instant,
-    pub(super) started: Instant,
+    pub(super) expires: StoreTime,
+    pub(super) started: StoreTime,
     pub(super) probe: IsProbe,
 }
 

@@ -8,7 +8,7 @@ use super::lane::{Attempt, Attempts, Ending, Lane, LaneView, Move, WINDOW_MAX};
 use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Takeover};
 use super::retry::{Meaning, Rng};
 use super::settling::Settling;
-use super::time::Instant;
+use super::time::StoreTime;
 use super::timers::Timers;
 use super::{AttemptId, LaneId, OutOfRange, Term, within};
 
@@ -47,7 +47,7 @@ impl Default for Limits {
 /// All lanes of one process. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Engine {
-    now: Instant,
+    now: StoreTime,
     rng: Rng,
     limits: Limits,
     lanes: Lanes,
@@ -70,7 +70,7 @@ impl Engine {
     #[must_use]
     pub fn new(seed: u64, limits: Limits) -> Self {
         Self {
-            now: Instant::START,
+            now: StoreTime::START,
             rng: Rng::new(seed),
             limits,
             lanes: Lanes::default(),
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Handles an input at `now`. Then call [`Self::poll`] until it returns nothing. Handling several inputs
     /// before polling makes larger batches.
-    pub fn handle(&mut self, now: Instant, input: Input) {
+    pub fn handle(&mut self, now: StoreTime, input: Input) {
         self.now = self.now.max(now);
         while let Some(slot) = self.timers.pop_due(self.now) {
             self.enqueue(slot);
@@ -138,7 +138,7 @@ impl Engine {
 
     /// The time to call [`Self::handle`] with [`Input::Tick`], unless an input comes first.
     #[must_use]
-    pub fn next_wake(&self) -> Option<Instant> {
+    pub fn next_wake(&self) -> Option<StoreTime> {
         self.timers.next()
     }
 
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Ignores input about a lane that this engine does not own, or owns under another term: it came too late.
-    fn with(&mut self, id: LaneId, term: Option<Term>, act: impl FnOnce(&mut Lane, Instant)) {
+    fn with(&mut self, id: LaneId, term: Option<Term>, act: impl FnOnce(&mut Lane, StoreTime)) {
         let Some(slot) = self.lanes.find(id) else { return };
         let now = self.now;
         let wants_record = self.lanes.act(slot, |lane| {

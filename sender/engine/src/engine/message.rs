@@ -11,7 +11,7 @@ use super::limiter::Snapshot;
 use super::pressure::PressurePolicy;
 use super::retry::RetryPolicy;
 use super::shift::Shift;
-use super::time::{Instant, Nanos, StoreTime};
+use super::time::{Nanos, StoreTime};
 use super::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 
 /// An event outside of the engine.
@@ -27,7 +27,7 @@ pub enum Input {
         /// The renewed ownership. Any other than the present one is ignored.
         term: Term,
         /// The lane starts no attempt at or after this moment.
-        until: Instant,
+        until: StoreTime,
     },
     /// Another process owns the lane now. Results of its attempts under way are ignored, except that a success
     /// is still reported.
@@ -52,7 +52,7 @@ pub enum Input {
     Work {
         lane: LaneId,
         /// The due time; now for a new event.
-        due: Instant,
+        due: StoreTime,
     },
     /// The answer to [`Output::Claim`].
     Claimed {
@@ -63,7 +63,7 @@ pub enum Input {
         /// already holds.
         due: Vec<Due>,
         /// The due time of the lane's next delivery that it does not hold. May lie in the past.
-        next: Option<Instant>,
+        next: Option<StoreTime>,
     },
     /// An attempt ended: the last byte of its answer was read, or no answer will come.
     Ended { attempt: AttemptId, outcome: Outcome },
@@ -94,9 +94,9 @@ pub struct Takeover {
     /// The known past of the lane.
     pub origin: Origin,
     /// The lane starts no attempt at or after this moment, unless the lease is renewed.
-    pub lease_until: Instant,
+    pub lease_until: StoreTime,
     /// The due time of the lane's first waiting delivery, if any.
-    pub next: Option<Instant>,
+    pub next: Option<StoreTime>,
     /// True if an operator paused it.
     pub paused: bool,
 }
@@ -135,7 +135,7 @@ pub struct Due {
     /// Attempts made so far.
     pub attempts: u32,
     /// No attempt starts at or after this moment.
-    pub expires: Instant,
+    pub expires: StoreTime,
 }
 
 /// The result of an attempt.
@@ -249,7 +249,7 @@ pub enum Fate {
     /// The endpoint accepted it.
     Delivered,
     /// Try again later.
-    Retry { due: Instant },
+    Retry { due: StoreTime },
     /// Becomes a dead letter.
     Dead(Reason),
     /// Unchanged; it waits in the store as before.
@@ -299,8 +299,8 @@ impl LaneRecord {
     /// The moment of the record, on the scale of the driver that persisted it. The record may miss attempts
     /// that ended at or after this moment.
     #[must_use]
-    pub fn taken_at(&self) -> Instant {
-        Instant(self.at)
+    pub fn taken_at(&self) -> StoreTime {
+        StoreTime(self.at)
     }
 }
 

@@ -7,7 +7,7 @@
 //!              handle(now, Input)                                 poll() -> Option<Output>
 //!   driver ───────────────────────►  Engine  ─────────────────────────────────────────────►  driver
 //!                                      │
-//!                                      └── next_wake() -> Option<Instant>: call handle(…, Tick) then, at the latest
+//!                                      └── next_wake() -> Option<StoreTime>: call handle(…, Tick) then, at the latest
 //! ```
 //!
 //! Handle one input or many, then poll until `None`, and carry the outputs out in order. Each output needs its
@@ -65,7 +65,7 @@ pub use message::{
     Answer, Due, Fate, Input, LaneRecord, Origin, Outcome, Output, Reason, Settings, Settlement, Takeover,
 };
 pub use shift::{Shift, Why};
-pub use time::{Instant, Nanos, StoreTime};
+pub use time::{Nanos, StoreTime};
 
 pub mod baseline;
 pub mod breaker;

@@ -9,7 +9,7 @@
 
 use super::contract::Contract;
 use super::limiter::Ready;
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 
 /// A timer may be this late without cost to the rate, however short the steps are.
 const LATE_MAX: Nanos = Nanos::from_millis(10);
@@ -17,13 +17,13 @@ const LATE_MAX: Nanos = Nanos::from_millis(10);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// The next slot of the grid, if there is one.
-    next: Option<Instant>,
+    next: Option<StoreTime>,
     /// The fraction of a nanosecond beyond `next`, in units of 1/`rate.count`.
     rest: u64,
 }
 
 impl Pace {
-    pub(super) fn ready(self, contract: &Contract, now: Instant) -> Ready {
+    pub(super) fn ready(self, contract: &Contract, now: StoreTime) -> Ready {
         self.next.filter(|next| contract.is_paced() && *next > now).map_or(Ready::Now, Ready::At)
     }
 
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    pub(super) fn start(&mut self, contract: &Contract, now: Instant) {
+    pub(super) fn start(&mut self, contract: &Contract, now: StoreTime) {
         if !contract.is_paced() {
             return;
         }
@@ -72,7 +72,7 @@ mod tests {
     fn starts(rate: Rate, late: &[u64]) -> Vec<u64> {
         let mut pace = Pace::default();
         let contract = Contract::new(Some(Bucket::new(rate, 10).unwrap()), vec![], 5).unwrap().paced(true);
-        let mut now = Instant(1_000_000);
+        let mut now = StoreTime(1_000_000);
         let mut starts = Vec::new();
         for late in late {
             if let Ready::At(at) = pace.ready(&contract, now) {

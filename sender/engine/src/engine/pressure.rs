@@ -27,7 +27,7 @@ use super::baseline::Baseline;
 use super::contract::Contract;
 use super::limiter::Ready;
 use super::shift::{Journal, Shift, Why};
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 use super::{OutOfRange, within};
 
 /// The range of the longest gap between attempts.
@@ -134,8 +134,8 @@ pub struct Pressure {
     succeeded: bool,
     /// Successes since the last sign of strain or step up.
     clean: u32,
-    lowered: Instant,
-    started: Instant,
+    lowered: StoreTime,
+    started: StoreTime,
     /// Average over about the last 8 answers, in nanoseconds.
     lately: u64,
     baseline: Baseline,
@@ -172,8 +172,8 @@ impl Pressure {
             edge: 0,
             succeeded: true,
             clean: 0,
-            lowered: Instant::START,
-            started: Instant::START,
+            lowered: StoreTime::START,
+            started: StoreTime::START,
             lately: 0,
             baseline,
             failures: 0,
@@ -214,7 +214,7 @@ impl Pressure {
 
     /// When an attempt may start beside the `open` ones.
     #[must_use]
-    pub fn ready(&self, policy: &PressurePolicy, contract: &Contract, open: u32, now: Instant) -> Ready {
+    pub fn ready(&self, policy: &PressurePolicy, contract: &Contract, open: u32, now: StoreTime) -> Ready {
         if self.share == WHOLE {
             return Ready::Now;
         }
@@ -235,7 +235,7 @@ impl Pressure {
         u32::try_from(gaps).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    pub fn start(&mut self, now: Instant) {
+    pub fn start(&mut self, now: StoreTime) {
         self.started = now;
     }
 
@@ -245,8 +245,8 @@ impl Pressure {
         policy: &PressurePolicy,
         contract: &Contract,
         strain: Strain,
-        started: Instant,
-        now: Instant,
+        started: StoreTime,
+        now: StoreTime,
     ) -> bool {
         let latency = now.since(started);
         let target = self.target(policy);
@@ -313,7 +313,7 @@ impl Pressure {
     }
 
     /// The step up after a streak whose last answer took `latency`.
-    fn step_up(&self, latency: Nanos, target: Option<Nanos>, now: Instant) -> u32 {
+    fn step_up(&self, latency: Nanos, target: Option<Nanos>, now: StoreTime) -> u32 {
         let around_edge = self.edge.saturating_sub(2 * STEP)..=self.edge + STEP;
         let is_recent = self.edge > 0 && now.since(self.lowered) < EDGE_LASTS;
         if is_recent && around_edge.contains(&self.share) {
@@ -325,7 +325,7 @@ impl Pressure {
         }
     }
 
-    fn recover(&mut self, policy: &PressurePolicy, most: u32, step: u32, now: Instant) {
+    fn recover(&mut self, policy: &PressurePolicy, most: u32, step: u32, now: StoreTime) {
         self.succeeded = true;
         if self.share == WHOLE {
             return;
@@ -341,7 +341,7 @@ impl Pressure {
         }
     }
 
-    fn shift(&mut self, share: u32, why: Why, now: Instant) {
+    fn shift(&mut self, share: u32, why: Why, now: StoreTime) {
         let shift = Shift { at: now, from: percent(self.share), to: percent(share), why };
         if share != self.share {
             self.share = share;
@@ -377,8 +377,8 @@ impl Pressure {
 
 #[derive(Clone, Copy)]
 struct Lowering {
-    started: Instant,
-    now: Instant,
+    started: StoreTime,
+    now: StoreTime,
 }
 
 /// A share of [`WHOLE`], rounded up.
@@ -404,7 +404,7 @@ mod tests {
         pressure: Pressure,
         policy: PressurePolicy,
         contract: Contract,
-        now: Instant,
+        now: StoreTime,
     }
 
     impl Bench {
@@ -413,7 +413,7 @@ mod tests {
             let bucket = Bucket::new(Rate::per_second(10).unwrap(), 20).unwrap();
             let contract = Contract::new(Some(bucket), vec![], 8).unwrap();
             let policy = PressurePolicy::default();
-            Self { pressure: Pressure::default(), policy, contract, now: Instant(1) }
+            Self { pressure: Pressure::default(), policy, contract, now: StoreTime(1) }
         }
 
         fn attempts(&mut self, count: u32, strain: Strain, latency: Nanos) -> u32 {

@@ -97,7 +97,7 @@ fn counts(settlement: &Settlement) -> bool {
 mod tests {
     use super::super::DeliveryId;
     use super::super::message::Reason;
-    use super::super::time::Instant;
+    use super::super::time::StoreTime;
     use super::*;
 
     fn push(settling: &mut Settling, fate: Fate) {
@@ -110,7 +110,7 @@ mod tests {
         let mut settling = Settling::default();
         push(&mut settling, Fate::Delivered);
         assert!(!settling.changes_queues());
-        for fate in [Fate::Retry { due: Instant::START }, Fate::Released, Fate::Dead(Reason::Expired)] {
+        for fate in [Fate::Retry { due: StoreTime::START }, Fate::Released, Fate::Dead(Reason::Expired)] {
             push(&mut settling, fate);
             push(&mut settling, Fate::Delivered);
             assert!(settling.changes_queues(), "{fate:?}");

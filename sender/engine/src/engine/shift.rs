@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 
 /// The shortest time between two reports, except for the return to the whole contract.
 const QUIET: Nanos = Nanos::from_secs(10);
@@ -11,7 +11,7 @@ const QUIET: Nanos = Nanos::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
     /// The moment of the change.
-    pub at: Instant,
+    pub at: StoreTime,
     /// The share before, in percent, rounded up.
     pub from: u32,
     /// The share since, in percent, rounded up.
@@ -139,7 +139,7 @@ mod tests {
 
     fn at(ms: u64, from: u32, to: u32) -> Shift {
         let why = if to < from { Why::Refused } else { Why::Recovered };
-        Shift { at: Instant(0) + Nanos::from_millis(ms), from, to, why }
+        Shift { at: StoreTime(0) + Nanos::from_millis(ms), from, to, why }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A heap of timers with at most one entry for each lane, which can move.
 
-use super::time::Instant;
+use super::time::StoreTime;
 
 /// Children of a node: four share a cache line and keep the heap shallow.
 const ARITY: usize = 4;
@@ -9,17 +9,17 @@ const ABSENT: u32 = u32::MAX;
 /// Lanes are numbered densely from 0.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    heap: Vec<(Instant, u32)>,
+    heap: Vec<(StoreTime, u32)>,
     /// Each lane's place in the heap, or [`ABSENT`].
     places: Vec<u32>,
 }
 
 impl Timers {
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<StoreTime> {
         self.heap.first().map(|&(at, _)| at)
     }
 
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<u32> {
+    pub(super) fn pop_due(&mut self, now: StoreTime) -> Option<u32> {
         let &(at, lane) = self.heap.first()?;
         if at > now {
             return None;
@@ -29,7 +29,7 @@ impl Timers {
     }
 
     /// Wakes `lane` at `at` and at no other moment.
-    pub(super) fn set(&mut self, lane: u32, at: Instant) {
+    pub(super) fn set(&mut self, lane: u32, at: StoreTime) {
         let slot = lane as usize;
         if slot >= self.places.len() {
             self.places.resize(slot + 1, ABSENT);
@@ -80,7 +80,7 @@ impl Timers {
         (first..last).min_by_key(|&child| self.heap[child])
     }
 
-    fn put(&mut self, place: usize, entry: (Instant, u32)) {
+    fn put(&mut self, place: usize, entry: (StoreTime, u32)) {
         self.heap[place] = entry;
         self.places[entry.1 as usize] = u32::try_from(place).expect("no more entries than lanes");
     }
@@ -104,8 +104,8 @@ mod tests {
             let mut expected = BTreeMap::new();
             for (lane, at) in moves {
                 if let Some(at) = at {
-                    timers.set(lane, Instant(at));
-                    expected.insert(lane, Instant(at));
+                    timers.set(lane, StoreTime(at));
+                    expected.insert(lane, StoreTime(at));
                 } else {
                     timers.clear(lane);
                     expected.remove(&lane);
@@ -115,10 +115,10 @@ mod tests {
             let mut order: Vec<_> = expected.into_iter().map(|(lane, at)| (at, lane)).collect();
             order.sort_unstable();
             for (at, lane) in order {
-                prop_assert_eq!(timers.pop_due(Instant(at.0 - 1)), None);
+                prop_assert_eq!(timers.pop_due(StoreTime(at.0 - 1)), None);
                 prop_assert_eq!(timers.pop_due(at), Some(lane));
             }
-            prop_assert_eq!(timers.pop_due(Instant::NEVER), None);
+            prop_assert_eq!(timers.pop_due(StoreTime::NEVER), None);
         }
     }
 }

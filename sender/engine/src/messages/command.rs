@@ -169,7 +169,7 @@ impl From<engine::Fate> for Fate {
         match fate {
             engine::Fate::Delivered => Self::Delivered,
             // Both scales count nanoseconds since 1970 by the steady clock.
-            engine::Fate::Retry { due } => Self::Retry { due: StoreTime(due.0) },
+            engine::Fate::Retry { due } => Self::Retry { due: due },
             engine::Fate::Dead(engine::Reason::Exhausted) => Self::Dead(Reason::Exhausted),
             engine::Fate::Dead(engine::Reason::Expired) => Self::Dead(Reason::Expired),
             engine::Fate::Dead(engine::Reason::Gone) => Self::Dead(Reason::Gone),

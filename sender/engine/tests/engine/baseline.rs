@@ -2,7 +2,7 @@
 //! evenly spaced answers over at least an hour.
 
 use hookproof_engine::engine::baseline::Baseline;
-use hookproof_engine::engine::{Instant, Nanos};
+use hookproof_engine::engine::{Nanos, StoreTime};
 use proptest::prelude::*;
 
 /// Number of answers, gap between them, and their latencies.
@@ -12,11 +12,11 @@ type Phase = (usize, Nanos, Vec<Nanos>);
 struct Definition {
     hours: Vec<Nanos>,
     hour: Vec<Nanos>,
-    began: Instant,
+    began: StoreTime,
 }
 
 impl Definition {
-    fn answered(&mut self, latency: Nanos, now: Instant) {
+    fn answered(&mut self, latency: Nanos, now: StoreTime) {
         if now.since(self.began) >= Nanos::HOUR && self.kept().len() >= 16 {
             self.hours.push(percentile(&self.kept()));
             self.hour.clear();
@@ -50,9 +50,9 @@ fn percentile(some: &[Nanos]) -> Nanos {
 
 fn play(
     baseline: &mut Baseline,
-    now: &mut Instant,
+    now: &mut StoreTime,
     phases: &[Phase],
-    mut see: impl FnMut(Nanos, Instant, &Baseline),
+    mut see: impl FnMut(Nanos, StoreTime, &Baseline),
 ) {
     for (count, gap, latencies) in phases {
         for latency in latencies.iter().cycle().take(*count) {
@@ -72,7 +72,7 @@ fn phases() -> impl Strategy<Value = Vec<Phase>> {
 proptest! {
     #[test]
     fn it_is_what_its_definition_says_within_an_eighth(phases in phases()) {
-        let (mut definition, mut now) = (Definition::default(), Instant(1));
+        let (mut definition, mut now) = (Definition::default(), StoreTime(1));
         let mut wrong = None;
         play(&mut Baseline::default(), &mut now, &phases, |latency, now, found| {
             definition.answered(latency, now);
@@ -94,7 +94,7 @@ proptest! {
         times in 2_u64..1_000,
         gap_ms in 100_u64..200_000,
     ) {
-        let (mut baseline, mut now) = (Baseline::default(), Instant(1));
+        let (mut baseline, mut now) = (Baseline::default(), StoreTime(1));
         let (quick, slow) = (Nanos::from_millis(quick_ms), Nanos::from_millis(quick_ms * times));
         let count = |hours: u64| usize::try_from(hours * 3_600_000 / gap_ms).unwrap();
         let gap = Nanos::from_millis(gap_ms);
@@ -110,7 +110,7 @@ proptest! {
 
 #[test]
 fn sixteen_answers_are_enough_to_hold_for_half_a_day() {
-    let (mut baseline, mut now) = (Baseline::default(), Instant(1));
+    let (mut baseline, mut now) = (Baseline::default(), StoreTime(1));
     let [quick, slow] = [20, 800].map(Nanos::from_millis);
     play(&mut baseline, &mut now, &[(15, Nanos::SECOND, vec![quick])], |_, _, _| {});
     assert_eq!(baseline.get(), None);

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use hookproof_engine::engine::breaker::Standing;
 use hookproof_engine::engine::{
-    Engine, Fate, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, Term,
+    Engine, Fate, Input, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, StoreTime, Term,
 };
 
 use hookproof_engine::engine::contract::{Bucket, Contract, Rate};
@@ -57,7 +57,7 @@ fn anything_else_is_tried_exactly_as_often_as_declared() {
 #[test]
 fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_for_it() {
     let mut world = World::new(|sent: &Sent| match sent.at {
-        at if at < Instant(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::CutOff },
+        at if at < StoreTime(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::CutOff },
         _ => status(QUICK, 204),
     });
     world.lane(1, &settings(per_second(10, 20, 1)), 1);
@@ -75,7 +75,7 @@ fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_f
 #[test]
 fn what_was_withheld_is_no_attempt_and_nothing_is_held_against_the_endpoint() {
     let reply = |sent: &Sent| match sent.number {
-        _ if sent.at < Instant(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::Withheld },
+        _ if sent.at < StoreTime(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::Withheld },
         1 => status(QUICK, 503),
         _ => status(QUICK, 204),
     };
@@ -101,7 +101,7 @@ fn an_expired_delivery_is_not_attempted() {
     world.shell.offer(world.now, lane, 5, ttl);
     world.run(Nanos::DAY);
     assert_eq!(fates(&world), [Fate::Dead(Reason::Expired); 5]);
-    assert!(world.sent.iter().all(|sent| sent.at < Instant(1) + ttl));
+    assert!(world.sent.iter().all(|sent| sent.at < StoreTime(1) + ttl));
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn each_turn_of_a_breaker_is_told_once() {
     assert!(first > at(300) && first < at(310) && second > first + Nanos::from_secs(600), "{told:?}");
 }
 
-fn at(secs: u64) -> Instant {
-    Instant(1) + Nanos::from_secs(secs)
+fn at(secs: u64) -> StoreTime {
+    StoreTime(1) + Nanos::from_secs(secs)
 }
 
 #[test]
 fn a_recovered_endpoint_gets_its_backlog_within_the_contract() {
-    let recovery = Instant(1) + Nanos::from_secs(20);
+    let recovery = StoreTime(1) + Nanos::from_secs(20);
     let mut world = World::new(move |sent: &Sent| status(QUICK, if sent.at < recovery { 503 } else { 204 }));
     let contract = settings_with(per_second(50, 5, 5), no_breaker(), Default::default());
     let lane = world.lane(1, &contract, 500);
@@ -250,7 +250,7 @@ fn an_answer_without_deliveries_that_promises_some_makes_no_hot_loop() {
     world.pump();
     world.handle(Input::Work { lane, due: world.now });
     assert!(matches!(world.shell.engine.poll(), Some(Output::Claim { .. })));
-    world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: Some(Instant::START) });
+    world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: Some(StoreTime::START) });
     assert_eq!(world.shell.engine.poll(), None);
     assert!(world.shell.engine.next_wake().is_some_and(|at| at > world.now));
 }
@@ -261,12 +261,12 @@ fn a_lease_that_ran_out_stops_the_lane_until_it_is_renewed() {
     let lane = world.lane(1, &settings(per_second(10, 1, 1)), 20);
     world.handle(Input::Renew { lane, term: Term(1), until: world.now + Nanos::SECOND });
     world.run(Nanos::HOUR);
-    assert!(world.sent.iter().all(|sent| sent.at < Instant(1) + Nanos::SECOND));
+    assert!(world.sent.iter().all(|sent| sent.at < StoreTime(1) + Nanos::SECOND));
     let before = world.sent.len();
-    world.handle(Input::Renew { lane, term: Term(7), until: Instant::NEVER });
+    world.handle(Input::Renew { lane, term: Term(7), until: StoreTime::NEVER });
     world.run(Nanos::HOUR);
     assert_eq!(world.sent.len(), before, "another owner's renewal is none of ours");
-    world.handle(Input::Renew { lane, term: Term(1), until: Instant::NEVER });
+    world.handle(Input::Renew { lane, term: Term(1), until: StoreTime::NEVER });
     world.run(Nanos::HOUR);
     assert_eq!(world.sent.len(), 20);
 }
@@ -302,7 +302,7 @@ fn a_clean_stop_keeps_the_burst_and_a_crash_does_not() {
     let contract = settings(per_second(1, 10, 10));
     let sent_at_once = |origin: Origin| {
         let mut world = World::new(always(204));
-        world.now = Instant(1) + Nanos::HOUR;
+        world.now = StoreTime(1) + Nanos::HOUR;
         world.shell.take(world.now, LaneId(1), 2, &contract, origin);
         world.offer(LaneId(1), 20);
         world.run(Nanos::from_millis(500));
@@ -330,8 +330,8 @@ fn words_that_come_too_late_change_nothing() {
     world.run(Nanos::SECOND);
     world.handle(Input::Ended { attempt, outcome: Outcome::Silent });
     world.handle(Input::Lose { lane, term: Term(0) });
-    world.handle(Input::Claimed { lane, term: Term(0), due: vec![], next: Some(Instant::START) });
-    world.handle(Input::Work { lane: LaneId(99), due: Instant::START });
+    world.handle(Input::Claimed { lane, term: Term(0), due: vec![], next: Some(StoreTime::START) });
+    world.handle(Input::Work { lane: LaneId(99), due: StoreTime::START });
     world.handle(Input::Leave { lane: LaneId(99) });
     world.shell.take(world.now, lane, 1, &settings(per_second(1, 1, 1)), Origin::Fresh);
     assert_eq!(world.shell.engine.poll(), None);
@@ -345,10 +345,10 @@ fn words_that_come_too_late_change_nothing() {
 fn time_that_runs_backwards_stands_still() {
     let mut world = World::new(always(204));
     let contract = Arc::clone(&settings(per_second(10, 1, 1)));
-    world.now = Instant(1) + Nanos::HOUR;
+    world.now = StoreTime(1) + Nanos::HOUR;
     world.lane(1, &contract, 3);
     world.pump();
-    world.shell.engine.handle(Instant(5), Input::Tick);
+    world.shell.engine.handle(StoreTime(5), Input::Tick);
     world.run(Nanos::SECOND);
     assert_eq!(fates(&world), [Fate::Delivered; 3]);
 }
@@ -437,5 +437,5 @@ fn what_an_endpoint_asks_of_an_owner_before_counts_for_the_next() {
         Origin::Seized { record: None, downtime: Nanos::ZERO, ended: vec![] },
     );
     world.run(Nanos::DAY);
-    assert_eq!(world.sent[1].at, Instant(1) + QUICK + Nanos::HOUR);
+    assert_eq!(world.sent[1].at, StoreTime(1) + QUICK + Nanos::HOUR);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hookproof_engine::engine::contract::Contract;
-use hookproof_engine::engine::{Instant, Lateness, Nanos, Outcome};
+use hookproof_engine::engine::{Lateness, Nanos, Outcome, StoreTime};
 
 use crate::senders::{HandOver, Sender, Terms};
 
@@ -20,8 +20,8 @@ pub(crate) enum DoubtFlaw {
 
 /// An attempt in doubt: when it ended, and when its doubt ends.
 struct Doubt {
-    ended: Instant,
-    over: Instant,
+    ended: StoreTime,
+    over: StoreTime,
     quarantine: Nanos,
 }
 
@@ -29,13 +29,13 @@ pub(crate) struct Doubtful {
     contract: Contract,
     lateness: Lateness,
     flaw: DoubtFlaw,
-    charged: Vec<Instant>,
-    open: BTreeMap<u64, (Instant, Lateness)>,
+    charged: Vec<StoreTime>,
+    open: BTreeMap<u64, (StoreTime, Lateness)>,
     doubts: Vec<Doubt>,
     waiting: u64,
     held: bool,
     made: u64,
-    now: Instant,
+    now: StoreTime,
 }
 
 impl Doubtful {
@@ -52,11 +52,11 @@ impl Doubtful {
             waiting: 0,
             held: false,
             made: 0,
-            now: Instant::START,
+            now: StoreTime::START,
         }
     }
 
-    fn advance(&mut self, now: Instant) {
+    fn advance(&mut self, now: StoreTime) {
         self.now = now;
         let (over, left) = std::mem::take(&mut self.doubts).into_iter().partition(|doubt| doubt.over <= now);
         self.doubts = left;
@@ -68,9 +68,9 @@ impl Doubtful {
     }
 
     /// The bucket's level in whole attempts: the charges drain one after another.
-    fn level(&self, now: Instant) -> usize {
+    fn level(&self, now: StoreTime) -> usize {
         let gap = self.contract.bucket().rate().gap();
-        let mut empty = Instant::START;
+        let mut empty = StoreTime::START;
         for charged in &self.charged {
             empty = empty.max(*charged) + gap;
         }
@@ -81,7 +81,7 @@ impl Doubtful {
         self.open.len() + self.doubts.len()
     }
 
-    fn may_start(&self, now: Instant) -> bool {
+    fn may_start(&self, now: StoreTime) -> bool {
         let bucket = self.level(now) + self.in_flight() < self.contract.bucket().burst() as usize;
         let cap = self.open.len() < self.contract.in_flight() as usize;
         let windows = self.contract.windows().iter().all(|window| {
@@ -93,11 +93,11 @@ impl Doubtful {
 }
 
 impl Sender for Doubtful {
-    fn offer(&mut self, _: Instant, count: u64) {
+    fn offer(&mut self, _: StoreTime, count: u64) {
         self.waiting += count;
     }
 
-    fn start(&mut self, now: Instant) -> Option<u64> {
+    fn start(&mut self, now: StoreTime) -> Option<u64> {
         self.advance(now);
         if !self.may_start(now) {
             return None;
@@ -108,7 +108,7 @@ impl Sender for Doubtful {
         Some(self.made)
     }
 
-    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome) {
+    fn ended(&mut self, now: StoreTime, request: u64, outcome: Outcome) {
         self.advance(now);
         let Some((started, lateness)) = self.open.remove(&request) else { return };
         let lateness = lateness.longer(self.lateness);
@@ -126,17 +126,17 @@ impl Sender for Doubtful {
     }
 
     /// Keeps the first contract: used with scripts without changes.
-    fn change(&mut self, _: Instant, _: &Terms) {}
+    fn change(&mut self, _: StoreTime, _: &Terms) {}
 
-    fn set_paused(&mut self, _: Instant, paused: bool) {
+    fn set_paused(&mut self, _: StoreTime, paused: bool) {
         self.held = paused;
     }
 
-    fn stop(&mut self, _: Instant) {
+    fn stop(&mut self, _: StoreTime) {
         self.held = true;
     }
 
-    fn hand_over(&mut self, now: Instant, how: HandOver, _: &Terms) {
+    fn hand_over(&mut self, now: StoreTime, how: HandOver, _: &Terms) {
         self.held = false;
         if !matches!(how, HandOver::Lost { .. }) {
             for (_, (_, lateness)) in std::mem::take(&mut self.open) {
@@ -146,7 +146,7 @@ impl Sender for Doubtful {
         }
     }
 
-    fn next_wake(&self) -> Option<Instant> {
+    fn next_wake(&self) -> Option<StoreTime> {
         (self.waiting > 0 && !self.held).then(|| self.now + Nanos::from_millis(20))
     }
 }

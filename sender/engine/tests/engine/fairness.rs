@@ -1,4 +1,4 @@
-use hookproof_engine::engine::{Engine, Instant, LaneId, Limits, Nanos};
+use hookproof_engine::engine::{Engine, LaneId, Limits, Nanos, StoreTime};
 
 use crate::shell::{Sent, per_second, settings};
 use crate::world::{Reply, World, silent, status};
@@ -12,7 +12,7 @@ fn some_hang(hung: u64) -> impl FnMut(&Sent) -> Reply {
 }
 
 /// When a lane sent its attempts: alone, and beside `hung` hung lanes.
-fn healthy_alone_and_beside(hung: u64, backlog: u64, limits: Limits) -> [Vec<Instant>; 2] {
+fn healthy_alone_and_beside(hung: u64, backlog: u64, limits: Limits) -> [Vec<StoreTime>; 2] {
     [0, hung].map(|hung| {
         let mut world = World::with_engine(Engine::new(1, limits), some_hang(hung));
         let settings = settings(per_second(50, 20, 10));

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use hookproof_engine::engine::{Instant, Lateness, Nanos, Outcome};
+use hookproof_engine::engine::{Lateness, Nanos, Outcome, StoreTime};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
@@ -111,7 +111,7 @@ fn the_scripts_reach_what_they_are_for() {
     assert!(enough, "{reached:?}");
 }
 
-pub(crate) fn engine(script: &Script, flaw: Flaw) -> impl Fn(Instant, Terms) -> EngineSender {
+pub(crate) fn engine(script: &Script, flaw: Flaw) -> impl Fn(StoreTime, Terms) -> EngineSender {
     let delay = script.delay;
     move |now, terms| EngineSender::new(now, terms, delay, flaw)
 }
@@ -159,7 +159,7 @@ enum Owner {
 
 struct Request {
     start: Start,
-    end: Instant,
+    end: StoreTime,
     /// For an unanswered request, the bounds on its arrival.
     silent: Option<Lateness>,
     arrives: u8,
@@ -168,11 +168,11 @@ struct Request {
 pub(crate) struct Play<'a, S> {
     sender: S,
     owner: Owner,
-    now: Instant,
+    now: StoreTime,
     terms: Terms,
     treatments: std::iter::Cycle<std::slice::Iter<'a, Treatment>>,
     /// Keyed by end and number.
-    under_way: BTreeMap<(Instant, u64), UnderWay<'a>>,
+    under_way: BTreeMap<(StoreTime, u64), UnderWay<'a>>,
     history: History,
     requests: Vec<Request>,
     silent: usize,
@@ -183,12 +183,12 @@ pub(crate) struct Play<'a, S> {
 }
 
 impl<'a, S: Sender> Play<'a, S> {
-    pub(crate) fn of(script: &'a Script, sender: impl Fn(Instant, Terms) -> S) -> Self {
+    pub(crate) fn of(script: &'a Script, sender: impl Fn(StoreTime, Terms) -> S) -> Self {
         Self::by(Owner::KeepsItsLease, script, sender)
     }
 
-    fn by(owner: Owner, script: &'a Script, sender: impl Fn(Instant, Terms) -> S) -> Self {
-        let now = Instant(1);
+    fn by(owner: Owner, script: &'a Script, sender: impl Fn(StoreTime, Terms) -> S) -> Self {
+        let now = StoreTime(1);
         let mut history = History::default();
         history.change(now, script.terms.contract.clone());
         let mut play = Self {
@@ -235,7 +235,7 @@ impl<'a, S: Sender> Play<'a, S> {
         let made = self.requests.iter().map(|request| {
             let late = request.silent.map_or(request.end, |lateness| {
                 let later = answered.iter().filter(|answer| answer.start.at > request.end);
-                let heard = later.map(|answer| answer.end).min().unwrap_or(Instant::NEVER);
+                let heard = later.map(|answer| answer.end).min().unwrap_or(StoreTime::NEVER);
                 (request.end + lateness.doubt()).min(heard + lateness.quarantine())
             });
             let way = late.since(request.start.at).0 / 255 * u64::from(request.arrives);
@@ -321,7 +321,7 @@ impl<'a, S: Sender> Play<'a, S> {
         self.silence.look(self.now, self.started, is_due, || self.sender.told());
     }
 
-    fn end_all(&mut self, until: Instant) {
+    fn end_all(&mut self, until: StoreTime) {
         while let Some(entry) = self.under_way.first_entry()
             && entry.key().0 <= until
         {

@@ -10,12 +10,12 @@
 //! Arithmetic is exact: rates are in attempts per day.
 
 use hookproof_engine::engine::contract::{Contract, Rate};
-use hookproof_engine::engine::{Instant, Nanos};
+use hookproof_engine::engine::{Nanos, StoreTime};
 
 /// A start, and the contract in force: several contracts may share one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Start {
-    pub(crate) at: Instant,
+    pub(crate) at: StoreTime,
     contract: usize,
 }
 
@@ -23,43 +23,43 @@ pub(crate) struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) start: Start,
-    pub(crate) end: Instant,
-    pub(crate) late: Instant,
+    pub(crate) end: StoreTime,
+    pub(crate) late: StoreTime,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) start: Start,
-    pub(crate) at: Instant,
+    pub(crate) at: StoreTime,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    contracts: Vec<(Instant, Contract)>,
+    contracts: Vec<(StoreTime, Contract)>,
     /// When the lane passed to an owner that may not know of a window lifted earlier.
     seizures: Vec<Start>,
 }
 
 impl History {
-    pub(crate) fn change(&mut self, now: Instant, contract: Contract) {
+    pub(crate) fn change(&mut self, now: StoreTime, contract: Contract) {
         self.contracts.push((now, contract));
     }
 
-    pub(crate) fn seize(&mut self, now: Instant) {
+    pub(crate) fn seize(&mut self, now: StoreTime) {
         self.seizures.push(self.start(now));
     }
 
-    pub(crate) fn start(&self, now: Instant) -> Start {
+    pub(crate) fn start(&self, now: StoreTime) -> Start {
         Start { at: now, contract: self.contracts.len() - 1 }
     }
 
-    fn pieces(&self) -> impl DoubleEndedIterator<Item = (Instant, Instant, &Contract)> {
-        let end = |next: usize| self.contracts.get(next).map_or(Instant::NEVER, |(from, _)| *from);
+    fn pieces(&self) -> impl DoubleEndedIterator<Item = (StoreTime, StoreTime, &Contract)> {
+        let end = |next: usize| self.contracts.get(next).map_or(StoreTime::NEVER, |(from, _)| *from);
         self.contracts.iter().enumerate().map(move |(n, (begin, contract))| (*begin, end(n + 1), contract))
     }
 
     /// The rate's allowance between two moments, in parts of 1/`Nanos::DAY`.
-    fn permitted(&self, from: Instant, to: Instant) -> u128 {
+    fn permitted(&self, from: StoreTime, to: StoreTime) -> u128 {
         let permitted = self.pieces().map(|(begin, end, contract)| {
             u128::from(end.min(to).since(from.max(begin)).0) * per_day(contract.bucket().rate())
         });
@@ -68,7 +68,7 @@ impl History {
 
     /// Whether a window of this length, in force at `now`, counts every attempt from `from` on. An attempt at the
     /// moment the window came into force may precede it.
-    fn is_known(&self, from: Instant, length: Nanos, now: Start) -> bool {
+    fn is_known(&self, from: StoreTime, length: Nanos, now: Start) -> bool {
         let unknown = |seizure: &&Start| {
             let contract = &self.contracts[seizure.contract].1;
             !contract.windows().iter().any(|window| window.length() >= length)
@@ -112,7 +112,7 @@ pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<
 /// moment, if `late(i)` is after `start(j)`) without losing a request, and a smaller window allows less. So these
 /// windows, for all pairs, suffice.
 pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(), String> {
-    let (mut lates, mut ends): (Vec<Instant>, Vec<Instant>) = Default::default();
+    let (mut lates, mut ends): (Vec<StoreTime>, Vec<StoreTime>) = Default::default();
     let mut made = made.to_vec();
     made.sort_by_key(|request| request.start);
     for request in &made {
@@ -135,8 +135,8 @@ pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(
 fn allows(
     history: &History,
     count: usize,
-    from: Instant,
-    to: Instant,
+    from: StoreTime,
+    to: StoreTime,
     latest_start: Start,
 ) -> Result<(), String> {
     let contract = &history.contracts[latest_start.contract].1;
@@ -172,12 +172,12 @@ mod tests {
         let bucket = Bucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
         let window = Window::new(window, Nanos::from_secs(10)).unwrap();
         let mut history = History::default();
-        history.change(Instant::START, Contract::new(Some(bucket), vec![window], 100).unwrap());
+        history.change(StoreTime::START, Contract::new(Some(bucket), vec![window], 100).unwrap());
         history
     }
 
     fn arrivals(seconds: &[u64]) -> Vec<Arrival> {
-        let at = |second| Instant(second * Nanos::SECOND.0);
+        let at = |second| StoreTime(second * Nanos::SECOND.0);
         let start = |second| Start { at: at(second), contract: 0 };
         seconds.iter().map(|&second| Arrival { start: start(second), at: at(second) }).collect()
     }
@@ -206,7 +206,7 @@ mod tests {
             window in 1_u32..5,
         ) {
             let history = history(burst, window);
-            let second = |second| Instant(second * Nanos::SECOND.0);
+            let second = |second| StoreTime(second * Nanos::SECOND.0);
             let made: Vec<_> =
                 spans.iter().map(|&(start, length)| { let late = second(start + length); Made { start: history.start(second(start)), end: late, late } }).collect();
             // A window that is overfull in some placement is overfull in the placement that moves each request as

@@ -2,7 +2,7 @@ use hookproof_engine::engine::contract::{
     BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate, WINDOW_LIMIT_MAX, Window,
 };
 use hookproof_engine::engine::limiter::{End, Limiter, Ready, Since};
-use hookproof_engine::engine::{Instant, Lateness, Nanos};
+use hookproof_engine::engine::{Lateness, Nanos, StoreTime};
 use proptest::prelude::*;
 
 fn contract(rate: Rate, burst: u32, windows: Vec<Window>) -> Contract {
@@ -14,23 +14,23 @@ fn late(deadline: u64, quarantine: u64, doubt: u64) -> Lateness {
     Lateness::new(Nanos(deadline), Nanos(quarantine), Nanos(doubt)).unwrap()
 }
 
-fn record(limiter: &mut Limiter, now: Instant) {
+fn record(limiter: &mut Limiter, now: StoreTime) {
     let (revision, _) = limiter.snapshot(false, now);
     limiter.recorded(revision);
 }
 
 fn fresh(contract: Contract) -> Limiter {
     let mut limiter = Limiter::fresh(contract, late(0, 0, 0));
-    record(&mut limiter, Instant::START);
+    record(&mut limiter, StoreTime::START);
     limiter
 }
 
-fn change(limiter: &mut Limiter, contract: Contract, now: Instant) {
+fn change(limiter: &mut Limiter, contract: Contract, now: StoreTime) {
     limiter.change(contract, late(0, 0, 0), now);
     record(limiter, now);
 }
 
-fn burst(limiter: &mut Limiter, now: Instant) -> u32 {
+fn burst(limiter: &mut Limiter, now: StoreTime) -> u32 {
     let mut made = 0;
     while limiter.ready(now) == Ready::Now {
         limiter.start(now);
@@ -45,14 +45,14 @@ fn burst(limiter: &mut Limiter, now: Instant) -> u32 {
 #[test]
 fn does_not_allow_one_extra_after_a_long_idle() {
     let mut limiter = fresh(contract(Rate::per_second(10).unwrap(), 20, vec![]));
-    assert_eq!(burst(&mut limiter, Instant(1) + Nanos::DAY.times(7)), 20);
+    assert_eq!(burst(&mut limiter, StoreTime(1) + Nanos::DAY.times(7)), 20);
 }
 
 #[test]
 fn does_not_drift_over_a_million_attempts_at_a_rate_that_divides_nothing() {
     let rate = Rate::new(7, Nanos::from_secs(3)).unwrap();
     let mut limiter = fresh(contract(rate, 2, vec![]));
-    let (mut now, mut made) = (Instant::START, 0_u64);
+    let (mut now, mut made) = (StoreTime::START, 0_u64);
     while made < 1_000_000 {
         match limiter.ready(now) {
             Ready::At(next) => now = next,
@@ -60,7 +60,7 @@ fn does_not_drift_over_a_million_attempts_at_a_rate_that_divides_nothing() {
         }
     }
     // After the burst of two, the nth attempt is due at n·3/7 seconds, rounded up.
-    assert_eq!(now, Instant(((made - 2) * 3 * Nanos::SECOND.0).div_ceil(7)));
+    assert_eq!(now, StoreTime(((made - 2) * 3 * Nanos::SECOND.0).div_ceil(7)));
 }
 
 #[test]
@@ -70,14 +70,14 @@ fn the_extremes_neither_overflow_nor_stall() {
     for from in rates {
         for to in rates {
             let mut limiter = fresh(contract(from, BURST_MAX, windows.clone()));
-            assert_eq!(burst(&mut limiter, Instant(1)), BURST_MAX, "{from:?}");
-            change(&mut limiter, contract(to, 1, vec![]), Instant(1));
+            assert_eq!(burst(&mut limiter, StoreTime(1)), BURST_MAX, "{from:?}");
+            change(&mut limiter, contract(to, 1, vec![]), StoreTime(1));
             assert!(limiter.level() >= u64::from(BURST_MAX));
-            let Ready::At(next) = limiter.ready(Instant(1)) else { panic!("{to:?}: not ready by time") };
+            let Ready::At(next) = limiter.ready(StoreTime(1)) else { panic!("{to:?}: not ready by time") };
             let wait = to.per().times(u64::from(BURST_MAX));
-            assert_eq!(next, Instant(1) + wait);
+            assert_eq!(next, StoreTime(1) + wait);
             // A million attempts at one a day exceed the time scale.
-            assert_eq!(burst(&mut limiter, next), u32::from(next != Instant::NEVER));
+            assert_eq!(burst(&mut limiter, next), u32::from(next != StoreTime::NEVER));
         }
     }
 }
@@ -87,7 +87,7 @@ fn raising_and_lowering_a_limit_gains_nothing() {
     let low = contract(Rate::per_second(1).unwrap(), 10, vec![Window::new(10, Nanos::MINUTE).unwrap()]);
     let high = contract(Rate::per_second(1).unwrap(), 100, vec![]);
     let mut limiter = fresh(low.clone());
-    let now = Instant(1);
+    let now = StoreTime(1);
     assert_eq!(burst(&mut limiter, now), 10);
     for _ in 0..10 {
         change(&mut limiter, high.clone(), now);
@@ -104,33 +104,33 @@ fn raising_and_lowering_a_limit_gains_nothing() {
 fn doubting(deadline: u64, quarantine: u64, doubt: u64) -> Limiter {
     let contract = contract(Rate::per_second(1_000_000).unwrap(), 2, vec![]);
     let mut limiter = Limiter::fresh(contract, late(deadline, quarantine, doubt));
-    record(&mut limiter, Instant::START);
-    limiter.start(Instant(0));
-    limiter.end(Instant(0), End::Silent, Instant(5));
-    record(&mut limiter, Instant(5));
+    record(&mut limiter, StoreTime::START);
+    limiter.start(StoreTime(0));
+    limiter.end(StoreTime(0), End::Silent, StoreTime(5));
+    record(&mut limiter, StoreTime(5));
     limiter
 }
 
 /// The end of the doubt, if a later attempt began and was answered at these times.
 fn in_doubt_until(began: u64, answered: u64) -> u64 {
     let mut limiter = doubting(0, 1_000, 60_000);
-    limiter.start(Instant(began));
-    limiter.end(Instant(began), End::Answered, Instant(answered));
+    limiter.start(StoreTime(began));
+    limiter.end(StoreTime(began), End::Answered, StoreTime(answered));
     limiter.in_doubt().1.unwrap().0
 }
 
 #[test]
 fn nothing_starts_before_a_record_of_it_is_durable() {
     let mut limiter = Limiter::fresh(contract(Rate::per_second(1).unwrap(), 5, vec![]), late(0, 0, 0));
-    assert_eq!(limiter.ready(Instant(1)), Ready::OnEvent);
-    let (first, _) = limiter.snapshot(false, Instant(1));
+    assert_eq!(limiter.ready(StoreTime(1)), Ready::OnEvent);
+    let (first, _) = limiter.snapshot(false, StoreTime(1));
     limiter.recorded(first);
-    assert_eq!(limiter.ready(Instant(1)), Ready::Now);
-    limiter.change(contract(Rate::per_second(1).unwrap(), 50, vec![]), late(0, 0, 0), Instant(1));
+    assert_eq!(limiter.ready(StoreTime(1)), Ready::Now);
+    limiter.change(contract(Rate::per_second(1).unwrap(), 50, vec![]), late(0, 0, 0), StoreTime(1));
     limiter.recorded(first);
-    assert_eq!(limiter.ready(Instant(1)), Ready::OnEvent);
-    record(&mut limiter, Instant(1));
-    assert_eq!(limiter.ready(Instant(1)), Ready::Now);
+    assert_eq!(limiter.ready(StoreTime(1)), Ready::OnEvent);
+    record(&mut limiter, StoreTime(1));
+    assert_eq!(limiter.ready(StoreTime(1)), Ready::Now);
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn only_an_answer_to_a_later_attempt_ends_a_doubt_early() {
 fn what_is_no_longer_in_doubt_is_charged() {
     let mut limiter = doubting(0, 1_000, 60_000);
     assert_eq!(limiter.in_flight(), 1);
-    assert_eq!(burst(&mut limiter, Instant(60_004)), 1);
-    assert_eq!(limiter.ready(Instant(60_005)), Ready::At(Instant(61_004)), "one a microsecond");
+    assert_eq!(burst(&mut limiter, StoreTime(60_004)), 1);
+    assert_eq!(limiter.ready(StoreTime(60_005)), Ready::At(StoreTime(61_004)), "one a microsecond");
     assert_eq!((limiter.in_flight(), limiter.level()), (0, 2));
 }
 
@@ -153,32 +153,32 @@ fn what_is_no_longer_in_doubt_is_charged() {
 fn what_is_in_doubt_and_not_durable_counts_against_the_cap_in_flight() {
     let bucket = Bucket::new(Rate::per_second(1).unwrap(), 10).unwrap();
     let mut limiter = fresh(Contract::new(Some(bucket), vec![], 1).unwrap());
-    limiter.change(limiter.contract().clone(), late(0, 1_000, 60_000), Instant(0));
-    record(&mut limiter, Instant(0));
-    limiter.start(Instant(0));
-    limiter.end(Instant(0), End::Silent, Instant(5));
-    assert_eq!(limiter.ready(Instant(5)), Ready::OnEvent);
-    assert_eq!(limiter.ready(Instant(70_000)), Ready::OnEvent, "nor does time help");
-    record(&mut limiter, Instant(70_000));
-    assert_eq!(limiter.ready(Instant(70_000)), Ready::Now);
+    limiter.change(limiter.contract().clone(), late(0, 1_000, 60_000), StoreTime(0));
+    record(&mut limiter, StoreTime(0));
+    limiter.start(StoreTime(0));
+    limiter.end(StoreTime(0), End::Silent, StoreTime(5));
+    assert_eq!(limiter.ready(StoreTime(5)), Ready::OnEvent);
+    assert_eq!(limiter.ready(StoreTime(70_000)), Ready::OnEvent, "nor does time help");
+    record(&mut limiter, StoreTime(70_000));
+    assert_eq!(limiter.ready(StoreTime(70_000)), Ready::Now);
 }
 
 #[test]
 fn with_windows_an_attempt_counts_against_the_cap_in_flight_until_it_is_settled() {
     let window = Window::new(100, Nanos::MINUTE).unwrap();
     let mut limiter = fresh(Contract::new(None, vec![window], 1).unwrap());
-    limiter.start(Instant(0));
-    assert!(limiter.end(Instant(0), End::Answered, Instant(5)));
-    assert_eq!(limiter.ready(Instant(5)), Ready::OnEvent);
+    limiter.start(StoreTime(0));
+    assert!(limiter.end(StoreTime(0), End::Answered, StoreTime(5)));
+    assert_eq!(limiter.ready(StoreTime(5)), Ready::OnEvent);
     limiter.settled();
-    assert_eq!(limiter.ready(Instant(5)), Ready::Now);
+    assert_eq!(limiter.ready(StoreTime(5)), Ready::Now);
 }
 
 fn taken_over(limiter: &mut Limiter, contract: Contract) -> Limiter {
-    let (_, left) = limiter.snapshot(false, Instant(100));
+    let (_, left) = limiter.snapshot(false, StoreTime(100));
     let since = Since { downtime: Nanos::ZERO, ended: &[] };
-    let mut next = Limiter::seize(contract, late(0, 0, 0), Some(&left), since, Instant(100));
-    record(&mut next, Instant(100));
+    let mut next = Limiter::seize(contract, late(0, 0, 0), Some(&left), since, StoreTime(100));
+    record(&mut next, StoreTime(100));
     next
 }
 
@@ -187,46 +187,46 @@ fn a_takeover_goes_on_at_once_where_the_burst_is_more_than_the_cap_in_flight() {
     let bucket = Bucket::new(Rate::per_second(1_000).unwrap(), 10).unwrap();
     let contract = Contract::new(Some(bucket), vec![], 4).unwrap();
     let mut dead = fresh(contract.clone());
-    dead.change(contract.clone(), late(7_000_000, 1_000, 60_000), Instant(0));
-    record(&mut dead, Instant(0));
+    dead.change(contract.clone(), late(7_000_000, 1_000, 60_000), StoreTime(0));
+    record(&mut dead, StoreTime(0));
     let mut next = taken_over(&mut dead, contract);
     assert_eq!((next.in_flight(), next.level()), (4, 6));
-    assert_eq!(next.ready(Instant(100)), Ready::At(Instant(100) + Nanos::from_millis(1)));
-    assert_eq!(next.in_doubt().1, Some(Instant(60_100)), "by the dead owner's record");
+    assert_eq!(next.ready(StoreTime(100)), Ready::At(StoreTime(100) + Nanos::from_millis(1)));
+    assert_eq!(next.in_doubt().1, Some(StoreTime(60_100)), "by the dead owner's record");
 }
 
 #[test]
 fn what_was_cut_off_is_in_doubt_until_a_record_tells_of_it_even_where_nothing_else_is() {
     let window = Window::new(3, Nanos::MINUTE).unwrap();
     let mut limiter = fresh(Contract::new(None, vec![window], 1).unwrap());
-    limiter.start(Instant(1));
-    assert!(!limiter.end(Instant(1), End::CutOff, Instant(5)), "no settlement tells of it");
-    assert_eq!(limiter.ready(Instant(5)), Ready::OnEvent);
-    record(&mut limiter, Instant(6));
-    assert_eq!(limiter.ready(Instant(6)), Ready::Now);
-    assert_eq!(burst(&mut limiter, Instant(6)), 2, "it counts in the window");
+    limiter.start(StoreTime(1));
+    assert!(!limiter.end(StoreTime(1), End::CutOff, StoreTime(5)), "no settlement tells of it");
+    assert_eq!(limiter.ready(StoreTime(5)), Ready::OnEvent);
+    record(&mut limiter, StoreTime(6));
+    assert_eq!(limiter.ready(StoreTime(6)), Ready::Now);
+    assert_eq!(burst(&mut limiter, StoreTime(6)), 2, "it counts in the window");
 }
 
 #[test]
 fn a_damaged_snapshot_counts_as_none() {
     let contract = contract(Rate::per_second(1).unwrap(), 5, vec![Window::new(9, Nanos::MINUTE).unwrap()]);
     let mut limiter = fresh(contract.clone());
-    burst(&mut limiter, Instant(1));
-    let snapshot = serde_json::to_value(limiter.snapshot(true, Instant(1)).1).unwrap();
+    burst(&mut limiter, StoreTime(1));
+    let snapshot = serde_json::to_value(limiter.snapshot(true, StoreTime(1)).1).unwrap();
     let resumed = |snapshot: &serde_json::Value| {
         let snapshot = serde_json::from_value(snapshot.clone()).unwrap();
         let mut limiter =
-            Limiter::resume(contract.clone(), late(0, 0, 0), &snapshot, Nanos::ZERO, Instant(1));
-        record(&mut limiter, Instant(1));
-        limiter.ready(Instant(1))
+            Limiter::resume(contract.clone(), late(0, 0, 0), &snapshot, Nanos::ZERO, StoreTime(1));
+        record(&mut limiter, StoreTime(1));
+        limiter.ready(StoreTime(1))
     };
-    assert_eq!(resumed(&snapshot), Ready::At(Instant(1) + Nanos::SECOND));
+    assert_eq!(resumed(&snapshot), Ready::At(StoreTime(1) + Nanos::SECOND));
     for (field, value) in
         [("rate_count", 0), ("rate_per", 0), ("rate_count", u64::MAX), ("rate_per", u64::MAX)]
     {
         let mut damaged = snapshot.clone();
         damaged[field] = value.into();
-        assert_eq!(resumed(&damaged), Ready::At(Instant(1) + Nanos::HOUR), "{field} = {value}");
+        assert_eq!(resumed(&damaged), Ready::At(StoreTime(1) + Nanos::HOUR), "{field} = {value}");
     }
 }
 
@@ -235,12 +235,12 @@ fn more_moments_than_a_record_holds_are_rounded_to_later_ones() {
     let window = Window::new(WINDOW_LIMIT_MAX, Nanos::HOUR).unwrap();
     let contract = Contract::new(None, vec![window], 1).unwrap();
     let mut limiter = fresh(contract);
-    for at in (0..5_000).map(Instant) {
+    for at in (0..5_000).map(StoreTime) {
         limiter.start(at);
         limiter.end(at, End::Unsent, at);
         limiter.settled();
     }
-    let snapshot = serde_json::to_value(limiter.snapshot(true, Instant(5_000)).1).unwrap();
+    let snapshot = serde_json::to_value(limiter.snapshot(true, StoreTime(5_000)).1).unwrap();
     let ends: Vec<(u64, u64)> = serde_json::from_value(snapshot["ends"].clone()).unwrap();
     assert!(ends.len() <= 1_024);
     assert_eq!(ends.iter().map(|(_, count)| count).sum::<u64>(), 5_000);
@@ -272,14 +272,14 @@ proptest! {
         let snapshot = serde_json::from_value(snapshot).unwrap();
         let windows = vec![Window::new(9, Nanos::MINUTE).unwrap()];
         let contract = contract(Rate::per_second(1).unwrap(), 5, windows);
-        let now = Instant(under_way);
+        let now = StoreTime(under_way);
         let since = Since { downtime: Nanos(left), ended: &[(Nanos(left), u32::MAX)] };
         let resumed = Limiter::resume(contract.clone(), late(0, 0, 0), &snapshot, Nanos(left), now);
         let seized = Limiter::seize(contract, late(0, 0, 0), Some(&snapshot), since, now);
         for mut limiter in [resumed, seized] {
             record(&mut limiter, now);
             let _ = limiter.ready(now);
-            let _ = limiter.ready(Instant::NEVER);
+            let _ = limiter.ready(StoreTime::NEVER);
         }
     }
 
@@ -292,9 +292,9 @@ proptest! {
         let contract = contract(Rate::new(7, Nanos::from_secs(3)).unwrap(), 5, windows);
         let lateness = Lateness::new(Nanos::SECOND, Nanos::from_millis(300), Nanos::SECOND).unwrap();
         let mut whole = Limiter::fresh(contract.clone(), lateness);
-        record(&mut whole, Instant(1));
+        record(&mut whole, StoreTime(1));
         let mut stopped = whole.clone();
-        let mut now = Instant(1);
+        let mut now = StoreTime(1);
         for (step, (gap, is_silent)) in steps.into_iter().enumerate() {
             now = now + Nanos::from_millis(gap);
             if step == stop {

@@ -14,7 +14,7 @@
 //!
 //! Lengths and rates are the worst of all terms so far, because earlier debts may last.
 
-use hookproof_engine::engine::{Instant, Nanos};
+use hookproof_engine::engine::{Nanos, StoreTime};
 use proptest::test_runner::TestCaseError;
 
 use crate::guarantee::{Play, cases, engine, is_found_out, runner};
@@ -60,13 +60,13 @@ pub(crate) struct Silence {
     debt: u64,
     held_back: bool,
     /// Since when work is due and nothing started; `None` while no work is due.
-    since: Option<Instant>,
+    since: Option<StoreTime>,
     started: u64,
     broken: Option<String>,
 }
 
 impl Silence {
-    pub(crate) fn new(now: Instant, script: &Script) -> Self {
+    pub(crate) fn new(now: StoreTime, script: &Script) -> Self {
         let mut silence = Self {
             delay: script.delay,
             lateness: Nanos::ZERO,
@@ -97,13 +97,13 @@ impl Silence {
     }
 
     /// An operator, or a change of owners, starts or stops holding the lane back.
-    pub(crate) fn begin(&mut self, now: Instant, held_back: bool) {
+    pub(crate) fn begin(&mut self, now: StoreTime, held_back: bool) {
         self.held_back = held_back;
         self.since = self.since.map(|_| now);
     }
 
     /// The new owner does not know the last attempts.
-    pub(crate) fn seize(&mut self, now: Instant) {
+    pub(crate) fn seize(&mut self, now: StoreTime) {
         self.debt += self.debt.min(self.in_flight);
         self.begin(now, false);
     }
@@ -115,7 +115,7 @@ impl Silence {
     }
 
     /// To be called when nothing more starts now; `started` counts all starts so far.
-    pub(crate) fn look(&mut self, now: Instant, started: u64, is_due: bool, told: impl FnOnce() -> String) {
+    pub(crate) fn look(&mut self, now: StoreTime, started: u64, is_due: bool, told: impl FnOnce() -> String) {
         let has_started = std::mem::replace(&mut self.started, started) != started;
         if self.held_back || !is_due {
             self.since = None;

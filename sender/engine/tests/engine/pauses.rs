@@ -1,6 +1,6 @@
 //! Retries start never early, and as soon after as the contract allows.
 
-use hookproof_engine::engine::{Input, Instant, LaneId, Nanos, Origin, Outcome};
+use hookproof_engine::engine::{Input, LaneId, Nanos, Origin, Outcome, StoreTime};
 use proptest::prelude::*;
 
 use crate::shell::{Sent, no_breaker, per_second, settings, settings_with};
@@ -12,7 +12,7 @@ fn first_then_well(mut first: Option<Reply>) -> impl FnMut(&Sent) -> Reply {
     move |_| first.take().unwrap_or_else(|| status(QUICK, 204))
 }
 
-fn sent_after(first: Reply, run: Nanos) -> Vec<Instant> {
+fn sent_after(first: Reply, run: Nanos) -> Vec<StoreTime> {
     let mut world = World::new(first_then_well(Some(first)));
     world.lane(1, &settings(per_second(10, 1, 10)), 50);
     world.run(run);
@@ -20,8 +20,8 @@ fn sent_after(first: Reply, run: Nanos) -> Vec<Instant> {
 }
 
 /// A world begins at 1 ns, and its first answer comes 10 ms later.
-fn answered() -> Instant {
-    Instant(1) + QUICK
+fn answered() -> StoreTime {
+    StoreTime(1) + QUICK
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_shorter_pause_does_not_cut_a_longer_one() {
     let mut world = World::new(move |_: &Sent| answers.pop().unwrap_or_else(|| status(QUICK, 204)));
     world.lane(1, &settings(per_second(10, 2, 10)), 2);
     world.run(Nanos::HOUR);
-    assert_eq!(world.sent[2].at, Instant(1) + QUICK + Nanos::MINUTE);
+    assert_eq!(world.sent[2].at, StoreTime(1) + QUICK + Nanos::MINUTE);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_pause_outlives_its_process_in_order_or_not() {
         next.shell.take(next.now, lane, 2, &settings, origin);
         next.offer(lane, 1);
         next.run(Nanos::HOUR);
-        let waited = next.sent[0].at.since(Instant(1));
+        let waited = next.sent[0].at.since(StoreTime(1));
         let left = if kill { Nanos::from_secs(45) } else { Nanos::from_millis(59_010 - 15_000) };
         assert_eq!(waited, left, "{how}");
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hookproof_engine::engine::pressure::PressurePolicy;
-use hookproof_engine::engine::{Input, Instant, LaneId, Nanos, Origin, Settings, Term, Why};
+use hookproof_engine::engine::{Input, LaneId, Nanos, Origin, Settings, StoreTime, Term, Why};
 use proptest::prelude::*;
 
 use crate::shell::{Sent, no_breaker, per_second, settings_with};
@@ -16,9 +16,9 @@ const LANE: LaneId = LaneId(1);
 #[derive(Clone)]
 struct Queue {
     service: Rc<Cell<Nanos>>,
-    free: Rc<Cell<Instant>>,
+    free: Rc<Cell<StoreTime>>,
     /// When each request started, and its latency.
-    answers: Rc<RefCell<Vec<(Instant, Nanos)>>>,
+    answers: Rc<RefCell<Vec<(StoreTime, Nanos)>>>,
 }
 
 impl Queue {

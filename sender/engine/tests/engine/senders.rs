@@ -7,8 +7,8 @@ use hookproof_engine::engine::contract::{Contract, IN_FLIGHT_MAX};
 use hookproof_engine::engine::pressure::PressurePolicy;
 use hookproof_engine::engine::retry::{Backoff, RetryPolicy};
 use hookproof_engine::engine::{
-    AttemptId, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Lateness, Limits, Nanos, Origin,
-    Outcome, Settings, Term,
+    AttemptId, Engine, Input, LaneId, LaneRecord, LaneView, Lateness, Limits, Nanos, Origin, Outcome,
+    Settings, StoreTime, Term,
 };
 
 use crate::shell::{Shell, WakeUp, Write, no_breaker};
@@ -31,22 +31,22 @@ pub(crate) enum HandOver {
 }
 
 pub(crate) trait Sender {
-    fn offer(&mut self, now: Instant, count: u64);
+    fn offer(&mut self, now: StoreTime, count: u64);
     /// Starts its next request at `now`, and returns the sender's number for it.
-    fn start(&mut self, now: Instant) -> Option<u64>;
-    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome);
-    fn change(&mut self, now: Instant, terms: &Terms);
-    fn set_paused(&mut self, now: Instant, paused: bool);
+    fn start(&mut self, now: StoreTime) -> Option<u64>;
+    fn ended(&mut self, now: StoreTime, request: u64, outcome: Outcome);
+    fn change(&mut self, now: StoreTime, terms: &Terms);
+    fn set_paused(&mut self, now: StoreTime, paused: bool);
     /// Stops in order. Until it has stopped, `next_wake` and `ended` may be called.
-    fn stop(&mut self, now: Instant);
-    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
-    fn next_wake(&self) -> Option<Instant>;
+    fn stop(&mut self, now: StoreTime);
+    fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms);
+    fn next_wake(&self) -> Option<StoreTime>;
     /// The sender's state, for a test that fails.
     fn told(&self) -> String {
         String::new()
     }
     /// Whether work is due that is not in flight, and neither breaker nor endpoint hold it back.
-    fn is_due(&self, _: Instant) -> bool {
+    fn is_due(&self, _: StoreTime) -> bool {
         false
     }
 }
@@ -90,7 +90,7 @@ pub(crate) struct EngineSender {
 
 impl EngineSender {
     /// Writes become durable after `delay`.
-    pub(crate) fn new(now: Instant, terms: Terms, delay: Nanos, flaw: Flaw) -> Self {
+    pub(crate) fn new(now: StoreTime, terms: Terms, delay: Nanos, flaw: Flaw) -> Self {
         let mut shell = Shell::new(Engine::new(5, Limits::default()));
         shell.delay = delay;
         shell.says_durable_too_soon = flaw == Flaw::DurableTooSoon;
@@ -121,12 +121,12 @@ impl EngineSender {
         Arc::new(Settings::new(contract, retry, no_breaker(), pressure, lateness))
     }
 
-    fn take(&mut self, now: Instant, origin: Origin) {
+    fn take(&mut self, now: StoreTime, origin: Origin) {
         let settings = self.settings();
         self.shell.take(now, LANE, self.term, &settings, origin);
     }
 
-    fn origin(&self, how: HandOver, now: Instant) -> Origin {
+    fn origin(&self, how: HandOver, now: StoreTime) -> Origin {
         let record = self.shell.records.get(&LANE).cloned();
         let proved = match how {
             HandOver::Clean { proved } => {
@@ -162,7 +162,7 @@ impl EngineSender {
         serde_json::from_value(value).unwrap()
     }
 
-    fn make_durable(&mut self, percent: usize, now: Instant) {
+    fn make_durable(&mut self, percent: usize, now: StoreTime) {
         let written = self.shell.writes.len() * percent / 100;
         let writes: Vec<_> = self.shell.writes.drain(..written).collect();
         for (_, write) in writes {
@@ -174,11 +174,11 @@ impl EngineSender {
 }
 
 impl Sender for EngineSender {
-    fn offer(&mut self, now: Instant, count: u64) {
+    fn offer(&mut self, now: StoreTime, count: u64) {
         self.shell.offer(now, LANE, count, Nanos::DAY);
     }
 
-    fn start(&mut self, now: Instant) -> Option<u64> {
+    fn start(&mut self, now: StoreTime) -> Option<u64> {
         self.shell.engine.handle(now, Input::Tick);
         self.shell.commit(now);
         let sent = self.shell.next_send(now)?;
@@ -187,12 +187,12 @@ impl Sender for EngineSender {
         Some(self.made)
     }
 
-    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome) {
+    fn ended(&mut self, now: StoreTime, request: u64, outcome: Outcome) {
         let attempt = self.requests.remove(&request).expect("a request ends once");
         self.shell.engine.handle(now, Input::Ended { attempt, outcome });
     }
 
-    fn change(&mut self, now: Instant, terms: &Terms) {
+    fn change(&mut self, now: StoreTime, terms: &Terms) {
         self.terms = terms.clone();
         let settings = self.settings();
         if self.flaw == Flaw::ForgetsAtChange {
@@ -204,16 +204,16 @@ impl Sender for EngineSender {
         }
     }
 
-    fn set_paused(&mut self, now: Instant, paused: bool) {
+    fn set_paused(&mut self, now: StoreTime, paused: bool) {
         let input = if paused { Input::Pause { lane: LANE } } else { Input::Resume { lane: LANE } };
         self.shell.engine.handle(now, input);
     }
 
-    fn stop(&mut self, now: Instant) {
+    fn stop(&mut self, now: StoreTime) {
         self.shell.engine.handle(now, Input::Stop);
     }
 
-    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms) {
+    fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms) {
         let next = Engine::new(6 + self.term, Limits::default());
         match how {
             HandOver::Clean { .. } => {
@@ -241,7 +241,7 @@ impl Sender for EngineSender {
         self.take(now, origin);
     }
 
-    fn next_wake(&self) -> Option<Instant> {
+    fn next_wake(&self) -> Option<StoreTime> {
         let durable = self.shell.writes.front().map(|(due, _)| *due);
         durable.into_iter().chain(self.shell.engine.next_wake()).min()
     }
@@ -252,7 +252,7 @@ impl Sender for EngineSender {
         format!("{views:?}, {waiting} wait in the store, {writes} writes are not durable, wakes at {wake:?}")
     }
 
-    fn is_due(&self, now: Instant) -> bool {
+    fn is_due(&self, now: StoreTime) -> bool {
         let held_back = |view: &LaneView| view.breaker.is_open() || view.paused_for > Nanos::ZERO;
         self.shell.is_due(LANE, now) && !self.shell.engine.views().iter().any(held_back)
     }
@@ -264,8 +264,8 @@ pub(crate) struct SendCharged {
     contract: Contract,
     /// In units of 1/`rate.per`, as of `as_of`.
     tokens: u128,
-    as_of: Instant,
-    starts: VecDeque<Instant>,
+    as_of: StoreTime,
+    starts: VecDeque<StoreTime>,
     waiting: u64,
     open: u64,
     paused: bool,
@@ -274,7 +274,7 @@ pub(crate) struct SendCharged {
 }
 
 impl SendCharged {
-    pub(crate) fn new(now: Instant, terms: Terms) -> Self {
+    pub(crate) fn new(now: StoreTime, terms: Terms) -> Self {
         let contract = terms.contract;
         let starts = VecDeque::new();
         let (waiting, open, made) = (0, 0, 0);
@@ -289,14 +289,14 @@ impl SendCharged {
         u128::from(self.contract.bucket().burst()) * u128::from(self.contract.bucket().rate().per().0)
     }
 
-    fn refill(&mut self, now: Instant) {
+    fn refill(&mut self, now: StoreTime) {
         let gained = u128::from(now.since(self.as_of).0) * u128::from(self.contract.bucket().rate().count());
         self.tokens = (self.tokens + gained).min(self.most());
         self.as_of = now;
     }
 
     /// When rate and windows allow the next request.
-    fn free_at(&self) -> Instant {
+    fn free_at(&self) -> StoreTime {
         let rate = self.contract.bucket().rate();
         let missing = u128::from(rate.per().0).saturating_sub(self.tokens);
         let wait = missing.div_ceil(u128::from(rate.count()));
@@ -305,7 +305,7 @@ impl SendCharged {
             let nth = self.starts.len().checked_sub(window.limit() as usize)?;
             Some(self.starts[nth] + window.length())
         });
-        windows.fold(tokens, Instant::max)
+        windows.fold(tokens, StoreTime::max)
     }
 
     fn may_send(&self) -> bool {
@@ -315,11 +315,11 @@ impl SendCharged {
 }
 
 impl Sender for SendCharged {
-    fn offer(&mut self, _: Instant, count: u64) {
+    fn offer(&mut self, _: StoreTime, count: u64) {
         self.waiting += count;
     }
 
-    fn start(&mut self, now: Instant) -> Option<u64> {
+    fn start(&mut self, now: StoreTime) -> Option<u64> {
         self.refill(now);
         if !self.may_send() || self.free_at() > now {
             return None;
@@ -330,11 +330,11 @@ impl Sender for SendCharged {
         Some(self.made)
     }
 
-    fn ended(&mut self, _: Instant, _: u64, _: Outcome) {
+    fn ended(&mut self, _: StoreTime, _: u64, _: Outcome) {
         self.open = self.open.saturating_sub(1);
     }
 
-    fn change(&mut self, now: Instant, terms: &Terms) {
+    fn change(&mut self, now: StoreTime, terms: &Terms) {
         let contract = &terms.contract;
         self.refill(now);
         let (from, to) = (self.contract.bucket(), contract.bucket());
@@ -345,15 +345,15 @@ impl Sender for SendCharged {
         self.tokens = self.most().saturating_sub(used);
     }
 
-    fn set_paused(&mut self, _: Instant, paused: bool) {
+    fn set_paused(&mut self, _: StoreTime, paused: bool) {
         self.paused = paused;
     }
 
-    fn stop(&mut self, _: Instant) {
+    fn stop(&mut self, _: StoreTime) {
         self.stopping = true;
     }
 
-    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms) {
+    fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms) {
         self.change(now, terms);
         self.stopping = false;
         if !matches!(how, HandOver::Lost { .. }) {
@@ -361,7 +361,7 @@ impl Sender for SendCharged {
         }
     }
 
-    fn next_wake(&self) -> Option<Instant> {
+    fn next_wake(&self) -> Option<StoreTime> {
         self.may_send().then(|| self.free_at())
     }
 }

@@ -8,8 +8,8 @@ use hookproof_engine::engine::contract::{Bucket, Contract, Rate};
 use hookproof_engine::engine::pressure::PressurePolicy;
 use hookproof_engine::engine::retry::{Backoff, RetryPolicy};
 use hookproof_engine::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, Lateness, Nanos,
-    Origin, Output, Revision, Settings, Settlement, Shift, Takeover, Term,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, LaneId, LaneRecord, Lateness, Nanos, Origin,
+    Output, Revision, Settings, Settlement, Shift, StoreTime, Takeover, Term,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct Sent {
     pub(crate) lane: LaneId,
     pub(crate) delivery: DeliveryId,
     pub(crate) number: u32,
-    pub(crate) at: Instant,
+    pub(crate) at: StoreTime,
 }
 
 pub(crate) struct Shell {
@@ -33,9 +33,9 @@ pub(crate) struct Shell {
     /// The engine learns at once that its writes are durable.
     pub(crate) says_durable_too_soon: bool,
     /// Writes that are not durable, with the time when they will be, in order.
-    pub(crate) writes: VecDeque<(Instant, Write)>,
+    pub(crate) writes: VecDeque<(StoreTime, Write)>,
     /// Attempts that ended after a lane's durable checkpoint, as far as the store knows.
-    pub(crate) ended: BTreeMap<LaneId, Vec<(Instant, u32)>>,
+    pub(crate) ended: BTreeMap<LaneId, Vec<(StoreTime, u32)>>,
     pub(crate) told: Vec<(LaneId, Shift)>,
     pub(crate) turned: Vec<(LaneId, Standing)>,
     /// The next wake-up of this kind is lost.
@@ -68,7 +68,7 @@ impl WakeUp {
 
 pub(crate) enum Write {
     /// Settlements, and the ends of their attempts.
-    Settle(BatchId, Vec<Settlement>, Vec<(LaneId, Instant)>),
+    Settle(BatchId, Vec<Settlement>, Vec<(LaneId, StoreTime)>),
     Persist(LaneId, Term, Revision, Box<LaneRecord>),
     /// No write, but it waits for earlier ones.
     Claim(LaneId, Term, u32),
@@ -96,7 +96,7 @@ impl Shell {
 
     pub(crate) fn take(
         &mut self,
-        now: Instant,
+        now: StoreTime,
         lane: LaneId,
         term: u64,
         settings: &Arc<Settings>,
@@ -107,21 +107,21 @@ impl Shell {
             term: Term(term),
             settings: Arc::clone(settings),
             origin,
-            lease_until: Instant::NEVER,
+            lease_until: StoreTime::NEVER,
             next: self.store.next(lane),
             paused: false,
         };
         self.hear(now, Input::Take(Box::new(taking)));
     }
 
-    pub(crate) fn offer(&mut self, now: Instant, lane: LaneId, count: u64, ttl: Nanos) {
+    pub(crate) fn offer(&mut self, now: StoreTime, lane: LaneId, count: u64, ttl: Nanos) {
         for _ in 0..count {
             self.store.add(lane, now, now + ttl);
         }
         self.hear(now, Input::Work { lane, due: now });
     }
 
-    fn hear(&mut self, now: Instant, input: Input) {
+    fn hear(&mut self, now: StoreTime, input: Input) {
         if self.loses.is_some() && self.loses == WakeUp::of(&input) {
             self.loses = None;
         } else {
@@ -130,12 +130,12 @@ impl Shell {
     }
 
     /// Whether a delivery of a lane is due and not in flight; claimed ones count too.
-    pub(crate) fn is_due(&self, lane: LaneId, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, lane: LaneId, now: StoreTime) -> bool {
         let due = self.store.due(lane, now);
         due.into_iter().any(|delivery| !self.under_way.contains(&(lane, delivery)))
     }
 
-    pub(crate) fn next_send(&mut self, now: Instant) -> Option<Sent> {
+    pub(crate) fn next_send(&mut self, now: StoreTime) -> Option<Sent> {
         while let Some(output) = self.engine.poll() {
             if let Some(outputs) = &mut self.outputs {
                 outputs.push(output.clone());
@@ -171,13 +171,13 @@ impl Shell {
         None
     }
 
-    fn write(&mut self, now: Instant, write: Write) {
+    fn write(&mut self, now: StoreTime, write: Write) {
         let after = self.writes.back().map_or(now, |(due, _)| now.max(*due));
         self.writes.push_back((after.max(now + self.delay), write));
         self.commit(now);
     }
 
-    pub(crate) fn commit(&mut self, now: Instant) {
+    pub(crate) fn commit(&mut self, now: StoreTime) {
         while let Some((_, write)) = self.writes.pop_front_if(|(due, _)| *due <= now) {
             let answer = self.make_durable(write, now);
             if let Some(answer) = answer {
@@ -186,7 +186,7 @@ impl Shell {
         }
     }
 
-    pub(crate) fn make_durable(&mut self, write: Write, now: Instant) -> Option<Input> {
+    pub(crate) fn make_durable(&mut self, write: Write, now: StoreTime) -> Option<Input> {
         match write {
             Write::Claim(lane, term, max) => {
                 let (due, next) = self.store.claim(lane, now, max);
@@ -224,8 +224,8 @@ impl Shell {
 /// Deliveries by lane and due time, as in the real store.
 #[derive(Default)]
 pub(crate) struct Store {
-    lanes: BTreeMap<LaneId, BTreeMap<(Instant, DeliveryId), Row>>,
-    due: BTreeMap<DeliveryId, Instant>,
+    lanes: BTreeMap<LaneId, BTreeMap<(StoreTime, DeliveryId), Row>>,
+    due: BTreeMap<DeliveryId, StoreTime>,
     held: BTreeSet<(LaneId, DeliveryId)>,
     pub(crate) fates: Vec<Settlement>,
     /// Settlements of already settled deliveries. Only a lane that changed its owner may cause them.
@@ -236,11 +236,11 @@ pub(crate) struct Store {
 #[derive(Clone, Copy)]
 struct Row {
     attempts: u32,
-    expires: Instant,
+    expires: StoreTime,
 }
 
 impl Store {
-    pub(crate) fn add(&mut self, lane: LaneId, due: Instant, expires: Instant) -> DeliveryId {
+    pub(crate) fn add(&mut self, lane: LaneId, due: StoreTime, expires: StoreTime) -> DeliveryId {
         let delivery = DeliveryId(self.next_delivery);
         self.next_delivery += 1;
         self.put(lane, delivery, due, Row { attempts: 0, expires });
@@ -248,12 +248,12 @@ impl Store {
     }
 
     /// When the first unclaimed delivery of a lane is due.
-    pub(crate) fn next(&self, lane: LaneId) -> Option<Instant> {
+    pub(crate) fn next(&self, lane: LaneId) -> Option<StoreTime> {
         let rows = self.lanes.get(&lane)?;
         rows.keys().find(|(_, delivery)| !self.held.contains(&(lane, *delivery))).map(|(due, _)| *due)
     }
 
-    fn due(&self, lane: LaneId, now: Instant) -> impl IntoIterator<Item = DeliveryId> {
+    fn due(&self, lane: LaneId, now: StoreTime) -> impl IntoIterator<Item = DeliveryId> {
         let rows = self.lanes.get(&lane).into_iter().flat_map(BTreeMap::keys);
         rows.take_while(move |(due, _)| *due <= now).map(|(_, delivery)| *delivery)
     }
@@ -267,7 +267,7 @@ impl Store {
         self.held.retain(|(holder, _)| *holder != lane);
     }
 
-    fn claim(&mut self, lane: LaneId, now: Instant, max: u32) -> (Vec<Due>, Option<Instant>) {
+    fn claim(&mut self, lane: LaneId, now: StoreTime, max: u32) -> (Vec<Due>, Option<StoreTime>) {
         let rows = self.lanes.entry(lane).or_default();
         let free = rows.iter().filter(|((_, delivery), _)| !self.held.contains(&(lane, *delivery)));
         let due: Vec<_> = free
@@ -301,7 +301,7 @@ impl Store {
         }
     }
 
-    fn put(&mut self, lane: LaneId, delivery: DeliveryId, due: Instant, row: Row) {
+    fn put(&mut self, lane: LaneId, delivery: DeliveryId, due: StoreTime, row: Row) {
         self.due.insert(delivery, due);
         self.lanes.entry(lane).or_default().insert((due, delivery), row);
     }

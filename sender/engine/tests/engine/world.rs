@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use hookproof_engine::engine::{
-    Answer, AttemptId, Engine, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Settings, StoreTime,
+    Answer, AttemptId, Engine, Input, LaneId, Limits, Nanos, Origin, Outcome, Settings, StoreTime,
 };
 
 use crate::shell::{Sent, Shell};
@@ -34,11 +34,11 @@ pub(crate) fn answer(status: u16, retry_after: Option<&str>) -> Answer {
 
 pub(crate) struct World<F> {
     pub(crate) shell: Shell,
-    pub(crate) now: Instant,
+    pub(crate) now: StoreTime,
     pub(crate) sent: Vec<Sent>,
     endpoint: F,
     /// Attempts in flight: their end, and their index in `outcomes`.
-    under_way: BinaryHeap<Reverse<(Instant, usize)>>,
+    under_way: BinaryHeap<Reverse<(StoreTime, usize)>>,
     outcomes: Vec<Option<(AttemptId, Outcome)>>,
 }
 
@@ -50,7 +50,7 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
     pub(crate) fn with_engine(engine: Engine, endpoint: F) -> Self {
         Self {
             shell: Shell::new(engine),
-            now: Instant(1),
+            now: StoreTime(1),
             sent: vec![],
             endpoint,
             under_way: BinaryHeap::new(),
@@ -110,7 +110,7 @@ impl<F: FnMut(&Sent) -> Reply> World<F> {
         self.sent.iter().filter(|sent| sent.lane == lane).copied().collect()
     }
 
-    fn next_event(&self) -> Option<Instant> {
+    fn next_event(&self) -> Option<StoreTime> {
         let ends = self.under_way.peek().map(|Reverse((at, _))| *at);
         ends.into_iter().chain(self.shell.engine.next_wake()).min()
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::contract::{DEADLINE_MAX, DOUBT_MAX, IN_FLIGHT_MAX, Lateness};
-use crate::engine::time::{Instant, Nanos};
+use crate::engine::time::{Nanos, StoreTime};
 
 /// The most runs. Beyond it, neighbours become one run with the later release.
 const RUNS_MAX: usize = 1_024;
@@ -17,18 +17,18 @@ pub(super) struct Doubts {
     /// The attempts in `runs` that no durable record includes.
     unrecorded: u32,
     /// The next release of a run that a durable record includes.
-    next: Instant,
+    next: StoreTime,
     /// The earliest end without an answer to a later attempt.
-    unheard: Instant,
+    unheard: StoreTime,
 }
 
 /// Attempts with the same end and the same release.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    ended: Instant,
+    ended: StoreTime,
     count: u32,
     quarantine: Nanos,
-    release: Instant,
+    release: StoreTime,
     /// An attempt that began later was answered; `release` includes the quarantine since.
     heard: bool,
     /// The first record that includes them.
@@ -50,7 +50,7 @@ pub(super) struct RunRecord {
 
 impl Doubts {
     pub(super) const NONE: Self =
-        Self { runs: Vec::new(), count: 0, unrecorded: 0, next: Instant::NEVER, unheard: Instant::NEVER };
+        Self { runs: Vec::new(), count: 0, unrecorded: 0, next: StoreTime::NEVER, unheard: StoreTime::NEVER };
 
     pub(super) fn count(&self) -> u32 {
         self.count
@@ -60,19 +60,19 @@ impl Doubts {
         self.unrecorded
     }
 
-    /// The next release of a run that a durable record includes, or [`Instant::NEVER`].
-    pub(super) fn next_release(&self) -> Instant {
+    /// The next release of a run that a durable record includes, or [`StoreTime::NEVER`].
+    pub(super) fn next_release(&self) -> StoreTime {
         self.next
     }
 
     /// The latest moment at which the last run is released.
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(super) fn until(&self) -> Option<StoreTime> {
         self.runs.iter().map(|run| run.release).max()
     }
 
     /// Adds attempts that ended in silence. Record `told` is the first that includes them; `durable` is the
     /// last durable record.
-    pub(super) fn add(&mut self, ended: Instant, count: u32, lateness: Lateness, told: u64, durable: u64) {
+    pub(super) fn add(&mut self, ended: StoreTime, count: u32, lateness: Lateness, told: u64, durable: u64) {
         if count == 0 {
             return;
         }
@@ -97,7 +97,7 @@ impl Doubts {
 
     /// An attempt that began at `started` was answered. Earlier ends now use their quarantine if that is
     /// sooner.
-    pub(super) fn heard(&mut self, started: Instant, now: Instant, durable: u64) {
+    pub(super) fn heard(&mut self, started: StoreTime, now: StoreTime, durable: u64) {
         if self.unheard >= started {
             return;
         }
@@ -116,7 +116,7 @@ impl Doubts {
 
     /// Removes the runs that are over and in a durable record. Returns the moment of each release and its
     /// attempts.
-    pub(super) fn release(&mut self, now: Instant, durable: u64) -> Vec<(Instant, u32)> {
+    pub(super) fn release(&mut self, now: StoreTime, durable: u64) -> Vec<(StoreTime, u32)> {
         let over = |run: &Run| run.release <= now && run.told <= durable;
         let mut released: Vec<_> =
             self.runs.iter().filter(|run| over(run)).map(|run| (run.release, run.count)).collect();
@@ -129,7 +129,7 @@ impl Doubts {
         released
     }
 
-    pub(super) fn record(&self, now: Instant) -> Vec<RunRecord> {
+    pub(super) fn record(&self, now: StoreTime) -> Vec<RunRecord> {
         let record = |run: &Run| RunRecord {
             ago: now.since(run.ended).0,
             ahead: run.ended.since(now).0,
@@ -142,7 +142,7 @@ impl Doubts {
     }
 
     /// Restores the result of [`Self::record`] from `then`. The record is durable, so it includes all runs.
-    pub(super) fn restore(records: &[RunRecord], then: Instant) -> Self {
+    pub(super) fn restore(records: &[RunRecord], then: StoreTime) -> Self {
         let mut runs: Vec<_> = records.iter().take(RUNS_MAX).map(|record| record.restore(then)).collect();
         runs.sort_by_key(|run| run.ended);
         let mut doubts = Self { runs, ..Self::NONE };
@@ -164,9 +164,9 @@ impl Doubts {
         self.count = sum(&mut self.runs.iter());
         self.unrecorded = sum(&mut self.runs.iter().filter(|run| run.told > durable));
         let recorded = self.runs.iter().filter(|run| run.told <= durable).map(|run| run.release);
-        self.next = recorded.min().unwrap_or(Instant::NEVER);
+        self.next = recorded.min().unwrap_or(StoreTime::NEVER);
         let unheard = self.runs.iter().find(|run| !run.heard);
-        self.unheard = unheard.map_or(Instant::NEVER, |run| run.ended);
+        self.unheard = unheard.map_or(StoreTime::NEVER, |run| run.ended);
     }
 }
 
@@ -175,7 +175,7 @@ impl Run {
         Self { count: 0, ..*self }.key() == Self { count: 0, ..*other }.key()
     }
 
-    fn key(&self) -> (Instant, Nanos, Instant, bool, u64) {
+    fn key(&self) -> (StoreTime, Nanos, StoreTime, bool, u64) {
         (self.ended, self.quarantine, self.release, self.heard, self.told)
     }
 
@@ -194,7 +194,7 @@ impl Run {
 
 impl RunRecord {
     /// Cuts figures to the highest that settings allow.
-    fn restore(&self, then: Instant) -> Run {
+    fn restore(&self, then: StoreTime) -> Run {
         let ahead = Nanos(self.ahead).min(DEADLINE_MAX);
         Run {
             ended: then.sooner(Nanos(self.ago)) + ahead,

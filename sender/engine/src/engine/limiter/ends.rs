@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::Ready;
 use crate::engine::contract::{WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, Window};
-use crate::engine::time::{Instant, Nanos};
+use crate::engine::time::{Nanos, StoreTime};
 
 /// The most moments in a record.
 const RUNS_RECORDED_MAX: usize = 1_024;
@@ -19,12 +19,12 @@ pub(super) struct Ends {
     /// How long an end is remembered: the longest window, or a recent longer one whose ends may still count.
     keep: Nanos,
     /// The moment from which the shorter memory is enough.
-    shorten: Option<(Instant, Nanos)>,
+    shorten: Option<(StoreTime, Nanos)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    at: Instant,
+    at: StoreTime,
     count: u32,
 }
 
@@ -49,10 +49,10 @@ impl Ends {
     /// contract adds the windows.
     pub(super) fn restore(
         ages: &[(u64, u32)],
-        then: Instant,
-        others: impl Iterator<Item = (Instant, u32)>,
+        then: StoreTime,
+        others: impl Iterator<Item = (StoreTime, u32)>,
         keep: Nanos,
-        now: Instant,
+        now: StoreTime,
     ) -> Option<Box<Self>> {
         let keep = keep.min(WINDOW_LENGTH_MAX);
         if keep == Nanos::ZERO {
@@ -69,7 +69,7 @@ impl Ends {
 
     /// The ages of the ends, oldest first, and the length of the memory. Above [`RUNS_RECORDED_MAX`] moments,
     /// neighbours are joined at the later moment.
-    pub(super) fn ages(&self, now: Instant) -> (Vec<(u64, u32)>, Nanos) {
+    pub(super) fn ages(&self, now: StoreTime) -> (Vec<(u64, u32)>, Nanos) {
         let runs: Vec<_> = self.runs.iter().map(|run| (now.since(run.at).0, run.count)).collect();
         let together = runs.len().div_ceil(RUNS_RECORDED_MAX).max(1);
         let joined = |runs: &[(u64, u32)]| {
@@ -80,13 +80,13 @@ impl Ends {
     }
 
     /// Moments must not run backwards.
-    pub(super) fn push(&mut self, at: Instant, count: u32) {
+    pub(super) fn push(&mut self, at: StoreTime, count: u32) {
         if count > 0 {
             self.push_run(Run { at, count });
         }
     }
 
-    pub(super) fn advance(&mut self, now: Instant) {
+    pub(super) fn advance(&mut self, now: StoreTime) {
         if let Some((when, keep)) = self.shorten
             && when <= now
         {
@@ -133,7 +133,7 @@ impl Ends {
     }
 
     /// Replaces the windows; each counts the remembered ends.
-    pub(super) fn change(&mut self, windows: &[Window], now: Instant) {
+    pub(super) fn change(&mut self, windows: &[Window], now: StoreTime) {
         let longest = windows.iter().map(|window| window.length()).max().unwrap_or(Nanos::ZERO);
         if longest >= self.keep {
             (self.keep, self.shorten) = (longest, None);
@@ -145,7 +145,7 @@ impl Ends {
     }
 
     fn push_run(&mut self, run: Run) {
-        let latest = self.runs.back().map_or(Instant::START, |last| last.at);
+        let latest = self.runs.back().map_or(StoreTime::START, |last| last.at);
         let run = Run { at: run.at.max(latest), count: run.count.min(WINDOW_LIMIT_MAX) };
         self.forget(run.count);
         self.total += run.count;

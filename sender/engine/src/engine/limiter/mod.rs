@@ -70,7 +70,7 @@ pub use snapshot::{Since, Snapshot};
 
 use super::Revision;
 use super::contract::{BURST_MAX, Contract, IN_FLIGHT_MAX, Lateness};
-use super::time::{Instant, Nanos};
+use super::time::{Nanos, StoreTime};
 use crate::engine::contract::{Bucket, Rate};
 
 mod doubt;
@@ -85,7 +85,7 @@ const LEVEL_MAX: u32 = BURST_MAX + IN_FLIGHT_MAX;
 pub enum Ready {
     Now,
     /// At that moment, if nothing starts before. An attempt that ends may bring it forward.
-    At(Instant),
+    At(StoreTime),
     /// After an attempt has ended; waiting alone does not help.
     OnEvent,
 }
@@ -136,7 +136,7 @@ pub struct Limiter {
 struct Older {
     open: u32,
     /// The moment of the change.
-    until: Instant,
+    until: StoreTime,
     lateness: Lateness,
 }
 
@@ -178,7 +178,7 @@ impl Limiter {
 
     /// Attempts in doubt, and the latest moment at which the last of them is released.
     #[must_use]
-    pub fn in_doubt(&self) -> (u32, Option<Instant>) {
+    pub fn in_doubt(&self) -> (u32, Option<StoreTime>) {
         (self.doubts.count(), self.doubts.until())
     }
 
@@ -190,7 +190,7 @@ impl Limiter {
     }
 
     /// When one more attempt may start.
-    pub fn ready(&mut self, now: Instant) -> Ready {
+    pub fn ready(&mut self, now: StoreTime) -> Ready {
         self.advance(now);
         if !self.has_place() || !self.records.cover() {
             return Ready::OnEvent;
@@ -202,14 +202,14 @@ impl Limiter {
         }
         // Attempts in doubt are released by time alone.
         let release = self.doubts.next_release();
-        if ready == Ready::OnEvent && release < Instant::NEVER {
+        if ready == Ready::OnEvent && release < StoreTime::NEVER {
             ready = Ready::At(release);
         }
         ready
     }
 
     /// The attempts that rate and windows allow between `now` and `ahead` later, if all end at once.
-    pub fn room(&mut self, now: Instant, ahead: Nanos) -> u32 {
+    pub fn room(&mut self, now: StoreTime, ahead: Nanos) -> u32 {
         self.advance(now);
         let taken = self.in_flight();
         let room = self.level.room(self.contract.bucket(), taken, now + ahead);
@@ -220,14 +220,14 @@ impl Limiter {
     ///
     /// # Panics
     /// In debug builds, unless [`Self::ready`] returns [`Ready::Now`].
-    pub fn start(&mut self, now: Instant) {
+    pub fn start(&mut self, now: StoreTime) {
         debug_assert_eq!(self.ready(now), Ready::Now, "an attempt started that the contract does not allow");
         self.open += 1;
     }
 
     /// Ends an attempt that began at `started`. Returns true if it counts against the cap in flight until
     /// [`Self::settled`].
-    pub fn end(&mut self, started: Instant, end: End, now: Instant) -> bool {
+    pub fn end(&mut self, started: StoreTime, end: End, now: StoreTime) -> bool {
         debug_assert!(self.open > 0, "an attempt ended that never started");
         self.advance(now);
         let lateness = self.longest();
@@ -274,7 +274,7 @@ impl Limiter {
 
     /// The state for the next owner, and its number. `is_final` means that nothing is under way and nothing
     /// starts any more.
-    pub fn snapshot(&mut self, is_final: bool, now: Instant) -> (Revision, Snapshot) {
+    pub fn snapshot(&mut self, is_final: bool, now: StoreTime) -> (Revision, Snapshot) {
         debug_assert!(!is_final || self.open == 0, "an attempt under way has no place in a final snapshot");
         self.advance(now);
         let snapshot = self.take_snapshot(is_final, now);
@@ -283,7 +283,7 @@ impl Limiter {
 
     /// Replaces the contract. Earlier attempts count against the new one at once. Nothing starts until a record
     /// of the new contract is durable, because the next owner relies on it.
-    pub fn change(&mut self, contract: Contract, lateness: Lateness, now: Instant) {
+    pub fn change(&mut self, contract: Contract, lateness: Lateness, now: StoreTime) {
         self.advance(now);
         if self.open > 0 {
             let older = Older { open: self.open, until: now, lateness: self.longest() };
@@ -306,7 +306,7 @@ impl Limiter {
 
     /// An attempt that began at the very moment of a change counts as a later one. If it was an earlier one,
     /// the end of the last open attempt drops `older`.
-    fn forget_older(&mut self, started: Instant) {
+    fn forget_older(&mut self, started: StoreTime) {
         let open = self.open;
         self.older.take_if(|older| {
             older.open -= u32::from(started < older.until && older.open > 0);
@@ -326,7 +326,7 @@ impl Limiter {
     }
 
     /// Brings level and ends to `now`, and charges in order the attempts that are no longer in doubt.
-    fn advance(&mut self, now: Instant) {
+    fn advance(&mut self, now: StoreTime) {
         if self.doubts.next_release() <= now {
             for (at, count) in self.doubts.release(now, self.records.durable) {
                 // Later than its release if it had to wait for a durable record.
@@ -349,7 +349,7 @@ impl Limiter {
         }
     }
 
-    fn charge(&mut self, ended: Instant, count: u32) {
+    fn charge(&mut self, ended: StoreTime, count: u32) {
         let rate = self.contract.bucket().rate();
         self.level.drain(rate, ended);
         self.level.charge(rate, count);
@@ -364,16 +364,16 @@ impl Limiter {
 #[derive(Clone, Copy, Debug)]
 struct Level {
     units: u128,
-    as_of: Instant,
+    as_of: StoreTime,
 }
 
 // The highest level in the finest units fits, even times the longest period, as a change of rate multiplies it.
 const _: () = assert!((LEVEL_MAX as u128 + 1) * (Nanos::DAY.0 as u128) * (Nanos::DAY.0 as u128) < 1 << 114);
 
 impl Level {
-    const EMPTY: Self = Self { units: 0, as_of: Instant::START };
+    const EMPTY: Self = Self { units: 0, as_of: StoreTime::START };
 
-    fn new(units: u128, as_of: Instant) -> Self {
+    fn new(units: u128, as_of: StoreTime) -> Self {
         Self { units, as_of }
     }
 
@@ -381,12 +381,12 @@ impl Level {
         self.units
     }
 
-    fn as_of(self) -> Instant {
+    fn as_of(self) -> StoreTime {
         self.as_of
     }
 
     /// Drains the level until `now`. Ignores earlier moments.
-    fn drain(&mut self, rate: Rate, now: Instant) {
+    fn drain(&mut self, rate: Rate, now: StoreTime) {
         if now <= self.as_of {
             return;
         }
@@ -420,7 +420,7 @@ impl Level {
     }
 
     /// The attempts that may start by `then` beside the `taken` ones in flight, if all end at once.
-    fn room(self, bucket: Bucket, taken: u32, then: Instant) -> u32 {
+    fn room(self, bucket: Bucket, taken: u32, then: StoreTime) -> u32 {
         let per = u128::from(bucket.rate().per().0);
         let drained = u128::from(then.since(self.as_of).0) * u128::from(bucket.rate().count());
         let full = u128::from(bucket.burst()) * per + drained;
@@ -446,7 +446,7 @@ struct Records {
     full: u32,
     /// Ends since the last record that a window counts.
     ends: u32,
-    at: Instant,
+    at: StoreTime,
 }
 
 impl Records {
@@ -466,14 +466,14 @@ impl Records {
         (self.stale || unsaved) && self.taken == self.durable
     }
 
-    fn take(&mut self, full: u32, now: Instant) -> Revision {
+    fn take(&mut self, full: u32, now: StoreTime) -> Revision {
         (self.stale, self.full, self.ends, self.at) = (false, full, 0, now);
         self.taken += 1;
         Revision(self.taken)
     }
 
     /// A window counts this end.
-    fn count_end(&mut self, now: Instant) {
+    fn count_end(&mut self, now: StoreTime) {
         self.ends += 1;
         self.stale |= self.ends >= ENDS_MAX || now.since(self.at) >= AGE_MAX;
     }

@@ -8,7 +8,7 @@ use super::{LEVEL_MAX, Level, Limiter, Records};
 use crate::engine::contract::{
     BURST_MAX, Bucket, Contract, DEADLINE_MAX, DOUBT_MAX, IN_FLIGHT_MAX, Lateness, Rate,
 };
-use crate::engine::time::{Instant, Nanos};
+use crate::engine::time::{Nanos, StoreTime};
 
 /// The state of a limiter for the next owner. Lengths are in nanoseconds and count from the moment of the
 /// snapshot.
@@ -43,7 +43,7 @@ pub struct Since<'a> {
 
 impl Limiter {
     /// `is_final` if the lane is given back in order; otherwise the snapshot must be safe for a crash.
-    pub(super) fn take_snapshot(&mut self, is_final: bool, now: Instant) -> Snapshot {
+    pub(super) fn take_snapshot(&mut self, is_final: bool, now: StoreTime) -> Snapshot {
         let bucket = self.contract.bucket();
         let per = u128::from(bucket.rate().per().0);
         let level = u32::try_from(self.level.units() / per).unwrap_or(LEVEL_MAX);
@@ -72,7 +72,7 @@ impl Limiter {
 impl Snapshot {
     /// A snapshot of an owner with this contract that has sent nothing.
     fn unknown(contract: &Contract) -> Self {
-        Limiter::fresh(contract.clone(), Lateness::LONGEST).take_snapshot(false, Instant::START)
+        Limiter::fresh(contract.clone(), Lateness::LONGEST).take_snapshot(false, StoreTime::START)
     }
 
     /// Continues after an orderly end. Nothing if the figures are invalid.
@@ -81,7 +81,7 @@ impl Snapshot {
         contract: Contract,
         lateness: Lateness,
         downtime: Nanos,
-        now: Instant,
+        now: StoreTime,
     ) -> Option<Limiter> {
         let since = Since { downtime, ended: &[] };
         let mut limiter = self.restore(&contract, lateness, since, now)?;
@@ -95,7 +95,7 @@ impl Snapshot {
         contract: Contract,
         lateness: Lateness,
         since: Since<'_>,
-        now: Instant,
+        now: StoreTime,
     ) -> Option<Limiter> {
         let mut limiter = self.restore(&contract, lateness, since, now)?;
         limiter.advance(now);
@@ -125,7 +125,7 @@ impl Snapshot {
         next: &Contract,
         lateness: Lateness,
         since: Since<'_>,
-        now: Instant,
+        now: StoreTime,
     ) -> Option<Limiter> {
         let rate = Rate::new(self.rate_count, Nanos(self.rate_per)).ok()?;
         if (rate.count(), rate.per().0) != (self.rate_count, self.rate_per) {
@@ -164,7 +164,7 @@ impl Limiter {
         lateness: Lateness,
         snapshot: &Snapshot,
         downtime: Nanos,
-        now: Instant,
+        now: StoreTime,
     ) -> Self {
         snapshot.resume(contract.clone(), lateness, downtime, now).unwrap_or_else(|| {
             let since = Since { downtime, ended: &[] };
@@ -180,7 +180,7 @@ impl Limiter {
         lateness: Lateness,
         left: Option<&Snapshot>,
         since: Since<'_>,
-        now: Instant,
+        now: StoreTime,
     ) -> Self {
         let known = left.and_then(|left| left.seize(contract.clone(), lateness, since, now));
         known.unwrap_or_else(|| {
