@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, Body, Claim, Emit, Fate, Outcome, Renew, Settlement, Subscribe, Target, Which,
+    Acquire, Attempt, AttemptOutcome, Body, Claim, Emit, Fate, Renew, Settlement, Subscribe, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::sqlite::{Options, SqliteStore};
@@ -111,7 +111,7 @@ fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
         attempt: Some(Attempt {
             at: StoreTime(NOW.0 + delivery.0),
             latency: Nanos::from_millis(20),
-            outcome: Outcome::Delivered,
+            outcome: AttemptOutcome::Delivered,
             status: Some(204),
             error: None,
             body_hash: delivery.0,

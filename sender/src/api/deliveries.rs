@@ -16,7 +16,7 @@ use crate::excerpt::Excerpt;
 use crate::operate::shown::{self, Limit};
 use crate::roster::Roster;
 use crate::store::StoreError;
-use crate::store::command::Outcome;
+use crate::store::command::AttemptOutcome;
 use crate::store::paging::Page;
 use crate::store::read::{Attempted, AuditSecond, Delivery, Filter, Place};
 
@@ -118,10 +118,10 @@ pub(super) fn shown(delivery: &Delivery, names: &Names) -> Value {
 fn attempt(attempted: &Attempted) -> Value {
     let attempt = &attempted.attempt;
     let outcome = match attempt.outcome {
-        Outcome::Delivered => "delivered",
-        Outcome::Rejected => "rejected",
-        Outcome::Unsent => "unsent",
-        Outcome::Silent => "silent",
+        AttemptOutcome::Delivered => "delivered",
+        AttemptOutcome::Rejected => "rejected",
+        AttemptOutcome::Unsent => "unsent",
+        AttemptOutcome::Silent => "silent",
     };
     json!({
         "number": attempted.number,

@@ -11,11 +11,11 @@ use tracing::warn;
 use super::clock::{Clock, wall};
 use crate::delivery_ids::DeliveryIds;
 use crate::dispatch::AttemptEnd;
-use crate::engine::{Nanos, Outcome, StoreTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::fanout::sign_attempt;
 use crate::guard::Guard;
 use crate::roster::Subscriber;
-use crate::store::command::{self, Attempt};
+use crate::store::command::Attempt;
 use crate::store::reply::ClaimedRow;
 use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
@@ -35,16 +35,7 @@ pub(super) trait Post: Send + Sync + 'static {
 fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreTime) -> AttemptEnd {
     let error = made.failure().map(|failure| failure.to_string().into());
     let outcome = made.outcome(wall());
-    let (kind, status) = match &outcome {
-        Outcome::Answered(answer) if (200..300).contains(&answer.status) => {
-            (command::Outcome::Delivered, Some(answer.status))
-        }
-        Outcome::Answered(answer) => (command::Outcome::Rejected, Some(answer.status)),
-        Outcome::Unsent => (command::Outcome::Unsent, None),
-        Outcome::Silent => (command::Outcome::Silent, None),
-        Outcome::Withheld => return AttemptEnd::withheld(),
-        Outcome::CutOff => return AttemptEnd::cut_off(),
-    };
+    let Some((kind, status)) = outcome.recorded() else { return AttemptEnd { outcome, record: None } };
     let latency = ended.since(began);
     let (body_hash, received) = (row.body.hash(), Some(row.received));
     let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash, received };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::command::{Attempt, Outcome};
+use super::command::{Attempt, AttemptOutcome};
 use super::latency::{AttemptTimes, Measured};
 use crate::engine::{LaneId, Nanos, StoreTime};
 
@@ -24,7 +24,7 @@ pub(super) struct Gathered {
     slices: BTreeMap<Slice, Measured>,
     since: Option<StoreTime>,
     /// Attempts counted by the commit under way.
-    staged: Vec<(Slice, Outcome, AttemptTimes)>,
+    staged: Vec<(Slice, AttemptOutcome, AttemptTimes)>,
     /// Slices written by the commit under way.
     written: Vec<Slice>,
 }
@@ -99,7 +99,7 @@ mod tests {
         let attempt = Attempt {
             at: NOW,
             latency: Nanos(1),
-            outcome: Outcome::Delivered,
+            outcome: AttemptOutcome::Delivered,
             status: Some(204),
             error: None,
             body_hash: 1,

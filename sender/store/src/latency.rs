@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 pub use hookproof_words::states::Measure;
 
-use super::command::Outcome;
+use super::command::AttemptOutcome;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 
 /// Each doubling has 2⁵ steps. Below 2⁵ µs, each microsecond has its own.
@@ -85,7 +85,7 @@ impl Measured {
     }
 
     /// Counts an attempt.
-    pub fn attempt(&mut self, outcome: Outcome, times: AttemptTimes) {
+    pub fn attempt(&mut self, outcome: AttemptOutcome, times: AttemptTimes) {
         self.answer.attempt(outcome, times.answer);
         times.first_attempt.into_iter().for_each(|length| self.first_attempt.count(length));
         times.delivery.into_iter().for_each(|length| self.delivery.count(length));
@@ -115,7 +115,7 @@ impl AttemptTimes {
     #[must_use]
     pub fn of(
         (at, took): (StoreTime, Nanos),
-        outcome: Outcome,
+        outcome: AttemptOutcome,
         is_first: bool,
         received: Option<StoreTime>,
     ) -> Self {
@@ -123,9 +123,9 @@ impl AttemptTimes {
         let ended = StoreTime(at.0.saturating_add(took.0));
         Self {
             // Nothing was sent, so there is no answer time.
-            answer: (outcome != Outcome::Unsent).then_some(took),
+            answer: (outcome != AttemptOutcome::Unsent).then_some(took),
             first_attempt: since_received(at).filter(|_| is_first),
-            delivery: since_received(ended).filter(|_| outcome == Outcome::Delivered),
+            delivery: since_received(ended).filter(|_| outcome == AttemptOutcome::Delivered),
         }
     }
 }
@@ -182,9 +182,9 @@ impl Histogram {
     }
 
     /// Counts an attempt, with its length if anything was sent.
-    pub fn attempt(&mut self, outcome: Outcome, length: Option<Nanos>) {
+    pub fn attempt(&mut self, outcome: AttemptOutcome, length: Option<Nanos>) {
         length.into_iter().for_each(|length| self.count(length));
-        let count = if outcome == Outcome::Delivered { &mut self.delivered } else { &mut self.failed };
+        let count = if outcome == AttemptOutcome::Delivered { &mut self.delivered } else { &mut self.failed };
         *count = count.saturating_add(1);
     }
 
@@ -328,7 +328,9 @@ mod tests {
 
     fn of(lengths_us: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        lengths_us.iter().for_each(|us| histogram.attempt(Outcome::Delivered, Some(Nanos::from_micros(*us))));
+        lengths_us
+            .iter()
+            .for_each(|us| histogram.attempt(AttemptOutcome::Delivered, Some(Nanos::from_micros(*us))));
         histogram
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, Body, Change, Claim, Emit, Fate, Outcome, Persist, Renew, Settlement, Subscribe,
+    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Emit, Fate, Persist, Renew, Settlement, Subscribe,
     Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
@@ -259,8 +259,8 @@ impl<B: Backend> World<B> {
     pub(crate) fn attempt(&self, fate: Fate) -> Option<Attempt> {
         let (outcome, status, error) = match fate {
             Fate::Released => return None,
-            Fate::Delivered => (Outcome::Delivered, 204, None),
-            Fate::Retry { .. } | Fate::Dead(_) => (Outcome::Rejected, 503, Some("unavailable".into())),
+            Fate::Delivered => (AttemptOutcome::Delivered, 204, None),
+            Fate::Retry { .. } | Fate::Dead(_) => (AttemptOutcome::Rejected, 503, Some("unavailable".into())),
         };
         let latency = Nanos::from_millis(20);
         Some(Attempt {

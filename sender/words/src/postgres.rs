@@ -9,7 +9,7 @@ use postgres_types::private::BytesMut;
 use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term, int};
-use crate::states::{LaneState, Measure, Outcome, Place, Reason, WhenFull};
+use crate::states::{AttemptOutcome, LaneState, Measure, Place, Reason, WhenFull};
 use crate::time::{Nanos, StoreTime};
 
 type Fault = Box<dyn Error + Sync + Send>;
@@ -72,6 +72,6 @@ codes! {
     WhenFull { 0 = ShedOldest, 1 = Refuse }
     Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
     Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
-    Outcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
+    AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
     Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
 }

@@ -1,5 +1,7 @@
 //! States and kinds in a store.
 
+use crate::time::StoreTime;
+
 /// The operations that a subscriber's state allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneState {
@@ -42,6 +44,19 @@ pub enum Place {
     Coalesced,
 }
 
+/// The next step of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The endpoint accepted it.
+    Delivered,
+    /// Try again later.
+    Retry { due: StoreTime },
+    /// Becomes a dead letter. [`Reason::Gone`] also disables the lane, even if the delivery has left it.
+    Dead(Reason),
+    /// Unchanged; it waits as before.
+    Released,
+}
+
 /// The reason to give a delivery up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -59,7 +74,7 @@ pub enum Reason {
 
 /// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Answered with success.
     Delivered,
     /// Answered with a failure.

@@ -3,7 +3,6 @@ use hookproof_judge::signature::verify;
 use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;
-use hookproof_sender::store::command;
 
 use super::error::SimError;
 use super::exchange::Heard;
@@ -59,25 +58,20 @@ impl World<'_> {
     }
 }
 
-/// The outcome for the engine and for the store's attempt record.
-type Read = (Outcome, command::Outcome, Option<u16>, Option<&'static str>);
-
-/// Nothing if the sender itself cut the attempt off.
-pub(super) fn translate(heard: Heard, wall: hookproof_sender::engine::StoreTime) -> Option<Read> {
-    Some(match heard {
+/// The outcome for the engine, and the error for the store's attempt record.
+pub(super) fn translate(
+    heard: Heard,
+    wall: hookproof_sender::engine::StoreTime,
+) -> (Outcome, Option<&'static str>) {
+    match heard {
         Heard::Answered { status, retry_after, date } => {
-            let kind = if (200..300).contains(&status) {
-                command::Outcome::Delivered
-            } else {
-                command::Outcome::Rejected
-            };
             let bytes = |text: String| text.into_bytes().into_boxed_slice();
             let answer =
                 Answer { status, retry_after: retry_after.map(bytes), date: Some(bytes(date)), at: wall };
-            (Outcome::Answered(answer), kind, Some(status), None)
+            (Outcome::Answered(answer), None)
         }
-        Heard::Unsent(why) => (Outcome::Unsent, command::Outcome::Unsent, None, Some(why)),
-        Heard::Silent(why) => (Outcome::Silent, command::Outcome::Silent, None, Some(why)),
-        Heard::CutOff => return None,
-    })
+        Heard::Unsent(why) => (Outcome::Unsent, Some(why)),
+        Heard::Silent(why) => (Outcome::Silent, Some(why)),
+        Heard::CutOff => (Outcome::CutOff, None),
+    }
 }

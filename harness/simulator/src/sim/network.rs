@@ -266,21 +266,17 @@ impl World<'_> {
         let wall = self.wall_of(worker, self.now);
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
-        let result = match translate(heard, wall) {
-            None => AttemptEnd::cut_off(),
-            Some((outcome, kind, status, error)) => {
-                let record = command::Attempt {
-                    at: process.steady(began),
-                    latency: Nanos(now - began),
-                    outcome: kind,
-                    status,
-                    error: error.map(Into::into),
-                    body_hash: hash,
-                    received: Some(received),
-                };
-                AttemptEnd { outcome, record: Some(record) }
-            }
-        };
+        let (outcome, error) = translate(heard, wall);
+        let record = outcome.recorded().map(|(kind, status)| command::Attempt {
+            at: process.steady(began),
+            latency: Nanos(now - began),
+            outcome: kind,
+            status,
+            error: error.map(Into::into),
+            body_hash: hash,
+            received: Some(received),
+        });
+        let result = AttemptEnd { outcome, record };
         process.hear(now, Event::Ended { attempt, delivery, result });
         self.slots[worker].dirty = true;
         if !closed && n.is_some() {

@@ -87,7 +87,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         });
         let due = due.collect();
         if self.lanes.hold(lane, term, rows) {
-            self.tell(Input::Claimed { lane, term, due, next: next });
+            self.tell(Input::Claimed { lane, term, due, next });
         }
     }
 
@@ -147,7 +147,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Fate::Released => self.now,
             Fate::Delivered | Fate::Dead(_) => return,
         };
-        self.tell(Input::Work { lane: row.lane, due: due });
+        self.tell(Input::Work { lane: row.lane, due });
     }
 
     /// As after a crash: the next owner makes these deliveries again.

@@ -331,7 +331,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             self.lanes.set_sendable(lane, term, false);
         }
         let attempt = attempt.and_then(|attempt| self.ended.remove(&attempt));
-        command::Settlement { lane, term, delivery, attempts, fate: fate.into(), attempt }
+        command::Settlement { lane, term, delivery, attempts, fate, attempt }
     }
 
     fn persist(&mut self, lane: LaneId, unkept: Unkept) {

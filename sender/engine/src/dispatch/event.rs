@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::Portion;
 use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, StoreTime, Term};
 use crate::messages::Reply;
-use crate::messages::command::{self, Attempt};
+use crate::messages::command::{Attempt, AttemptOutcome};
 use crate::messages::node::Nodes;
 
 /// An event outside of the dispatcher.
@@ -45,7 +45,7 @@ impl AttemptEnd {
         let record = Attempt {
             at: now,
             latency: Nanos::ZERO,
-            outcome: command::Outcome::Unsent,
+            outcome: AttemptOutcome::Unsent,
             status: None,
             error: Some(why.into()),
             body_hash: 0,
@@ -58,12 +58,6 @@ impl AttemptEnd {
     #[must_use]
     pub const fn withheld() -> Self {
         Self { outcome: Outcome::Withheld, record: None }
-    }
-
-    /// The attempt was cut off with its lane's lease. As after a crash, nothing is recorded.
-    #[must_use]
-    pub const fn cut_off() -> Self {
-        Self { outcome: Outcome::CutOff, record: None }
     }
 }
 

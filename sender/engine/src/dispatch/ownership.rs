@@ -16,7 +16,7 @@ use crate::messages::reply::{Renewed, TakenLane};
 impl<S: SubscriberSet> Dispatcher<S> {
     pub(super) fn work(&mut self, lane: LaneId, due: StoreTime) {
         if self.lanes.is_ours(lane) {
-            self.tell(Input::Work { lane, due: due });
+            self.tell(Input::Work { lane, due });
         } else if self.membership.is_home(lane) {
             self.tenure.want(lane);
         }
@@ -33,7 +33,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let origin = handover::open(handover, moment.as_ref());
         let lease_until = self.tenure.until(asked);
         let paused = state != LaneState::Active || !subscriber.is_sendable();
-        let next = next;
         if self.lanes.is_ours(lane) {
             // The lane was ours under an older term: its attempts end with that lease.
             self.effects.push_back(Effect::Forget { lane });

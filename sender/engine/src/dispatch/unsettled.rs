@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::{BatchId, LaneId, LaneRecord, Revision, Term};
-use crate::messages::command::{Fate, Outcome, Settlement};
+use crate::messages::command::{AttemptOutcome, Fate, Settlement};
 use crate::messages::reply::SettleResult;
 
 /// By number; the engine bounds how many there are.
@@ -165,7 +165,8 @@ impl WorkDone {
             (Fate::Dead(_), SettleResult::Applied) => self.dead += 1,
             _ => {}
         }
-        let failed = settled.attempt.as_ref().is_some_and(|attempt| attempt.outcome != Outcome::Delivered);
+        let failed =
+            settled.attempt.as_ref().is_some_and(|attempt| attempt.outcome != AttemptOutcome::Delivered);
         self.failed_attempts += u64::from(failed);
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hookproof_words::states::AttemptOutcome;
+pub use hookproof_words::states::{Fate, Reason};
 use serde::{Deserialize, Serialize};
 
 use super::baseline::BaselineRecord;
@@ -9,7 +11,7 @@ use super::breaker::{BreakerPolicy, BreakerRecord, Standing};
 use super::contract::{Contract, Lateness};
 use super::limiter::Snapshot;
 use super::pressure::PressurePolicy;
-use super::retry::RetryPolicy;
+use super::retry::{Meaning, RetryPolicy};
 use super::shift::Shift;
 use super::time::{Nanos, StoreTime};
 use super::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
@@ -156,6 +158,20 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The store's record of it, with the status of the answer; none if the sender itself ended the attempt.
+    #[must_use]
+    pub fn recorded(&self) -> Option<(AttemptOutcome, Option<u16>)> {
+        Some(match self {
+            Self::Answered(Answer { status, .. }) if Meaning::of(*status) == Meaning::Success => {
+                (AttemptOutcome::Delivered, Some(*status))
+            }
+            Self::Answered(Answer { status, .. }) => (AttemptOutcome::Rejected, Some(*status)),
+            Self::Unsent => (AttemptOutcome::Unsent, None),
+            Self::Silent => (AttemptOutcome::Silent, None),
+            Self::Withheld | Self::CutOff => return None,
+        })
+    }
+
     /// True if the sender itself withheld the attempt or cut it off.
     pub(super) const fn is_by_us(&self) -> bool {
         matches!(self, Self::Withheld | Self::CutOff)
@@ -241,30 +257,6 @@ pub struct Settlement {
     pub attempt: Option<AttemptId>,
     /// What follows.
     pub fate: Fate,
-}
-
-/// The next step of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The endpoint accepted it.
-    Delivered,
-    /// Try again later.
-    Retry { due: StoreTime },
-    /// Becomes a dead letter.
-    Dead(Reason),
-    /// Unchanged; it waits in the store as before.
-    Released,
-}
-
-/// The reason to give a delivery up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// All attempts failed.
-    Exhausted,
-    /// Its time to live ended.
-    Expired,
-    /// The endpoint answered 410.
-    Gone,
 }
 
 /// A lane's state for its next owner. Times are in nanoseconds.

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 pub use hookproof_words::ids::OutboxId;
-pub use hookproof_words::states::{Outcome, Reason};
+pub use hookproof_words::states::{AttemptOutcome, Fate, Reason};
 use sha2::{Digest as _, Sha256};
 
 use super::lane::{Bounds, LaneState, OwnerId, Secret};
 use super::node::{Announcement, Homes};
-use crate::engine::{self, DeliveryId, LaneId, Nanos, StoreTime, Term};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 /// A command. A refusal is a reply; see [`super::Reply`].
 #[derive(Clone, Debug)]
@@ -151,33 +151,6 @@ pub struct Settlement {
     pub attempt: Option<Attempt>,
 }
 
-/// The next step of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The endpoint accepted it.
-    Delivered,
-    /// Try again later.
-    Retry { due: StoreTime },
-    /// Becomes a dead letter. [`Reason::Gone`] also disables the lane, even if the delivery has left it.
-    Dead(Reason),
-    /// Unchanged; it waits as before.
-    Released,
-}
-
-impl From<engine::Fate> for Fate {
-    fn from(fate: engine::Fate) -> Self {
-        match fate {
-            engine::Fate::Delivered => Self::Delivered,
-            // Both scales count nanoseconds since 1970 by the steady clock.
-            engine::Fate::Retry { due } => Self::Retry { due: due },
-            engine::Fate::Dead(engine::Reason::Exhausted) => Self::Dead(Reason::Exhausted),
-            engine::Fate::Dead(engine::Reason::Expired) => Self::Dead(Reason::Expired),
-            engine::Fate::Dead(engine::Reason::Gone) => Self::Dead(Reason::Gone),
-            engine::Fate::Released => Self::Released,
-        }
-    }
-}
-
 /// An HTTP request that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -185,7 +158,7 @@ pub struct Attempt {
     pub at: StoreTime,
     /// How long it took.
     pub latency: Nanos,
-    pub outcome: Outcome,
+    pub outcome: AttemptOutcome,
     /// The status of the answer, if any.
     pub status: Option<u16>,
     /// The failure in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].

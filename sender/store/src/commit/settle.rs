@@ -2,7 +2,7 @@
 
 use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
-use crate::command::{Attempt, Fate, Outcome, Reason, Settlement};
+use crate::command::{Attempt, AttemptOutcome, Fate, Reason, Settlement};
 use crate::engine::StoreTime;
 use crate::gathered::Gathered;
 use crate::held::Waiting;
@@ -115,7 +115,7 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
         }
         let is_first = before.is_some_and(|before| before.last_attempt.is_none());
         self.latencies().stage(settlement.lane, attempt, is_first);
-        let delivered = attempt.outcome == Outcome::Delivered;
+        let delivered = attempt.outcome == AttemptOutcome::Delivered;
         let latency_us = attempt.latency.0 / 1_000;
         self.count(settlement.lane, |counts| {
             if delivered {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::command::{Body, Outcome, Reason};
+use crate::command::{AttemptOutcome, Body, Reason};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::read::Place;
 
@@ -42,7 +42,7 @@ pub(super) struct NewAttempt {
     pub(super) lane: LaneId,
     pub(super) number: u32,
     pub(super) latency: Nanos,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: AttemptOutcome,
     pub(super) status: Option<i32>,
     pub(super) error: Option<Box<str>>,
     pub(super) body_hash: u64,

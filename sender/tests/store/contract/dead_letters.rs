@@ -1,6 +1,6 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::command::{
-    Attempt, Change, Coalesce, Dead, Fate, Forget, Outcome, Reason, Redrive, Settlement, Shed, Sweep,
+    Attempt, AttemptOutcome, Change, Coalesce, Dead, Fate, Forget, Reason, Redrive, Settlement, Shed, Sweep,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits};
 use hookproof_sender::store::read::Place;
@@ -163,7 +163,7 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
     let hour = world.now;
     let mut die = |lane, term, status: Option<u16>, error: Option<&str>, attempts| {
         let delivery = world.emit_one(lane);
-        let outcome = if status.is_some() { Outcome::Rejected } else { Outcome::Silent };
+        let outcome = if status.is_some() { AttemptOutcome::Rejected } else { AttemptOutcome::Silent };
         let attempt = Attempt {
             at: world.now,
             latency: Nanos::SECOND,

@@ -1,6 +1,6 @@
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
-use hookproof_sender::store::command::{Fate, Outcome, Purge, Sweep};
+use hookproof_sender::store::command::{AttemptOutcome, Fate, Purge, Sweep};
 use hookproof_sender::store::latency::Histogram;
 use hookproof_sender::store::read::Over;
 
@@ -83,7 +83,7 @@ pub(super) fn what_was_never_sent_took_nobody_any_time<B: Backend>() {
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
     let mut settlement = world.settlement(lane, term, delivery, Fate::Retry { due: world.now });
-    settlement.attempt.as_mut().unwrap().outcome = Outcome::Unsent;
+    settlement.attempt.as_mut().unwrap().outcome = AttemptOutcome::Unsent;
     world.settle_all(vec![settlement]);
     a_second_passes(&mut world);
     let counted = of_day(&world, lane).unwrap();

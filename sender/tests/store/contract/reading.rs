@@ -1,7 +1,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, Dead, Fate, Outcome, Reason, Redrive, Settlement, Shed, Which,
+    Attempt, AttemptOutcome, Dead, Fate, Reason, Redrive, Settlement, Shed, Which,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
@@ -144,7 +144,7 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
         let attempt = Attempt {
             at,
             latency: Nanos::SECOND,
-            outcome: Outcome::Rejected,
+            outcome: AttemptOutcome::Rejected,
             status: Some(status),
             error: None,
             body_hash: 1,
@@ -205,20 +205,20 @@ pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {
             received: None,
         };
         let fate = match outcome {
-            Outcome::Delivered => Fate::Delivered,
+            AttemptOutcome::Delivered => Fate::Delivered,
             _ => Fate::Retry { due: received },
         };
         let term = if lane == one { one_term } else { other_term };
         let attempt = Some(attempt);
         world.settle_all(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt }]);
     };
-    attempt(one, first, 1, 5, Outcome::Rejected);
+    attempt(one, first, 1, 5, AttemptOutcome::Rejected);
     // Three attempts began at one moment; the second sent nothing.
-    attempt(one, first, 7, 3, Outcome::Delivered);
-    attempt(one, second, 7, 9, Outcome::Unsent);
-    attempt(other, third, 7, 1, Outcome::Silent);
-    attempt(one, second, 8, 2, Outcome::Delivered);
-    attempt(one, DeliveryId(1_000), 9, 4, Outcome::Delivered);
+    attempt(one, first, 7, 3, AttemptOutcome::Delivered);
+    attempt(one, second, 7, 9, AttemptOutcome::Unsent);
+    attempt(other, third, 7, 1, AttemptOutcome::Silent);
+    attempt(one, second, 8, 2, AttemptOutcome::Delivered);
+    attempt(one, DeliveryId(1_000), 9, 4, AttemptOutcome::Delivered);
     let millis = |length: Option<Nanos>| length.map(|length| length.0 / 1_000_000);
     let all = |lane, from, until, max| {
         let (mut times, mut next) = (vec![], Some((at(from), DeliveryId(0))));

@@ -1,7 +1,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, Dead, Fate, Forget, Outcome, Reason, Settlement, Shed, Which,
+    Attempt, AttemptOutcome, Dead, Fate, Forget, Reason, Settlement, Shed, Which,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
@@ -142,7 +142,10 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
     }
     let attempts = world.reader.attempts_of(delivery).unwrap();
     let listed: Vec<_> = attempts.iter().map(|attempt| (attempt.number, attempt.attempt.outcome)).collect();
-    assert_eq!(listed, [(3, Outcome::Delivered), (2, Outcome::Rejected), (1, Outcome::Rejected)]);
+    assert_eq!(
+        listed,
+        [(3, AttemptOutcome::Delivered), (2, AttemptOutcome::Rejected), (1, AttemptOutcome::Rejected)]
+    );
     assert_eq!(
         (attempts[1].attempt.status, attempts[1].attempt.error.as_deref()),
         (Some(503), Some("unavailable"))

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Change, Claim, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive, Renew, Settlement,
-    Subscribe, Sweep, Target, Which,
+    Acquire, AttemptOutcome, Change, Claim, Dead, Emit, Fate, Forget, Persist, Reason, Redrive, Renew,
+    Settlement, Subscribe, Sweep, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::node::Nodes;
@@ -523,7 +523,7 @@ impl Model {
             && self.told.insert((attempt.at, delivery))
         {
             let lane = self.lanes.get_mut(&id).unwrap();
-            if attempt.outcome == Outcome::Delivered {
+            if attempt.outcome == AttemptOutcome::Delivered {
                 lane.latency_us += attempt.latency.0 / 1_000;
             } else {
                 lane.failed += 1;

@@ -3,8 +3,8 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Acquire, Attempt, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive,
-    Renew, Settlement, Shed, Sweep, Target, Which,
+    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, Persist, Reason,
+    Redrive, Renew, Settlement, Shed, Sweep, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
 use proptest::collection::vec;
@@ -342,7 +342,8 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
                 held[pick.index(held.len())]
             };
             let attempts = model.attempts(delivery) + 1;
-            let outcome = if *fate == Fate::Delivered { Outcome::Delivered } else { Outcome::Silent };
+            let outcome =
+                if *fate == Fate::Delivered { AttemptOutcome::Delivered } else { AttemptOutcome::Silent };
             let attempt = (*fate != Fate::Released).then(|| Attempt {
                 // Unique by the delivery, and the number of earlier settlements.
                 at: StoreTime(model.now.0 + model.told()),
