@@ -2,7 +2,7 @@
 //! server. The server is private and ends with the run, or `HOOKPROOF_POSTGRES` names it; there the run
 //! creates and drops a database of its own.
 //!
-//! - `server`, `server.sh`: the private server. `link`: a process's proxy to it. [`Given`]: a database
+//! - `server`, `server.sh`: the private server. `link`: a process's proxy to it. `Given`: a database
 //!   on a given server.
 
 mod link;

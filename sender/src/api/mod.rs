@@ -6,7 +6,7 @@
 //!              time       time
 //! ```
 //!
-//! - [`server`]: listener and limits; `connection`: the state of each; [`token`]: authentication.
+//! - [`server`]: listener and limits; `connection`: the state of each; `token`: authentication.
 //! - `gate`: checks every request; `routes`: the table; `openapi.json`: its description for machines.
 //! - `problem`: refusals; `input`: paths, queries and bodies.
 //! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`,

@@ -10,7 +10,7 @@
 //! says nothing.
 //!
 //! `harness.schedule`: the generator kept its schedule. The 99th percentile of its lag is at most
-//! `schedule_late`, no record was dropped, and at most one event in [`UNOFFERED_SHARE`] was never offered. A
+//! `schedule_late`, no record was dropped, and at most one event in `UNOFFERED_SHARE` was never offered. A
 //! late generator offers less load than the scenario states, so the run is inconclusive, and the sender does
 //! not fail.
 
