@@ -17,6 +17,7 @@
 
 pub mod coalesce;
 pub mod json;
+pub mod key;
 pub mod offer;
 pub mod refusal;
 pub mod shape;
@@ -25,8 +26,9 @@ pub mod timestamp;
 pub use coalesce::{Coalescing, CoalescingKey, CoalescingRule};
 pub use event_type::{EventPatterns, EventType, EventTypeError, Pattern, PatternError};
 pub use hookproof_words::{event_type, public_id};
-pub use json::Json;
-pub use offer::{Batch, Body, Depth, EventKey, EventKeyError, Limits, Offer};
+pub use json::{Depth, Json};
+pub use key::{EventKey, EventKeyError};
+pub use offer::{Batch, Body, Limits, Offer};
 pub use public_id::{Kind, PublicId, PublicIdError};
 pub use refusal::Refusal;
 pub use shape::{Pseudonyms, Region, ShapeId, Shaped, Shaping, ShapingRules};

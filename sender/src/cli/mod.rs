@@ -19,6 +19,7 @@ mod serve;
 mod session;
 mod settings;
 mod show;
+mod signals;
 mod status;
 mod subscriber;
 mod transfer;

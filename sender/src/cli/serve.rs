@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -17,6 +16,7 @@ use super::failure::Failure;
 use super::options::{Common, Delivering, node_name, token_from};
 use super::print::wants_colour;
 use super::session::runtime;
+use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
@@ -182,39 +182,4 @@ pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
         logs.with_ansi(io::stderr().is_terminal() && wants_colour()).with_target(false).try_init()
     };
     Ok(())
-}
-
-/// SIGXFSZ: a file would exceed the process's limit (`ulimit -f`). Unhandled, it ends the process; handled,
-/// the write fails as on a full disk.
-#[cfg(any(target_arch = "mips", target_arch = "mips64"))]
-const FILE_SIZE: i32 = 31;
-#[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
-const FILE_SIZE: i32 = 25;
-
-/// From now on, a write beyond the limit only fails. Call it within a tokio runtime.
-pub(super) fn outlive_file_size_limit() -> Result<(), Failure> {
-    // Tokio keeps the handler when the stream is dropped.
-    listen(SignalKind::from_raw(FILE_SIZE)).map(drop)
-}
-
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::ours(format_args!("can't listen for signals: {error}")))
-}
-
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    pub(super) fn new() -> Result<Self, Failure> {
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::Failure;
-use super::serve::outlive_file_size_limit;
+use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::{Nanos, StoreTime};
 use crate::excerpt::Excerpt;

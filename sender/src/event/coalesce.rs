@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::event_type::EventType;
 use super::event_type::Pattern;
-use super::offer::EventKey;
+use super::key::EventKey;
 use crate::documented::documented;
 use crate::engine::time::Nanos;
 

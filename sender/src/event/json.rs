@@ -9,7 +9,40 @@ use std::fmt;
 
 use serde::de::IgnoredAny;
 
-use super::offer::Depth;
+/// A number of JSON levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Depth(usize);
+
+impl Depth {
+    /// Many parsers stop at 128 levels; applications may wrap the body.
+    pub const MAX: Self = Self(120);
+    /// Deeper than handwritten events.
+    pub const DEFAULT: Self = Self(64);
+
+    /// From 1 to [`Depth::MAX`] levels.
+    pub const fn new(levels: usize) -> Result<Self, DepthError> {
+        if levels >= 1 && levels <= Self::MAX.0 { Ok(Self(levels)) } else { Err(DepthError { levels }) }
+    }
+
+    /// The number of levels.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0
+    }
+}
+
+impl fmt::Display for Depth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of levels is out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit on JSON's depth is {levels}; expected 1 to {}", Depth::MAX)]
+pub struct DepthError {
+    levels: usize,
+}
 
 #[cfg(test)]
 mod tests;

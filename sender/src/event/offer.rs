@@ -1,19 +1,16 @@
 //! Offers of emitters: one event, or a batch.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::fmt::Write as _;
-use std::str::FromStr;
-
-use hookproof_words::text_form;
 
 use super::event_type::EventType;
-use super::json::{Json, JsonKind};
+use super::json::{Depth, Json, JsonKind};
+use super::key::EventKey;
 use super::public_id::PublicId;
 use super::refusal::Refusal;
 use super::timestamp::Timestamp;
 use crate::engine::time::StoreTime;
-use crate::excerpt::{Excerpt, is_hidden};
+use crate::excerpt::Excerpt;
 
 #[cfg(test)]
 mod tests;
@@ -190,70 +187,6 @@ impl Body {
     }
 }
 
-// Event keys, such as a video, an order or an account.
-
-text_form!(EventKey, "an event key as text");
-
-/// Readable text, stored and never sent in a header.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EventKey(Box<str>);
-
-impl EventKey {
-    /// The longest key in bytes.
-    pub const BYTES_MAX: usize = 256;
-
-    /// The key as text; never empty.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for EventKey {
-    type Err = EventKeyError;
-
-    fn from_str(text: &str) -> Result<Self, EventKeyError> {
-        match text.len() {
-            0 => Err(EventKeyError::Empty),
-            bytes if bytes > Self::BYTES_MAX => Err(EventKeyError::TooLong { bytes }),
-            _ => match text.char_indices().find(|(_, letter)| is_hidden(*letter)) {
-                Some((at, letter)) => Err(EventKeyError::Character { letter, at }),
-                None => Ok(Self(text.into())),
-            },
-        }
-    }
-}
-
-impl fmt::Display for EventKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The text is not an event key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EventKeyError {
-    /// Empty: it would equate all events without a key.
-    #[error("the event key is empty; leave it out where there is none")]
-    Empty,
-    /// Longer than [`EventKey::BYTES_MAX`].
-    #[error("the event key has {bytes} bytes; at most {} are accepted", EventKey::BYTES_MAX)]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// An invisible character, or one that reorders others.
-    #[error(
-        "the event key has {letter:?} at byte {at}; expected no control character, line break or change of direction"
-    )]
-    Character {
-        /// The character.
-        letter: char,
-        /// Its byte position.
-        at: usize,
-    },
-}
-
 // Limits on events.
 
 /// The limits on offers.
@@ -285,41 +218,6 @@ impl Default for Limits {
             depth_max: Depth::DEFAULT,
         }
     }
-}
-
-/// A number of JSON levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Depth(usize);
-
-impl Depth {
-    /// Many parsers stop at 128 levels; applications may wrap the body.
-    pub const MAX: Self = Self(120);
-    /// Deeper than handwritten events.
-    pub const DEFAULT: Self = Self(64);
-
-    /// From 1 to [`Depth::MAX`] levels.
-    pub const fn new(levels: usize) -> Result<Self, DepthError> {
-        if levels >= 1 && levels <= Self::MAX.0 { Ok(Self(levels)) } else { Err(DepthError { levels }) }
-    }
-
-    /// The number of levels.
-    #[must_use]
-    pub const fn get(self) -> usize {
-        self.0
-    }
-}
-
-impl fmt::Display for Depth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// The number of levels is out of range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit on JSON's depth is {levels}; expected 1 to {}", Depth::MAX)]
-pub struct DepthError {
-    levels: usize,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::event_type::EventTypeError;
 use super::json::{JsonError, JsonKind};
-use super::offer::EventKeyError;
+use super::key::EventKeyError;
 use super::public_id::PublicIdError;
 use crate::excerpt::Excerpt;
 
