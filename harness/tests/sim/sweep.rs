@@ -48,6 +48,14 @@ fn every_bug_is_found_within_a_thousand_seeds_by_what_it_breaks() {
     }
 }
 
+/// The failures of an endpoint come in a row there, the sender gives way to it, and its retries wait with all the rest.
+#[test]
+fn a_lane_that_gives_way_is_not_blamed_for_its_jitter() {
+    let spike = read(&crate::shipped().join("viral-spike.toml"));
+    let found = attempt(&spike, &with(None), 189, None).unwrap();
+    assert!(found.is_none(), "{found:?}");
+}
+
 /// Each of these seeds must raise the alarm; otherwise the sweep is blind.
 #[test]
 fn the_alarm_works() {

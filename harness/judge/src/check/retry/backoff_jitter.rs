@@ -6,14 +6,17 @@
 //! 10⁻⁶, a correct sender fails once in a million runs. With fewer than [`SAMPLES_MIN`] gaps the check never
 //! passes, and does not judge gaps that are too long.
 //!
-//! A measured gap is the draw plus a delay (the network, a busy machine, the contract), never less. The test
-//! for gaps that are too long therefore subtracts `retry_after_late` from each; the other test subtracts
-//! nothing. The former pools only gaps at which the bucket was at most half full, so that the contract did
-//! not lengthen them. Both exclude gaps after an exchange that the sender ended. Distances are compared in
-//! integers: n·D² > ln(2 ÷ α) ÷ 2.
+//! What is measured is the draw and a little more (the network, a busy machine, the contract), never less. On the side of
+//! gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. On the former, only
+//! gaps are pooled that nothing else could move: for as long as the longest draw lasts, the bucket was at most half full, no
+//! delivery waited for its first attempt for more than `retry_after_late`, as it does where the sender gives way to an
+//! endpoint that fails, and nothing befell the sender. All of that must not hang on how long the gap itself was: a state
+//! that is looked at where the gap ends would keep the long ones of a crowd that thins out. On neither side are attempts
+//! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
 
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::level::Level;
+use crate::check::rate::utilisation::{busy, waits};
 use crate::check::verdict::Finding;
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
@@ -132,40 +135,51 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
 
 /// The shortest possible draws of gaps without other causes.
 fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
-    let roomy = roomy(evidence);
+    let late = evidence.scenario.expect.retry_after_late.0;
+    let crowds: Vec<Vec<(u64, u64)>> =
+        (0..).zip(&evidence.lanes).map(|(at, lane)| crowds(evidence, at, lane)).collect();
     let mut draws = Vec::new();
     for (delivery, number, before, after) in evidence.retries() {
         let lane = &evidence.lanes[delivery.lane as usize];
         let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
-        let disturbed = evidence.is_redriven(delivery, next.t) || evidence.is_disturbed(failed.t, next.t);
+        let bounds = lane.subscriber.retry.bounds(number);
+        let until = failed.end.saturating_add(bounds.1).saturating_add(late);
+        let crowds = &crowds[delivery.lane as usize];
+        let crowd = crowds.get(crowds.partition_point(|(_, end)| *end < failed.end));
+        let crowded = crowd.is_some_and(|(begin, _)| *begin <= until);
+        let disturbed = evidence.is_redriven(delivery, next.t) || evidence.is_disturbed(failed.t, until);
         if !jitters(lane)
             || is_no_draw(evidence, delivery, before)
-            || !roomy[after as usize]
+            || crowded
             || disturbed
             || lane.subscriber.hides_attempts()
         {
             continue;
         }
         let gap = next.t.saturating_sub(failed.end);
-        let gap = gap.saturating_sub(evidence.scenario.expect.retry_after_late.0);
-        draws.extend(unit(gap, lane.subscriber.retry.bounds(number)));
+        draws.extend(unit(gap.saturating_sub(late), bounds));
     }
     draws
 }
 
-/// By arrival: whether the bucket was at most half full when it came.
-fn roomy(evidence: &Evidence<'_>) -> Vec<bool> {
-    let mut roomy = vec![true; evidence.exchanges.len()];
-    for lane in &evidence.lanes {
-        let Some(bucket) = lane.subscriber.limit.bucket else { continue };
+/// When something else than its draw may have held a retry of a lane back, in order: the bucket was more than half full, or
+/// a delivery waited for its first attempt.
+fn crowds(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
+    let late = evidence.scenario.expect.retry_after_late.0;
+    let mut crowds = waits(evidence, at);
+    crowds.retain(|(from, until)| until - from > late);
+    if let Some(bucket) = lane.subscriber.limit.bucket {
         let half = u128::from(bucket.burst) * u128::from(bucket.rate.per.0) / 2;
         let mut level = Level::new(bucket.rate);
         for n in &lane.arrivals {
-            level.arrive(evidence.exchange(*n).t);
-            roomy[*n as usize] = level.level <= half.max(u128::from(bucket.rate.per.0));
+            let t = evidence.exchange(*n).t;
+            level.arrive(t);
+            if level.level > half.max(u128::from(bucket.rate.per.0)) {
+                crowds.push((t, t));
+            }
         }
     }
-    roomy
+    busy(crowds)
 }
 
 #[cfg(test)]
