@@ -15,7 +15,7 @@ use hookproof_simulator::sim::figures::Figures;
 use hookproof_simulator::sim::swarm::{self, Failure, Swept};
 use hookproof_simulator::sim::{
     Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
-    skipped, unmodelled,
+    skipped, unmodelled, with_silence,
 };
 
 use super::forms::Forms;
@@ -204,6 +204,7 @@ impl Sim {
         match Trace::read(simulated.trace.as_slice()) {
             Ok(trace) => {
                 let judgement = self.judged(scenario, &trace);
+                let judgement = with_silence(judgement, simulated.silence.as_ref(), &trace);
                 let code = conclude(scenario, &judgement);
                 if self.forms.is_asked() {
                     let swarm = if self.swarm { " --swarm" } else { "" };

@@ -40,6 +40,8 @@ pub(crate) struct Lane {
     pub(crate) target: Target,
     pub(crate) gone: bool,
     pub(crate) done: usize,
+    /// Nobody woke it for its backlog.
+    pub(crate) asleep: bool,
     pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
@@ -125,6 +127,7 @@ impl Lane {
             },
             gone: false,
             done: 0,
+            asleep: false,
             made: Vec::new(),
             dead: Vec::new(),
             events: list(&settings["events"]),
@@ -259,6 +262,9 @@ impl Lane {
 
     pub(crate) fn next(&mut self, now: u64, bug: &Bug) -> Next {
         if self.gone && !bug.is("ignores-410") {
+            return Next::Wait;
+        }
+        if self.asleep {
             return Next::Wait;
         }
         let waits = |one: &&Delivery| !one.open;

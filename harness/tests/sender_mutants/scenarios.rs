@@ -14,7 +14,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 74] = [
+pub(crate) const BUGS: [Bug; 75] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -264,6 +264,12 @@ pub(crate) const BUGS: [Bug; 74] = [
     ),
     bug("uses-half-of-its-rate", "refills its bucket half as fast as it may", "rate.utilisation", "busy"),
     bug("leaves-a-tenth-behind", "never wakes for some waiting deliveries", "recovery.drains", "busy"),
+    bug(
+        "sleeps-through-a-wake-up",
+        "forgets once to wake a lane that has nothing else to do",
+        "liveness.served",
+        "sparse",
+    ),
 ];
 
 pub(crate) const ALONE: [&str; 23] = [
@@ -292,7 +298,7 @@ pub(crate) const ALONE: [&str; 23] = [
     "ignores-410",
 ];
 
-pub(crate) const SCENARIOS: [Stage; 19] = [
+pub(crate) const SCENARIOS: [Stage; 20] = [
     Stage { name: "limits", text: LIMITS, thin: &["isolation.latency"] },
     Stage { name: "answers", text: ANSWERS, thin: &["isolation.latency"] },
     Stage { name: "backoff", text: BACKOFF, thin: &[] },
@@ -312,6 +318,7 @@ pub(crate) const SCENARIOS: [Stage; 19] = [
     Stage { name: "storage", text: STORAGE, thin: &[] },
     Stage { name: "coalesced", text: COALESCED, thin: &[] },
     Stage { name: "quick", text: QUICK, thin: &[] },
+    Stage { name: "sparse", text: SPARSE, thin: &[] },
 ];
 
 const LIMITS: &str = include_str!("played/limits.toml");
@@ -333,3 +340,4 @@ const BUSY: &str = include_str!("played/busy.toml");
 const STORAGE: &str = include_str!("played/storage.toml");
 const COALESCED: &str = include_str!("played/coalesced.toml");
 const QUICK: &str = include_str!("played/quick.toml");
+const SPARSE: &str = include_str!("played/sparse.toml");

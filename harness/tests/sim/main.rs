@@ -9,6 +9,7 @@ mod errands;
 #[path = "../interrupted/mod.rs"]
 mod interrupted;
 mod leases;
+mod liveness;
 mod mutator;
 mod reality;
 mod scenarios;

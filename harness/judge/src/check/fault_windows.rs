@@ -25,6 +25,20 @@ impl Evidence<'_> {
         upset || stands_still || self.trace.faults.iter().any(faulty)
     }
 
+    /// Until when something befell the sender that began by `until`: a process is back, a fault over; none if nothing did.
+    pub(super) fn befallen_until(&self, until: u64) -> Option<u64> {
+        use ProcessEvent::{Asked, Continued, Exited, Killed, Ready, Stopped};
+        let processes = &self.trace.processes;
+        let back = |struck: &Process| {
+            let own = processes.iter().filter(|one| one.worker == struck.worker && one.t >= struck.t);
+            own.filter(|one| matches!(one.event, Ready | Continued)).map(|one| one.t).min()
+        };
+        let struck = processes.iter().filter(|one| matches!(one.event, Asked | Exited | Killed | Stopped));
+        let struck = struck.filter(|one| one.t <= until).map(|one| back(one).unwrap_or(self.end));
+        let faults = self.trace.faults.iter().filter(|fault| fault.t <= until).filter_map(over);
+        struck.chain(faults).max()
+    }
+
     /// By when the sender must work again after the last fault; 0 without faults.
     pub(super) fn taken_over_by(&self) -> u64 {
         let stops = self.strikes.stops.iter().map(|stop| stop.until);

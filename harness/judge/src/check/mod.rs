@@ -38,6 +38,7 @@ mod format;
 mod identity;
 mod isolation;
 mod judge;
+mod liveness;
 mod loss;
 mod network;
 mod order;
@@ -84,7 +85,7 @@ pub mod exact {
 }
 
 /// Every check, in the order of the report.
-pub const CHECKS: [Check; 72] = [
+pub const CHECKS: [Check; 73] = [
     format::POST_JSON,
     format::SIGNATURE,
     format::TIMESTAMP,
@@ -129,6 +130,7 @@ pub const CHECKS: [Check; 72] = [
     network::HUGE_ANSWER,
     isolation::LATENCY,
     isolation::GAP,
+    liveness::CHECK,
     queue::BOUNDED,
     queue::VISIBLE,
     queue::MEMORY,

@@ -18,6 +18,7 @@ mod faults;
 mod given_up;
 mod golden;
 mod in_flight;
+mod liveness;
 mod owed;
 mod pressure;
 mod processes;

@@ -2,16 +2,19 @@
 
 use hookproof_judge::scenario::{SECOND, Standing};
 use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
+use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::Reason;
-use hookproof_sender::store::lane::Counts;
+use hookproof_sender::store::lane::{Counts, LaneState};
 use hookproof_sender::store::read::{LaneStatus, ReadError};
 
 use super::error::{SimError, store_failed};
 use super::event::SimEvent;
 use super::figures::Figures;
 use super::ledger::place;
+use super::liveness::{Owner, Seen};
 use super::options::{Keep, Model, Simulated};
+use super::process::Process;
 use super::world::{Given, World};
 
 /// Subscribers whose queues are in the trace: as many as the first page of the sender's status lists.
@@ -89,12 +92,55 @@ impl World<'_> {
             self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
         self.book.note(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
         if self.given.options.keep == Keep::Trace {
+            self.look_for_silence(&lanes, steady);
             self.keep(depth(now, None, &whole))?;
             for lane in lanes.iter().take(LISTED) {
                 self.keep(depth(now, Some(lane.name.to_string()), &lane.counts))?;
             }
         }
         Ok(Some(whole.waiting))
+    }
+
+    /// Whether every lane sends that may.
+    fn look_for_silence(&mut self, lanes: &[LaneStatus], steady: StoreTime) {
+        if self.is_disturbed() {
+            return self.liveness.lasts(self.now);
+        }
+        let views: Vec<_> = self.slots.iter().map(|slot| slot.process.as_ref().map(Process::views)).collect();
+        for lane in lanes {
+            let place = self.net.endpoints.binary_search_by_key(&lane.lane, |endpoint| endpoint.lane);
+            let Ok(at) = place else { continue };
+            let owned_by = |process: &&Process| lane.owner.is_some_and(|(owner, _)| process.owner == owner);
+            let processes = self.slots.iter().enumerate();
+            let mut processes = processes
+                .filter_map(|(worker, slot)| Some((worker, slot.process.as_ref().filter(owned_by)?)));
+            let owner = processes.next().map(|(worker, process)| Owner {
+                worker,
+                view: views[worker].iter().flatten().find(|view| view.lane == lane.lane).copied(),
+                asked: process.asked(lane.lane),
+            });
+            let behaviours = &self.net.endpoints[at].behaviours;
+            let seen = Seen {
+                is_due: lane.state == LaneState::Active && lane.next.is_some_and(|next| next <= steady),
+                is_well: !behaviours.iter().any(|behaviour| behaviour.covers(self.now)),
+                waiting: lane.counts.waiting,
+                owner,
+            };
+            self.liveness.look(at, self.now, &seen);
+        }
+    }
+
+    /// Whether something befalls a process or its store.
+    fn is_disturbed(&self) -> bool {
+        self.troubles.starting > 0
+            || self.slots.iter().any(|slot| {
+                let ends = |until: u64| until > self.now;
+                slot.is_frozen()
+                    || ends(slot.blocked_until)
+                    || ends(slot.parted_until)
+                    || slot.delays.iter().any(|(until, _)| ends(*until))
+                    || slot.process.as_ref().is_some_and(Process::is_stopping)
+            })
     }
 
     /// Reads the queues right after a commit of events if the run keeps only figures. With coarse commits or
@@ -130,7 +176,7 @@ impl World<'_> {
         let words: Vec<u64> = counts.collect();
         self.book.note(&words);
         let (trace, sha256) = self.book.finish(end)?;
-        Ok(Simulated { trace, sha256, figures: self.figures })
+        Ok(Simulated { trace, sha256, figures: self.figures, silence: self.liveness.found() })
     }
 
     fn list_dead(&mut self) -> Result<(), SimError> {

@@ -1,8 +1,14 @@
 //! The checks of a real run. Checks that virtual time cannot show are skipped, with the reason.
 
-use hookproof_judge::check::{CHECKS, Judgement, Simulated, Status, Strictness, Verdict, conclude, judge};
+use super::liveness::Silence;
+use hookproof_judge::check::{
+    CHECKS, Judgement, Simulated, Status, Strictness, Verdict, Witness, conclude, judge,
+};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
+
+/// The check that judges liveness from a trace.
+pub(super) const LIVENESS: &str = "liveness.served";
 
 fn simulated(verdict: &Verdict) -> Simulated {
     CHECKS.iter().find(|check| check.id == verdict.id).map_or(Simulated::Judged, |check| check.simulated)
@@ -42,6 +48,20 @@ pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Jud
             verdict.status = Status::NotApplicable;
             verdict.sentence = format!("skipped: {why}");
         }
+    }
+    (judgement.status, judgement.sentence) = conclude(&judgement.verdicts, trace);
+    judgement
+}
+
+/// A judgement with a lane that the world saw stand still ([`super::liveness`]) as a failure of the check with that meaning.
+#[must_use]
+pub fn with_silence(mut judgement: Judgement, silence: Option<&Silence>, trace: &Trace) -> Judgement {
+    let Some(silence) = silence else { return judgement };
+    for verdict in judgement.verdicts.iter_mut().filter(|verdict| verdict.id == LIVENESS) {
+        let Silence { subscriber, from, until, sentence } = silence.clone();
+        let what = sentence.clone();
+        let witness = Witness { subscriber: Some(subscriber), from, until, what, arrivals: Vec::new() };
+        (verdict.status, verdict.sentence, verdict.witness) = (Status::Fail, sentence, vec![witness]);
     }
     (judgement.status, judgement.sentence) = conclude(&judgement.verdicts, trace);
     judgement

@@ -6,6 +6,7 @@
 //! - `options`, `error`, `figures`, `ledger`: the request for a run, and its results.
 //! - `mutant`: defective senders that the checks must find, made by changing the dispatcher's events and
 //!   effects.
+//! - `liveness`: a lane that may send and does not.
 //! - `commit_queue`: the store thread. `process`: one process of the sender.
 //! - `heap`, `event`, `exchange`, `offers`, `errand`, `book`: the state of a run.
 //! - `world`: all state together.
@@ -30,6 +31,7 @@ pub mod figures;
 mod heap;
 mod judged;
 pub mod ledger;
+mod liveness;
 mod mutant;
 mod network;
 mod offer;
@@ -46,8 +48,9 @@ mod turns;
 mod world;
 
 pub use error::SimError;
-pub use judged::{judged, judged_disturbed, not_judged_disturbed, skipped};
-pub use mutant::Mutant;
+pub use judged::{judged, judged_disturbed, not_judged_disturbed, skipped, with_silence};
+pub use liveness::Silence;
+pub use mutant::{Loss, Mutant};
 pub use options::{EPOCH, Keep, Model, Options, Simulated};
 pub use setup::{declared, unmodelled};
 pub use simulation::{remove_folders, simulate};

@@ -1,6 +1,8 @@
 //! Senders with one realistic defect each; a sweep must find each one.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use hookproof_sender::dispatch::{Answered, AttemptEnd, Effect, Event, NewAttempt, Order};
 use hookproof_sender::engine::{Answer, DeliveryId, Nanos, Outcome, StoreTime};
@@ -54,9 +56,41 @@ impl std::str::FromStr for Mutant {
     }
 }
 
+/// A word to the dispatcher that is lost, once in a run. For tests of what finds such a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The confirmation of a lane's record.
+    Persisted,
+    /// The answer to a claim.
+    Claimed,
+    /// The notice that there is work.
+    Work,
+    /// The answer that hands lanes over.
+    Acquired,
+}
+
+impl Loss {
+    fn of(event: &Event) -> Option<Self> {
+        match event {
+            Event::Work(lanes) if !lanes.is_empty() => Some(Self::Work),
+            Event::Answered(Answered { order, .. }) => match order {
+                Order::Persist { .. } => Some(Self::Persisted),
+                Order::Claim { .. } => Some(Self::Claimed),
+                Order::Acquire { .. } => Some(Self::Acquired),
+                Order::Settle(_) | Order::Renew { .. } | Order::Retire => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The word that a run still has to lose, for all processes, and the number of such words before it.
+pub(super) type ToLose = Rc<Cell<Option<(Loss, u32)>>>;
+
 /// The defect of a process, with its state. It changes the dispatcher's events and effects only.
 pub(super) struct Bug {
     kind: Option<Mutant>,
+    loses: ToLose,
     /// Deliveries whose end the dispatcher heard too early, with its settlement of them.
     charged: BTreeMap<DeliveryId, Option<Settlement>>,
     /// Settlements kept back, each with the time of its write.
@@ -66,8 +100,8 @@ pub(super) struct Bug {
 }
 
 impl Bug {
-    pub(super) const fn new(kind: Option<Mutant>) -> Self {
-        Self { kind, charged: BTreeMap::new(), unwritten: Vec::new(), renewal: None }
+    pub(super) const fn new(kind: Option<Mutant>, loses: ToLose) -> Self {
+        Self { kind, loses, charged: BTreeMap::new(), unwritten: Vec::new(), renewal: None }
     }
 
     /// The event that the dispatcher handles instead, if any.
@@ -77,6 +111,12 @@ impl Bug {
         now: StoreTime,
         queue: &mut CommitQueue,
     ) -> Option<Event> {
+        if let Some((loss, before)) = self.loses.get().filter(|(loss, _)| Loss::of(&event) == Some(*loss)) {
+            self.loses.set(before.checked_sub(1).map(|before| (loss, before)));
+            if before == 0 {
+                return None;
+            }
+        }
         match (self.kind, event) {
             (Some(Mutant::ChargedOnSend), Event::Ended { attempt, delivery, result }) => {
                 match self.charged.remove(&delivery) {

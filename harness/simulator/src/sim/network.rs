@@ -7,7 +7,7 @@ use hookproof_play::endpoint::choice::{Before, Enforced};
 use hookproof_play::endpoint::http_date;
 use hookproof_sender::dispatch::{AttemptEnd, Event, NewAttempt};
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::store::command;
+use hookproof_sender::store::command::{self, AttemptOutcome};
 use hookproof_sender::transport::Lease;
 
 use super::arrival::translate;
@@ -44,6 +44,7 @@ impl World<'_> {
                 && behaviour.share == Millionths::ONE
                 && behaviour.covers(self.now)
         });
+        self.liveness.started(endpoint, self.now);
         let luck = self.net.endpoints[endpoint].choices.draw();
         let delivery = row.delivery;
         let exchange = Exchange {
@@ -267,7 +268,13 @@ impl World<'_> {
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
         let (outcome, error) = translate(heard, wall);
-        let record = outcome.recorded().map(|(kind, status)| command::Attempt {
+        let recorded = outcome.recorded();
+        let kind = recorded.map(|(kind, _)| kind);
+        if kind != Some(AttemptOutcome::Delivered) {
+            let is_answered = !matches!(kind, None | Some(AttemptOutcome::Silent));
+            self.liveness.failed(exchange.endpoint, now, is_answered);
+        }
+        let record = recorded.map(|(kind, status)| command::Attempt {
             at: process.steady(began),
             latency: Nanos(now - began),
             outcome: kind,

@@ -61,6 +61,7 @@ impl<'a> World<'a> {
         let Some(Asked { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
             return Ok(());
         };
+        self.liveness.disturb(self.now);
         for (place, secret) in secrets {
             self.net.endpoints[place].secrets.push(secret);
         }

@@ -7,7 +7,8 @@ use hookproof_judge::scenario::SECOND;
 use hookproof_sender::engine::StoreTime;
 
 use super::figures::Figures;
-use super::mutant::Mutant;
+use super::liveness::Silence;
+use super::mutant::{Loss, Mutant};
 
 /// The beginning of every run, by the endpoints' clocks: 15 January 2027.
 pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
@@ -69,6 +70,8 @@ pub struct Options {
     pub keep: Keep,
     /// A defect for the sender.
     pub mutant: Option<Mutant>,
+    /// A word that the sender loses once, and how many of its kind come before it.
+    pub loses: Option<(Loss, u32)>,
     /// Stops the traffic at this time, in nanoseconds.
     pub until: Option<u64>,
     /// The longest time that a sweep lets endpoints stop reading; 0 for none.
@@ -94,6 +97,7 @@ impl Default for Options {
             model: None,
             keep: Keep::Trace,
             mutant: None,
+            loses: None,
             until: None,
             stalls: hookproof_judge::scenario::Duration::default(),
             interrupt: Arc::default(),
@@ -108,6 +112,8 @@ pub struct Simulated {
     /// SHA-256 of the trace, or of the run's content if no trace was kept.
     pub sha256: String,
     pub figures: Figures,
+    /// The first lane that stood still though it could have sent; looked for where a trace is kept.
+    pub silence: Option<Silence>,
 }
 
 pub(super) fn ns(length: Duration) -> u64 {

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use hookproof_play::traffic::mix;
 use hookproof_sender::boot_clock::BootTime;
 use hookproof_sender::dispatch::{
-    Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Settings, handover,
+    Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Order, Settings, handover,
 };
-use hookproof_sender::engine::{LaneId, Limits, Nanos, StoreTime};
+use hookproof_sender::engine::{LaneId, LaneView, Limits, Nanos, StoreTime};
 use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::runtime::{Lookout, dead_owners};
 use hookproof_sender::store::clock::{BACK_MAX, Beginning, MachineMoment};
@@ -27,7 +28,7 @@ use hookproof_sender::transport::Lease;
 
 use super::commit_queue::{CommitQueue, Then, errands};
 use super::error::{SimError, store_failed};
-use super::mutant::{Bug, Mutant};
+use super::mutant::{Bug, Mutant, ToLose};
 use super::offers::Outcome;
 use super::options::EPOCH;
 
@@ -54,6 +55,8 @@ pub(super) struct Process {
     leases: BTreeMap<LaneId, Lease>,
     began: Began,
     bug: Bug,
+    /// Questions of the dispatcher to its store that have no answer.
+    asked: Vec<Order>,
 }
 
 /// The process's steady clock, relative to the world's.
@@ -71,6 +74,7 @@ pub(super) struct Birth<'a> {
     pub(super) dead: &'a [OwnerId],
     pub(super) lease: Nanos,
     pub(super) mutant: Option<Mutant>,
+    pub(super) loses: ToLose,
     /// No other process has the file open.
     pub(super) alone: bool,
 }
@@ -126,7 +130,8 @@ impl Process {
             leases: BTreeMap::new(),
             owner,
             began: Began { at: birth.at, base },
-            bug: Bug::new(birth.mutant),
+            bug: Bug::new(birth.mutant, Rc::clone(&birth.loses)),
+            asked: Vec::new(),
             reader,
         };
         process.evict(birth.dead)?;
@@ -183,6 +188,9 @@ impl Process {
     pub(super) fn hear(&mut self, now: u64, event: Event) {
         let steady = self.steady(now);
         if let Some(event) = self.bug.change_event(event, steady, &mut self.queue) {
+            if let Event::Answered(Answered { order, .. }) = &event {
+                self.asked.retain(|asked| !is_of(order, asked));
+            }
             self.dispatcher.handle(steady, event);
         }
     }
@@ -225,8 +233,12 @@ impl Process {
                 self.leases.values().for_each(|lease| lease.extend(BootTime(until.0)));
             }
             Effect::Forget { lane } => drop(self.leases.remove(&lane)),
-            Effect::Ask { order, command } => self.queue.order(order, command, self.steady(now)),
+            Effect::Ask { order, command } => {
+                self.asked.push(order);
+                self.queue.order(order, command, self.steady(now));
+            }
             Effect::Persist { order, lane, term, record } => {
+                self.asked.push(order);
                 let hand_back = record.is_final();
                 let sealed = handover::seal(&record, Some(moment(now)));
                 let sealed = sealed.map_err(|error| SimError::Defect(error.to_string()))?;
@@ -314,6 +326,20 @@ impl Process {
         looked.map(drop).map_err(store_failed("look"))
     }
 
+    /// How the dispatcher's lanes are.
+    pub(super) fn views(&self) -> Vec<LaneView> {
+        self.dispatcher.views()
+    }
+
+    /// Those questions that concern a lane or all lanes.
+    pub(super) fn asked(&self, of: LaneId) -> Vec<&Order> {
+        let concerns = |order: &&Order| match order {
+            Order::Claim { lane, .. } | Order::Persist { lane, .. } => *lane == of,
+            Order::Settle(_) | Order::Renew { .. } | Order::Retire | Order::Acquire { .. } => true,
+        };
+        self.asked.iter().filter(concerns).collect()
+    }
+
     pub(super) fn unanswered(&self) -> Vec<u64> {
         let tokens = self.queue.unanswered().filter_map(|request| match &request.then {
             Then::Emit { tokens, .. } => Some(tokens),
@@ -330,4 +356,10 @@ impl Process {
 /// The machine's moment; the machine never restarts.
 fn moment(now: u64) -> Moment {
     Moment::at("virtual", Nanos(EPOCH.0 / 1_000_000 + now))
+}
+
+/// Whether an answer to one order is that to the other: some mutants shift the moments that an answer names.
+fn is_of(one: &Order, other: &Order) -> bool {
+    let is_named = |order: &Order| matches!(order, Order::Renew { .. } | Order::Acquire { .. });
+    one == other || (is_named(one) && std::mem::discriminant(one) == std::mem::discriminant(other))
 }

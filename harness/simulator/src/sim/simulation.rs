@@ -1,7 +1,9 @@
 //! A whole run. At each instant a process handles all its events before it decides.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
@@ -23,6 +25,7 @@ use super::event::SimEvent;
 use super::exchange::{Endpoint, Network};
 use super::figures::Figures;
 use super::heap::Heap;
+use super::liveness::Liveness;
 use super::offers::Play;
 use super::options::{Model, Options, Simulated};
 use super::process::{Birth, Process};
@@ -125,6 +128,7 @@ impl<'a> World<'a> {
         folder: TempDir,
     ) -> Result<Self, SimError> {
         let fitting = Model::fitting(schedule.lasts().saturating_add(scenario.drain.0), schedule.due().len());
+        let model = options.model.unwrap_or(fitting);
         let slots = (0..scenario.sender.workers).map(|_| WorkerSlot::default()).collect();
         let header = header(scenario, &schedule, seed);
         let figures = Figures::new(
@@ -132,13 +136,7 @@ impl<'a> World<'a> {
             schedule.lasts().saturating_add(scenario.drain.0) / STRETCHES,
         );
         Ok(World {
-            given: Given {
-                scenario,
-                options,
-                model: options.model.unwrap_or(fitting),
-                seed,
-                lease: lease(scenario)?,
-            },
+            given: Given { scenario, options, model, seed, lease: lease(scenario)? },
             now: 0,
             heap: Heap::default(),
             chance: Chance::new(seed, PURPOSE_WORLD),
@@ -147,6 +145,8 @@ impl<'a> World<'a> {
             figures,
             play: Play::new(schedule, scenario),
             book: Book::new(header, options.keep)?,
+            liveness: Liveness::of(scenario, lease(scenario)?, model.commit_ns.1, model.sample_ns),
+            loses: Rc::new(Cell::new(options.loses)),
             troubles: Troubles {
                 steps: timeline(&scenario.faults),
                 done: 0,
@@ -210,8 +210,19 @@ impl<'a> World<'a> {
         let number = u64::try_from(worker).unwrap_or_default();
         let seed = mix(self.given.seed ^ mix(number << 32 | self.slots[worker].generation));
         let (at, wall, mutant) = (self.now, self.wall_of(worker, self.now), self.given.options.mutant);
+        let loses = Rc::clone(&self.loses);
         let alone = self.slots.iter().all(|slot| slot.process.is_none());
-        Birth { path: Path::new(""), at, wall, seed, dead: &[], lease: self.given.lease, mutant, alone }
+        Birth {
+            path: Path::new(""),
+            at,
+            wall,
+            seed,
+            dead: &[],
+            lease: self.given.lease,
+            mutant,
+            loses,
+            alone,
+        }
     }
 
     pub(super) fn start(&mut self, worker: usize) -> Result<(), SimError> {
@@ -220,6 +231,9 @@ impl<'a> World<'a> {
             self.troubles.starting += 1;
             self.later(left, SimEvent::Start(worker));
             return Ok(());
+        }
+        if self.now > 0 {
+            self.liveness.disturb(self.now);
         }
         let birth = self.birth(worker);
         let path = self.folder.path().join("sender.db");

@@ -17,7 +17,8 @@ use hookproof_judge::scenario::{
 use hookproof_judge::trace::Trace;
 use hookproof_play::traffic::Chance;
 
-use super::{Keep, Options, SimError, judged_disturbed, simulate};
+use super::judged::LIVENESS;
+use super::{Keep, Options, SimError, judged_disturbed, simulate, with_silence};
 
 const PURPOSE_SWARM: u64 = 0x5a;
 const PURPOSE_STALLS: u64 = 0x5b;
@@ -147,7 +148,11 @@ fn play(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -
     let trace =
         Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
     let judgement = judged_disturbed(&troubled, &trace);
-    let failed = judgement.verdicts.iter().find(|verdict| verdict.status == Status::Fail);
+    let judgement = with_silence(judgement, simulated.silence.as_ref(), &trace);
+    let mut failures = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
+    // A lane that stood still says more than the deliveries that it left behind.
+    let stood_still = failures.clone().find(|verdict| verdict.id == LIVENESS && simulated.silence.is_some());
+    let failed = stood_still.or_else(|| failures.next());
     let held = judgement.status != Status::Inconclusive;
     let lasts = simulated.figures.traffic_end;
     let failure = failed.map(|verdict| Failure {

@@ -21,6 +21,7 @@ const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
 impl<'a> World<'a> {
     pub(super) fn trouble(&mut self, place: usize) -> Result<(), SimError> {
         self.troubles.done += 1;
+        self.liveness.disturb(self.now);
         match self.troubles.steps[place].1 {
             Step::Begin(fault) => self.strike(fault),
             Step::End(fault) => match Fault::place(&self.given.scenario.faults, fault) {
@@ -188,6 +189,7 @@ impl<'a> World<'a> {
         }
         unanswered.into_iter().try_for_each(|token| self.break_off(token))?;
         self.troubles.dead.push(process.owner);
+        self.liveness.disturb(self.now);
         drop(process);
         let generation = self.slots[worker].generation;
         self.slots[worker].generation += 1;

@@ -21,6 +21,8 @@ use super::event::{ProcessEvent, SimEvent};
 use super::exchange::Network;
 use super::figures::Figures;
 use super::heap::Heap;
+use super::liveness::Liveness;
+use super::mutant::ToLose;
 use super::offers::Play;
 use super::options::{EPOCH, Model, Options, ns};
 use super::process::Process;
@@ -82,6 +84,8 @@ pub(super) struct World<'a> {
     pub(super) figures: Figures,
     pub(super) play: Play,
     pub(super) book: Book,
+    pub(super) liveness: Liveness,
+    pub(super) loses: ToLose,
     pub(super) troubles: Troubles<'a>,
     pub(super) folder: TempDir,
     pub(super) ids: DeliveryIds,

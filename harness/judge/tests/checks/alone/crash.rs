@@ -84,10 +84,10 @@ pub(super) const ROWS: [Row; 10] = [
     },
     Row {
         check: "fault.clock-skew",
-        broken: "deliveries of a process with a clock ahead come half a minute after that is right again; five seconds are promised",
+        broken: "deliveries of a process with a clock ahead come ten seconds after that is right again; five seconds are promised",
         good: skewed,
         breaks: |run| {
-            run.moved(2, 33_000);
+            run.moved(2, 13_000);
         },
     },
 ];

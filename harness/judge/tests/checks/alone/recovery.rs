@@ -1,9 +1,9 @@
-//! `recovery` and `breaker`: behaviour after an outage of the sender, and of an endpoint.
+//! `recovery`, `breaker` and `liveness`: behaviour after an outage of the sender, and of an endpoint.
 
 use super::Row;
 use super::run::{Run, calm};
 
-pub(super) const ROWS: [Row; 5] = [
+pub(super) const ROWS: [Row; 6] = [
     Row {
         check: "recovery.drains",
         broken: "a delivery waits to the end of the run, as the sender says itself",
@@ -46,7 +46,24 @@ pub(super) const ROWS: [Row; 5] = [
             run.request(0, 22_100, 500);
         },
     },
+    Row {
+        check: "liveness.served",
+        broken: "a delivery waits for twenty seconds, until another event wakes its lane",
+        good: seldom,
+        breaks: |run| {
+            run.moved(1, 22_005);
+        },
+    },
 ];
+
+/// Three deliveries, ten seconds apart, of a sender that takes a lane over within two.
+fn seldom() -> Run {
+    // At such a rate nothing can be said of how much of it is used.
+    let more = "timeout = \"1s\"\n[sender]\ntakeover_within = \"2s\"";
+    let mut run = Run::limited("rate = \"1/s\", burst = 5", more);
+    run.delivery(0, 1_000).delivery(1, 2_000).delivery(2, 22_000);
+    run
+}
 
 /// The sender is killed at 1.5 s while an event waits, and sends it right after its restart.
 fn restarted() -> Run {

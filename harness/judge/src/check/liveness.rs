@@ -1,0 +1,225 @@
+//! `liveness.served`: a lane with a delivery due is sent to within X, unless something holds it back.
+//!
+//! A delivery is *due* from its acknowledgement until its first attempt, and from the end of the longest delay that its retry
+//! schedule allows after a failed attempt until the next one; one that is never settled is due until its `ttl` or the end
+//! of the run. A lane is *silent* from one request to the next, as far as something was due all the while. A silence counts
+//! from the latest moment until which something may have held the lane back:
+//!
+//! - a request that ended without an answer is in doubt: its end and `doubt`;
+//! - the last attempt that failed may have opened the breaker: its end and `cooldown_max`. Without a declared breaker a lane
+//!   whose endpoint failed last is not judged, unless the sender is declared to have none;
+//! - the endpoint asked for a pause: the longest that it asked for;
+//! - a behaviour of the endpoint: its end; where it hides attempts, also the longest delay, `cooldown_max` and `doubt`;
+//! - a fault, or a process that was killed, stopped or asked to end: `takeover_within` after that is over, and as long as a
+//!   request may be under way and in doubt where the contract has no room for twice the cap in flight;
+//! - a window of the contract may be full: the end of the last request and the window's length.
+//!
+//! X is the sum of `timeout` (requests are open), 1/rate (the bucket has room for one more), `takeover_within` (a process that
+//! lives serves a lane no later than one that takes it over), and, at an endpoint that has misbehaved, the longest pause of a
+//! sender that gives way to it ([`SLOWEST`]). The harness's own stalls come on top, each by its measured length. Lanes that
+//! coalesce or keep an order hold deliveries back on purpose, and are not judged. Neither are retries in a run with a redrive.
+//!
+//! `recovery.drains` and `crash.takeover` judge the end of a run and the time after a kill; this one judges every moment.
+
+use super::dead_letters::longest_delay;
+use super::evidence::{Delivery, Evidence, Exchange, Lane};
+use super::outcomes::{Fate, fates_of};
+use super::rate::utilisation::busy;
+use super::retry::asked::told_until;
+use super::verdict::{Finding, Tally, Witness, show};
+use crate::check::{Check, Picture};
+use crate::scenario::{Limit, SECOND};
+use crate::trace::Lack;
+
+/// For how long a sender leaves an endpoint alone, between two requests, that has shown strain.
+const SLOWEST: u64 = 60 * SECOND;
+
+pub(super) const CHECK: Check = Check {
+    id: "liveness.served",
+    severity: crate::entry::Severity::Must,
+    source: "derived: a lane that sleeps breaks no other promise",
+    requirement: "a subscriber with a delivery due, a healthy endpoint and room in its contract is sent to in bounded time",
+    why: "a lane that missed its wake-up looks like an idle one, and the next event hides that it ever stood still",
+    remedy: "wake a lane at everything that it may wait for: an event, an answer, a commit, a claim, a handover",
+    picture: Picture::Backlog,
+    find: judge,
+    ..Check::PLAIN
+};
+
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if !evidence.lanes.iter().any(Lane::is_judged_by_its_speed) {
+        return Finding::unasked("every subscriber coalesces or keeps an order");
+    }
+    let mut tally = Tally::default();
+    let mut longest = 0;
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.is_judged_by_its_speed()) {
+        // A sender that acknowledges after the delivery lets none wait.
+        if fates_of(evidence, at).is_empty() {
+            continue;
+        }
+        let spans = busy(due(evidence, at, lane));
+        tally.see();
+        let most = longest_silence(evidence, lane);
+        for (from, until) in silences(evidence, lane, &spans) {
+            // Nothing but excuses comes on top of the least that X can be.
+            let since = if until - from > most { held_back_until(evidence, lane, from, until) } else { from };
+            let silent = until.saturating_sub(since).saturating_sub(stood_still(evidence, since, until));
+            longest = longest.max(silent);
+            if silent > most {
+                let what = format!(
+                    "a delivery was due and nothing held it back, and nothing came for {}; {} is allowed",
+                    show(silent),
+                    show(most)
+                );
+                tally.broke(|| Witness { from: since, until, ..evidence.witness(at, &[], what) });
+            }
+        }
+    }
+    tally
+        .finding("subscribers with deliveries", "sent to in time", "left without what was due")
+        .with("longest silence", show(longest))
+}
+
+/// X.
+fn longest_silence(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+    let buckets = limits(lane).filter_map(|limit| limit.bucket);
+    let gap = buckets.map(|bucket| bucket.rate.per.0.div_ceil(bucket.rate.count)).max().unwrap_or(0);
+    let strain = if lane.subscriber.behaviours.is_empty() { 0 } else { SLOWEST };
+    let takeover = evidence.scenario.sender.takeover_within.0;
+    [lane.subscriber.timeout.0, gap, strain, takeover].into_iter().fold(0, u64::saturating_add)
+}
+
+fn limits<'e>(lane: &'e Lane<'_>) -> impl Iterator<Item = &'e Limit> {
+    lane.epochs.iter().map(|epoch| &epoch.limit)
+}
+
+/// From when to when each delivery of a lane was due.
+fn due(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
+    let mut spans = Vec::new();
+    for (delivery, fate) in fates_of(evidence, at) {
+        let Some(accepted) = evidence.accepted(delivery) else { continue };
+        let old = accepted.saturating_add(lane.subscriber.retry.ttl.0);
+        let attempts = evidence.attempts(delivery);
+        let mut from = Some(accepted);
+        for (number, n) in (1..).zip(attempts) {
+            let exchange = evidence.exchange(*n);
+            spans.extend(from.map(|from| (from, exchange.t.min(old))));
+            let delay = lane.subscriber.retry.bounds(number).1;
+            let retries = number < lane.subscriber.retry.attempts && !evidence.has_redrives();
+            from = (retries && !exchange.is_delivered()).then(|| exchange.end.saturating_add(delay));
+        }
+        let is_open = fate == Fate::Unsettled && is_counted(evidence, delivery);
+        spans.extend(from.filter(|_| is_open).map(|from| (from, evidence.at_work_until().min(old))));
+    }
+    spans.retain(|(from, until)| from < until);
+    spans
+}
+
+/// Whether a delivery that was never settled was sure to be tried again.
+fn is_counted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    delivery.dead.is_none() && !evidence.subscriber(delivery).hides_attempts()
+}
+
+/// The spans in which something was due and no request began.
+fn silences(evidence: &Evidence<'_>, lane: &Lane<'_>, spans: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    for (from, until) in spans {
+        let times = lane.begun.iter().map(|n| evidence.exchange(*n).t);
+        let inside = times.skip(lane.begun.partition_point(|n| evidence.exchange(*n).t <= *from));
+        let mut since = *from;
+        for t in inside.take_while(|t| t < until).chain([*until]) {
+            found.push((since, t));
+            since = t;
+        }
+    }
+    found
+}
+
+/// Until when something may have held a lane back that was silent from `from` to `until`.
+fn held_back_until(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, until: u64) -> u64 {
+    let before: Vec<&Exchange> =
+        lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t < until).collect();
+    let doubt = lane.subscriber.limit.doubt.0;
+    let silent = before.iter().filter(|one| one.status().is_none() && one.end < until).map(|one| one.end);
+    let in_doubt = silent.max().map_or(0, |end| end.saturating_add(doubt));
+    let gone = if lane.gone.is_some_and(|gone| gone <= until) { until } else { 0 };
+    let asked = told_until(evidence, lane, until);
+    [
+        from,
+        in_doubt,
+        gone,
+        asked,
+        breaker_until(evidence, lane, &before, until),
+        behaviours_until(lane, until, doubt),
+        taken_over_by(evidence, lane, until),
+        window_until(lane, &before, from),
+    ]
+    .into_iter()
+    .fold(0, u64::max)
+    .min(until)
+}
+
+fn breaker_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: &[&Exchange], until: u64) -> u64 {
+    let ended = before.iter().filter(|one| one.end < until);
+    let Some(last) = ended.max_by_key(|one| one.end).filter(|last| !last.is_delivered()) else { return 0 };
+    match &lane.subscriber.breaker {
+        Some(breaker) => last.end.saturating_add(breaker.cooldown_max.0),
+        None if evidence.trace.declared.lacks(Lack::Breaker) => 0,
+        None => until,
+    }
+}
+
+fn behaviours_until(lane: &Lane<'_>, until: u64, doubt: u64) -> u64 {
+    let cooldown = lane.subscriber.breaker.as_ref().map_or(u64::MAX, |breaker| breaker.cooldown_max.0);
+    let hidden = longest_delay(lane, lane.subscriber.retry.attempts)
+        .saturating_add(cooldown)
+        .saturating_add(doubt)
+        .saturating_add(lane.subscriber.timeout.0);
+    let begun = lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until);
+    let ends = begun.map(|one| {
+        let noticed = if one.answer.hides_attempts() { hidden } else { 0 };
+        one.until().unwrap_or(u64::MAX).saturating_add(noticed)
+    });
+    ends.max().unwrap_or(0)
+}
+
+fn taken_over_by(evidence: &Evidence<'_>, lane: &Lane<'_>, until: u64) -> u64 {
+    let Some(over) = evidence.befallen_until(until) else { return 0 };
+    let cap = |limit: &Limit| limit.in_flight.map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2));
+    let lacks_room = limits(lane).any(|limit| {
+        let bucket = limit.bucket.map(|bucket| u64::from(bucket.burst));
+        let mut rooms = bucket.into_iter().chain(limit.windows.iter().map(|window| window.count));
+        rooms.any(|room| room < cap(limit))
+    });
+    let doubt = lane.subscriber.timeout.0.saturating_add(lane.subscriber.limit.doubt.0);
+    over.saturating_add(evidence.scenario.sender.takeover_within.0).saturating_add(if lacks_room {
+        doubt
+    } else {
+        0
+    })
+}
+
+/// A window may be full if as many requests as it allows ended within its length of `from`. Those that a new owner has to
+/// count beside them are at most twice the cap in flight.
+fn window_until(lane: &Lane<'_>, before: &[&Exchange], from: u64) -> u64 {
+    let Some(last) =
+        before.iter().map(|one| one.end.min(one.t.saturating_add(lane.subscriber.timeout.0))).max()
+    else {
+        return 0;
+    };
+    let full = limits(lane).flat_map(|limit| limit.windows.iter().map(move |window| (limit, window)));
+    let full = full.filter(|(limit, window)| {
+        let inside =
+            before.iter().filter(|one| one.end.saturating_add(window.length.0) > from).count() as u64;
+        let unseen = limit.in_flight.map_or(0, |cap| u64::from(cap).saturating_mul(2));
+        inside.saturating_add(unseen) >= window.count
+    });
+    full.map(|(_, window)| last.saturating_add(window.length.0)).max().unwrap_or(0)
+}
+
+/// For how long the harness itself stood still from `since` to `until`.
+fn stood_still(evidence: &Evidence<'_>, since: u64, until: u64) -> u64 {
+    let clip = |stall: &crate::trace::Stall| (stall.from.max(since), stall.until.min(until));
+    let stalls = evidence.trace.stalls.iter().map(clip).filter(|(from, until)| from < until).collect();
+    busy(stalls).into_iter().map(|(from, until)| until - from).sum()
+}
