@@ -7,16 +7,17 @@
 //! Pure: times and random bytes are arguments. Only [`Secret::reveal`] exposes a secret; no error, `Debug` or
 //! `Display` does.
 
+mod headers;
 mod keys;
 mod profile;
 
-use hookproof_words::event_type::EventType;
-use hookproof_words::public_id::PublicId;
+pub use headers::Headers;
 pub(crate) use keys::Mac;
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
-pub use profile::{AcrossRetries, Headers, KeyForm, Profile, SignatureCount, UnknownProfile};
+pub use profile::{AcrossRetries, KeyForm, Profile, SignatureCount, UnknownProfile};
 
 use crate::engine::time::{Nanos, StoreTime};
+use crate::event::{EventType, PublicId};
 
 /// Signs one subscriber's attempts.
 #[derive(Clone, Debug)]

@@ -23,14 +23,22 @@
 
 mod answer_reader;
 mod attempt;
+mod attempt_result;
+mod backpressure;
 mod connect;
 mod failure;
+mod frames;
 mod http1;
 mod http2;
 mod lane;
+mod limit;
 mod lookups;
+mod permit;
+mod request;
+mod route;
 mod sockets;
 mod timer;
+mod tls;
 mod traffic;
 mod wire;
 mod write_tracker;
@@ -41,19 +49,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use attempt::Shared;
-pub use attempt::{Destination, Request};
+pub use attempt_result::{ANSWER_BYTES_MAX, Answered, AttemptResult, HEAD_BYTES_MAX};
 use connect::Connector;
-pub use connect::{Roots, RootsError};
-pub use failure::{ANSWER_BYTES_MAX, Answered, AttemptResult, Cause, Failure, HEAD_BYTES_MAX};
+pub use failure::{Cause, Failure};
 use lane::Lanes;
 use lookups::Asker;
 pub use lookups::{Addresses, DnsResolver, Resolve, Resolving};
+pub use permit::{Lease, SendPermit};
+pub use request::{Destination, Request};
 use sockets::{Sockets, max_by_limit};
 use timer::now;
+pub use tls::{Roots, RootsError};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 pub use tokio_util::sync::CancellationToken;
-pub use wire::{Lease, SendPermit};
 
 use crate::boot_clock::BootClock;
 use crate::engine::LaneId;
@@ -106,7 +115,7 @@ impl Transport {
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
         let asker = Asker::new(resolver, max_by_limit());
         let connector =
-            Connector { guard, asker, tls: connect::connector(roots)?, sockets: Arc::clone(&sockets) };
+            Connector { guard, asker, tls: tls::connector(roots)?, sockets: Arc::clone(&sockets) };
         let lanes = Lanes::new(Arc::clone(&sockets));
         let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, clock });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));

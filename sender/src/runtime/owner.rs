@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::info;
 
 use super::link::submit;
-use super::watcher::{counts, dead_owners};
+use super::lookout::{counts, dead_owners};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::liveness::{Life, Liveness, Presence};

@@ -13,16 +13,17 @@ use tracing::{error, info, warn};
 
 use super::clock::{Clock, wall};
 use super::emitter::{EmitError, Emitter, Outboxed, Wanted};
+use super::lookout::{LOOK_EVERY, LOOKS_BETWEEN_OWNERS, Lookout};
 use super::owner::evict_the_dead;
 use super::shell::EventSender;
 use crate::dispatch::Event;
-use crate::engine::{DeliveryId, LaneId, StoreTime};
-use crate::roster::{Roster, RosterKeeper, Subscriber};
+use crate::engine::{LaneId, StoreTime};
+use crate::roster::{Roster, Subscriber};
 use crate::store::StoreError;
 use crate::store::command::OutboxId;
 use crate::store::lane::OwnerId;
 use crate::store::liveness::Liveness;
-use crate::store::read::{Glance, OutboxRow, Owner, Reader};
+use crate::store::read::{Glance, OutboxRow, Reader};
 use crate::store::thread::Handle;
 
 /// Polls before the watcher reports a fault that the store's own thread has not.
@@ -452,122 +453,6 @@ impl Outbox {
             warn!(%error, "rows of the outbox wait");
         }
     }
-}
-
-// How a process learns of other processes' commits. The `watcher` thread polls with it, and so does the
-// simulator. Callers supply the dead processes, and the deliveries that this process recorded.
-
-/// The poll interval. Events emitted elsewhere wait half of it on average.
-pub const LOOK_EVERY: Duration = Duration::from_millis(4);
-pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
-/// The interval of checks for dead owners: about one second.
-pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
-
-/// The state of the database at the last poll.
-#[derive(Debug)]
-pub struct Lookout {
-    seen: Glance,
-    keeper: RosterKeeper,
-}
-
-impl Lookout {
-    /// Starts from the first reading.
-    #[must_use]
-    pub const fn new(seen: Glance, keeper: RosterKeeper) -> Self {
-        Self { seen, keeper }
-    }
-
-    /// The subscribers at the last poll.
-    #[must_use]
-    pub const fn roster(&self) -> &Arc<Roster> {
-        self.keeper.present()
-    }
-
-    /// Passes the dispatcher's events for all changes to `tell`, in order. `recorded_here` says whether this
-    /// process itself recorded all deliveries after the first id up to the second.
-    ///
-    /// # Errors
-    /// When the store cannot be read. The next poll finds the rest.
-    pub fn look(
-        &mut self,
-        reader: &dyn Reader,
-        now: StoreTime,
-        recorded_here: impl FnOnce(DeliveryId, DeliveryId) -> bool,
-        mut tell: impl FnMut(Event),
-    ) -> Result<Glance, StoreError> {
-        let glance = reader.glance()?;
-        let caught_up = self.catch_up(reader, now, &glance, &mut tell);
-        let is_late = glance.late != self.seen.late;
-        // Ids that have settled may belong to deliveries committed late.
-        if glance.last != self.seen.last || glance.settled != self.seen.settled || is_late {
-            if is_late || !recorded_here(self.seen.settled, glance.last) {
-                self.find_new_work(reader, &mut tell)?;
-            }
-            (self.seen.last, self.seen.settled) = (glance.last, glance.settled);
-            self.seen.late = glance.late;
-        }
-        if glance.nodes != self.seen.nodes {
-            tell(Event::Nodes(reader.nodes()?));
-            self.seen.nodes = glance.nodes;
-        }
-        if glance.stirred != self.seen.stirred {
-            self.find_stirred_work(reader, &mut tell)?;
-            self.seen.stirred = glance.stirred;
-        }
-        caught_up.map(|()| glance)
-    }
-
-    /// An unreadable change does not stop deliveries.
-    fn catch_up(
-        &mut self,
-        reader: &dyn Reader,
-        now: StoreTime,
-        glance: &Glance,
-        tell: &mut impl FnMut(Event),
-    ) -> Result<(), StoreError> {
-        if glance.roster != self.seen.roster {
-            self.keeper.catch_up(reader, now)?;
-            tell(Event::Roster(Arc::clone(self.keeper.reach(glance.roster))));
-            self.seen.roster = glance.roster;
-        }
-        Ok(())
-    }
-
-    fn find_new_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
-        let mut after = self.seen.settled;
-        loop {
-            let work = reader.work_after(after, ROWS_MAX)?;
-            after = work.last;
-            tell(Event::Work(work.lanes));
-            if !work.more {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Older deliveries that became due.
-    fn find_stirred_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
-        let lanes: Vec<LaneId> = self.roster().lanes().collect();
-        for some in lanes.chunks(ROWS_MAX as usize) {
-            tell(Event::Work(reader.heads(some)?));
-        }
-        Ok(())
-    }
-}
-
-/// The dead owners that still count. Their lanes need not wait for their leases.
-pub fn dead_owners(
-    owners: Vec<Owner>,
-    ourselves: OwnerId,
-    is_dead: impl Fn(OwnerId) -> bool,
-) -> impl Iterator<Item = Owner> {
-    let counts = move |owner: &Owner| owner.owner != ourselves && counts(owner);
-    owners.into_iter().filter(move |owner| counts(owner) && is_dead(owner.owner))
-}
-
-/// An owner counts while it has lanes, or may be assigned lanes because it was not evicted.
-pub(super) fn counts(owner: &Owner) -> bool {
-    owner.lanes > 0 || owner.until > StoreTime(0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, ParserConfig, Response, Status};
 
-use super::failure::{ANSWER_BYTES_MAX, Answered, Cause, Failure, HEAD_BYTES_MAX};
+use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
+use super::failure::{Cause, Failure};
 
 const HEADERS_MAX: usize = 100;
 

@@ -1,9 +1,9 @@
 //! Opens connections, only to addresses that the guard has checked.
 
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, iter};
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -11,18 +11,18 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Host;
 
-use super::attempt::Origin;
 use super::failure::{Cause, Failure};
 use super::http1::Http1;
 use super::http2::Http2;
-use super::lane::SocketPermit;
+use super::limit::SocketPermit;
 use super::lookups::{Asker, Lookups, NotFound};
+use super::route::Origin;
 use super::sockets::{self, Sockets};
 use super::timer::{after, now};
+use super::tls::HTTP2;
 use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
-pub use crate::store::roots::{Roots, RootsError};
 
 /// The wait before the next address is tried in parallel (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -196,16 +196,6 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     // The whole request is written at once.
     tcp.set_nodelay(true).map_err(failed)?;
     Ok(tcp)
-}
-
-/// The protocols offered over TLS, in order of preference.
-pub(super) const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
-
-pub(super) fn connector(roots: Roots) -> io::Result<TlsConnector> {
-    let mut config = roots.config()?;
-    config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 #[cfg(test)]

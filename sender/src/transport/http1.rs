@@ -11,7 +11,8 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::answer_reader::{AnswerReader, Read};
-use super::failure::{Answered, Cause, Failure};
+use super::attempt_result::Answered;
+use super::failure::{Cause, Failure};
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
@@ -163,7 +164,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::transport::lane::SocketLimit;
+    use crate::transport::limit::SocketLimit;
     use crate::transport::traffic::Charged;
     use crate::transport::wire::{Speaks, Stream};
 

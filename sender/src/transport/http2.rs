@@ -5,7 +5,7 @@
 //! which cuts off requests under way. A request that the endpoint itself reset ends nothing else.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
@@ -17,12 +17,12 @@ use h2::{Reason, RecvStream, SendStream};
 use http::HeaderValue;
 use http::header::{DATE, RETRY_AFTER};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::failure::{ANSWER_BYTES_MAX, Answered, Cause, Failure, HEAD_BYTES_MAX};
-use super::lane::SocketLimit;
+use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
+use super::failure::{Cause, Failure};
+use super::limit::SocketLimit;
 use super::sockets::Sockets;
 use super::timer::{TIMER_MAX, after, lock, now, reached};
 use super::wire::Wire;
@@ -326,51 +326,5 @@ fn failure(error: &h2::Error) -> Failure {
         Failure::Broken(Cause::of(error))
     } else {
         Failure::NotHttp(Cause::of(error))
-    }
-}
-
-// Whether a socket accepts more bytes. A request handed to the HTTP/2 library can be taken back only by
-// ending the connection. So none is handed over while earlier bytes wait in this process.
-
-#[derive(Debug, Default)]
-pub(super) struct Backpressure {
-    /// Whether the last call on the socket was incomplete.
-    is_pending: AtomicBool,
-    /// `is_pending` at the end of the connection task's latest run.
-    is_stuck: AtomicBool,
-    eased: Notify,
-}
-
-impl Backpressure {
-    pub(super) fn note(&self, is_pending: bool) {
-        self.is_pending.store(is_pending, Ordering::Relaxed);
-    }
-
-    /// The connection's task can do no more for now.
-    pub(super) fn rest(&self) {
-        let is_pending = self.is_pending.load(Ordering::Relaxed);
-        if self.is_stuck.load(Ordering::Relaxed) != is_pending {
-            self.is_stuck.store(is_pending, Ordering::Release);
-            if !is_pending {
-                self.eased.notify_waiters();
-            }
-        }
-    }
-
-    /// Wakes all callers that wait.
-    pub(super) fn end(&self) {
-        self.note(false);
-        self.rest();
-    }
-
-    pub(super) async fn eased(&self) {
-        while self.is_stuck.load(Ordering::Acquire) {
-            let mut eased = pin!(self.eased.notified());
-            // Registers first, so that no change is missed.
-            eased.as_mut().enable();
-            if self.is_stuck.load(Ordering::Acquire) {
-                eased.await;
-            }
-        }
     }
 }

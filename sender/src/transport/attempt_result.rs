@@ -1,0 +1,70 @@
+//! How an attempt ended.
+
+use super::failure::Failure;
+use crate::engine::{Answer, Outcome, StoreTime};
+
+/// The longest answer body that is read, in bytes. Of a longer one only the status counts.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest answer head that is read, in bytes.
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// How one attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum AttemptResult {
+    /// An answer came.
+    Answered(Answered),
+    /// No byte of the request left.
+    Unsent(Failure),
+    /// No answer, or half of one. The request may still reach the endpoint.
+    Silent(Failure),
+}
+
+impl AttemptResult {
+    /// The outcome for the engine. `at` is when the attempt ended.
+    #[must_use]
+    pub fn outcome(self, at: StoreTime) -> Outcome {
+        match self {
+            Self::Answered(Answered { status, retry_after, date, .. }) => {
+                Outcome::Answered(Answer { status, retry_after, date, at })
+            }
+            Self::Unsent(failure) if failure.is_ours() => Outcome::Withheld,
+            Self::Unsent(_) => Outcome::Unsent,
+            Self::Silent(failure) if failure.is_ours() => Outcome::CutOff,
+            Self::Silent(_) => Outcome::Silent,
+        }
+    }
+
+    /// Why no answer came.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Answered(_) => None,
+            Self::Unsent(failure) | Self::Silent(failure) => Some(failure),
+        }
+    }
+}
+
+/// The kept parts of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The HTTP status.
+    pub status: u16,
+    /// The raw value of `Retry-After`.
+    pub retry_after: Option<Box<[u8]>>,
+    /// The raw value of `Date`.
+    pub date: Option<Box<[u8]>>,
+    /// The body exceeded the limit.
+    pub cut: bool,
+}
+
+impl Answered {
+    /// A date has 29 bytes; a longer value is neither a date nor seconds.
+    const VALUE_BYTES_MAX: usize = 64;
+
+    pub(super) fn of(status: u16, retry_after: Option<&[u8]>, date: Option<&[u8]>) -> Self {
+        let kept = |value: &[u8]| (value.len() <= Self::VALUE_BYTES_MAX).then(|| value.into());
+        Self { status, retry_after: retry_after.and_then(kept), date: date.and_then(kept), cut: false }
+    }
+}
