@@ -9,9 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+
 use hookproof_judge::check::{Strictness, judge};
 use hookproof_judge::scenario::Scenario;
-use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::signature::sha256_hex;
 use hookproof_judge::trace::{
     Accepted, Answer, Arrival, ClockKind, End, Ended, FORMAT, Head, Header, Offer, Record, Shared, Signed,
     Text, Trace, TraceFile, Verified, Writer,

@@ -1,9 +1,11 @@
-//! The types that checks and cases share: catalogue entry, severity, verdict.
+//! The types that checks and cases share: catalogue entry, severity, verdict; and the selection of entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::scenario::distance;
 
 /// One check of a sender, or one case for a receiver.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,5 +101,118 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.word())
+    }
+}
+
+// Selects entries of the catalogue by id, by prefix, or by a pattern with a final star.
+
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The selected ids; none for all of them.
+    only: Option<BTreeSet<String>>,
+    skip: BTreeSet<String>,
+}
+
+impl Selection {
+    /// The entries that match one of `only` (all if it is empty), without those that match one of `skip`.
+    ///
+    /// # Errors
+    ///
+    /// When nothing in `entries` matches one of the patterns.
+    pub fn new(entries: &[Entry], only: &[String], skip: &[String]) -> Result<Self, SelectError> {
+        let all = |patterns: &[String]| -> Result<BTreeSet<String>, SelectError> {
+            let found = patterns.iter().map(|pattern| matching(entries, pattern));
+            Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        };
+        let only = if only.is_empty() { None } else { Some(all(only)?) };
+        Ok(Self { only, skip: all(skip)? })
+    }
+
+    #[must_use]
+    pub fn has(&self, id: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(id)) && !self.skips(id)
+    }
+
+    /// Whether `skip` names the entry.
+    #[must_use]
+    pub fn skips(&self, id: &str) -> bool {
+        self.skip.contains(id)
+    }
+}
+
+/// The entry with this id, or the entries whose ids begin with it.
+fn matching(entries: &[Entry], pattern: &str) -> Result<Vec<String>, SelectError> {
+    let ids = || entries.iter().map(|entry| entry.id.as_str());
+    if let Some(id) = ids().find(|id| *id == pattern) {
+        return Ok(vec![id.to_owned()]);
+    }
+    let start = pattern.trim_end_matches('*');
+    let found: Vec<String> =
+        ids().filter(|id| !start.is_empty() && id.starts_with(start)).map(str::to_owned).collect();
+    if found.is_empty() {
+        return Err(SelectError { given: pattern.to_owned(), nearest: nearest(ids(), pattern) });
+    }
+    Ok(found)
+}
+
+/// The id at the least edit distance from the pattern, in whole or by its beginning: a pattern may be a
+/// prefix.
+fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
+    let length = pattern.chars().count() + 1;
+    let changes = |id: &str| {
+        let (begun, whole) = (id.chars().take(length).collect::<String>(), distance(pattern, id));
+        (distance(pattern, &begun).min(whole), whole)
+    };
+    ids.min_by_key(|id| changes(id)).unwrap_or_default().to_owned()
+}
+
+/// A pattern without a match.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing matches {given:?}; the nearest id is {nearest}, and `hookproof list` shows them all")]
+pub struct SelectError {
+    given: String,
+    nearest: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{receiver, sender};
+
+    fn texts(list: &[&str]) -> Vec<String> {
+        list.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn selected(entries: &'static [Entry], only: &[&str], skip: &[&str]) -> Vec<&'static str> {
+        let selection = Selection::new(entries, &texts(only), &texts(skip)).unwrap();
+        entries.iter().map(|entry| entry.id.as_str()).filter(|id| selection.has(id)).collect()
+    }
+
+    #[test]
+    fn entries_are_named_by_id_by_section_by_prefix_and_by_a_star() {
+        assert_eq!(selected(receiver(), &["sig.valid", "order"], &[]), ["sig.valid", "order.swapped"]);
+        assert_eq!(
+            selected(receiver(), &["method.*"], &["method.p*", "method.get"]),
+            ["method.delete", "method.options"]
+        );
+        assert_eq!(selected(sender(), &["retry.after-h"], &[]), ["retry.after-hostile"]);
+        assert_eq!(selected(receiver(), &[], &[]).len(), receiver().len());
+        assert_eq!(selected(sender(), &["crash.stop"], &["crash"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_names_the_nearest_id() {
+        let rows = [
+            (receiver(), "rotation.secnd", "rotation.second-valid"),
+            (sender(), "rate.envelop ", "rate.envelope"),
+            (sender(), "ate.window", "rate.window"),
+        ];
+        for (entries, pattern, near) in rows {
+            let error = Selection::new(entries, &texts(&[pattern]), &[]).unwrap_err().to_string();
+            assert!(error.contains(&format!("the nearest id is {near},")), "{error}");
+        }
+        assert!(Selection::new(sender(), &texts(&[""]), &[]).is_err(), "nothing is no prefix");
+        let skipped = Selection::new(sender(), &[], &texts(&["*"]));
+        assert!(skipped.is_err(), "a star alone says nothing");
     }
 }

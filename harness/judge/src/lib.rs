@@ -12,11 +12,8 @@ pub mod trace;
 /// Webhook signatures, implemented a second time for the judge.
 pub mod signature;
 
-/// The types that checks and cases share: entry, severity, verdict.
+/// The types that checks and cases share: entry, severity, verdict; and their selection by `--only` and `--skip`.
 pub mod entry;
-
-/// The selection of checks or cases by `--only` and `--skip`.
-pub mod select;
 
 /// Pure functions from a trace and a scenario to a verdict with its witness.
 pub mod check;

@@ -115,7 +115,7 @@ enum Form {
 
 pub(crate) fn schema(arguments: &Schema) -> ExitCode {
     let schema = match arguments.of {
-        Form::Scenario => scenario::schema::schema(),
+        Form::Scenario => scenario::schema(),
         Form::Report => report::schema(),
     };
     match writeln!(io::stdout(), "{schema:#}") {

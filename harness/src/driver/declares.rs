@@ -8,8 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use hookproof_judge::scenario::problem::nearest;
-use hookproof_judge::scenario::{Duration, Millionths};
+use hookproof_judge::scenario::{Duration, Millionths, nearest};
 
 /// `[declares]` of a driver file.
 #[derive(Clone, Debug, Default, Deserialize)]

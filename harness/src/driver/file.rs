@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hookproof_judge::scenario::problem::nearest;
-use hookproof_judge::scenario::{Duration, Problem};
+use hookproof_judge::scenario::{Duration, Problem, nearest};
 use hookproof_judge::trace::{Declared, Lack};
 use hookproof_play::settings;
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hookproof_judge::scenario::problem::nearest;
+use hookproof_judge::scenario::nearest;
 use hookproof_judge::signature::{
     Algorithm, Encoding, KeyForm, OwnScheme, Part, Profile, Scheme, Stamp, Unit,
 };

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
-use hookproof_play::endpoint::answer::{Rendered, render};
-use hookproof_play::endpoint::choice::{Before, Luck};
+use hookproof_play::endpoint::{Before, Luck, Rendered, render};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hookproof_judge::trace::{ENDPOINTS, Record, Stall};
-use hookproof_play::endpoint::choice::{Closure, Shut};
+use hookproof_play::endpoint::{Closure, Shut};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 

@@ -16,7 +16,7 @@
 //! are taken just *before* each write: the sender cannot have seen a byte earlier, so no check can accuse it
 //! wrongly.
 //!
-//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`choice`), and the
+//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts ([`Choices`]), and the
 //! records that wait ([`hookproof_judge::trace::Recorder`]). The limit of open files bounds connections.
 
 mod connection;
@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Reply, RetryAfter, Size};
 use hookproof_judge::signature::{Key, Scheme};
 use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
-use hookproof_play::endpoint::choice::{Choices, Enforced};
+use hookproof_play::endpoint::{Choices, Enforced};
 use hookproof_play::traffic::Tokens;
 pub(crate) use reach::ListenError;
 use reach::{Behind, Port};

@@ -8,9 +8,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
-use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::signature::sha256_hex;
 use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
-use hookproof_play::endpoint::answer::Rendered;
+use hookproof_play::endpoint::Rendered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Endpoint;

@@ -26,8 +26,7 @@ pub use folder::Home;
 use folder::raise_files;
 use heartbeat::EndpointThread;
 use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Slack, Store};
-use hookproof_judge::signature::Scheme;
-use hookproof_judge::signature::digest::sha256_hex;
+use hookproof_judge::signature::{Scheme, sha256_hex};
 use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
     Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,

@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hookproof_judge::signature::digest::{base64, hex, sha256_hex};
-use hookproof_judge::signature::{Secret, Signing};
+use hookproof_judge::signature::{Secret, Signing, base64, hex, sha256_hex};
 
 use super::moment;
 use super::record::Recorded;

@@ -36,7 +36,7 @@ const RULES: [Rule; 8] = [
 /// is wrong.
 const EXCEPTIONS: [Exception; 5] = [
     Exception {
-        path: "harness/judge/src/check/declaration.rs",
+        path: "harness/judge/src/check/mod.rs",
         item: "struct Check",
         figure: 16,
         reason: "it is one declaration, of which a check writes the fields that differ from the usual",

@@ -9,8 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::check::{CHECKS, Check};
-pub use crate::entry::{Entry, Example, Severity, Verdict};
-pub use crate::select::{SelectError, Selection};
+pub use crate::entry::{Entry, Example, SelectError, Selection, Severity, Verdict};
 
 /// The checks of a sender, in the order of the report.
 #[must_use]

@@ -18,7 +18,7 @@
 //! - A sender that opens sooner than declared breaks nothing.
 
 use super::evidence::{Evidence, Lane};
-use super::retry::asked::Asked;
+use super::retry::Asked;
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
@@ -89,7 +89,7 @@ pub(super) const ONE_PROBE: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn one_probe(evidence: &Evidence<'_>) -> Finding {
+fn one_probe(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, |found| found.one_probe, "probes", "one at a time", "others beside them")
 }
 

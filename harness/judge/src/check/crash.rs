@@ -4,20 +4,18 @@
 //! `crash.stop`: a process that is asked to stop finishes its open exchanges, exits with 0 within
 //! `stop_within`, and causes no duplicate.
 //!
-//! `crash.takeover`: after a kill, every lane with due work is served again in time ([`super::resumption`]),
+//! `crash.takeover`: after a kill, every lane with due work is served again in time ([`super::fault_windows`]),
 //! and no delivery is open twice at once, except in exchanges of a killed process. A kill that took no lane
 //! ([`super::fault_windows`]) proves nothing.
 
 use super::evidence::{Evidence, Outcome};
-use super::outcomes::{Fate, fates};
-use super::outcomes::{missing, not_settled_in_time, unless_late};
-use super::resumption::{Again, served_again};
+use super::fault_windows::{Again, served_again};
+use super::outcomes::{Fate, fates, missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally, Witness, show};
 use crate::check::{Check, Picture};
 use crate::entry::Severity;
 use crate::scenario::FaultAction;
-use crate::trace::Lack;
-use crate::trace::{CutKind, ProcessEvent};
+use crate::trace::{CutKind, Lack, ProcessEvent};
 
 fn plans(evidence: &Evidence<'_>, wanted: fn(&FaultAction) -> bool) -> bool {
     evidence.scenario.faults.iter().any(|fault| wanted(&fault.action))
@@ -36,7 +34,7 @@ pub(super) const ACK_THEN_KILL: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
+fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Kill) {
         return Finding::unasked("no process is killed");
     }

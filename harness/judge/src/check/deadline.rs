@@ -7,10 +7,9 @@
 //! the arrival is certainly too late. The sender accepted such an answer if nothing follows it although there
 //! was time for the next attempt, or if the sender reports that nothing waits.
 
-use super::dead_letters::longest_delay;
+use super::dead_letters::{longest_delay, waiting_at_end};
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::after::contract_wait;
-use super::sender_report::waiting_at_end;
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;

@@ -3,20 +3,18 @@
 //!
 //! While the sender can't write, or a wall clock is wrong, it acknowledges no event that is lost later, and
 //! no process ends. Afterwards it serves again, in time, each lane for which events were acknowledged after
-//! the fault, or waited at its end ([`super::resumption`]). If one of several processes is cut off for that
+//! the fault, or waited at its end ([`super::fault_windows`]). If one of several processes is cut off for that
 //! long, the others serve its lanes in that time.
 
-use super::clock_offset::{Skew, is_stamped, skews};
+use super::epochs::{Skew, is_stamped, skews};
 use super::evidence::Evidence;
-use super::outcomes::{Fate, fates};
-use super::outcomes::{missing, not_settled_in_time, unless_late};
-use super::resumption::{Again, served_again, served_meanwhile};
+use super::fault_windows::{Again, served_again, served_meanwhile};
+use super::outcomes::{Fate, fates, missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::Check;
 use crate::entry::Severity;
 use crate::scenario::FaultKind;
-use crate::trace::Lack;
-use crate::trace::{Fault, ProcessEvent};
+use crate::trace::{Fault, Lack, ProcessEvent};
 
 pub(super) const DISK_FULL: Check = Check {
     id: "fault.disk-full",
@@ -32,7 +30,7 @@ pub(super) const DISK_FULL: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn disk_full(evidence: &Evidence<'_>) -> Finding {
+fn disk_full(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, FaultKind::DiskFull)
 }
 
@@ -69,7 +67,7 @@ pub(super) const DATABASE_RESTART: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn database_restart(evidence: &Evidence<'_>) -> Finding {
+fn database_restart(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, FaultKind::DatabaseRestart)
 }
 
@@ -106,7 +104,7 @@ pub(super) const CLOCK_STEP: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn clock_step(evidence: &Evidence<'_>) -> Finding {
+fn clock_step(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, FaultKind::ClockStep)
 }
 
@@ -128,7 +126,7 @@ pub(super) const CLOCK_SKEW: Check = Check {
 
 /// `fault.clock-skew` needs a timestamp that shows the fault, since a program may read the time in a way that
 /// the fault does not reach.
-pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
+fn clock_skew(evidence: &Evidence<'_>) -> Finding {
     let finding = judge(evidence, FaultKind::ClockSkew);
     let is_shown = |skew: &Skew| {
         let ahead = evidence.ahead.likely.saturating_add(skew.ahead);

@@ -1,7 +1,7 @@
 //! `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: the form of each request.
 //!
 //! The harness's own verifier judges the signature as the request arrives, and the trace holds its result. A
-//! timestamp must agree with the arrival on the sender's clock (`clock_offset`), ±5 s. Requests that a
+//! timestamp must agree with the arrival on the sender's clock (`epochs`), ±5 s. Requests that a
 //! stalled endpoint left unread, and requests sent during a clock step, are not compared. While the clock of
 //! one process is wrong (`clock-skew`), a timestamp may be off by exactly that much. An id belongs to one
 //! delivery: the same on all attempts, on no other delivery of the subscriber, and without the dot that
@@ -9,17 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use super::clock_offset::timestamp;
-use super::clock_offset::{is_stamped, skews, unix_seconds};
+use super::epochs::{changes, is_stamped, skews, timestamp, unix_seconds};
 use super::evidence::{Evidence, Outcome};
-use super::rotation::{Rotations, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Simulated, Stall, WallClock};
 use crate::entry::Severity;
-use crate::scenario::{Answer, FaultKind, SECOND, Subscriber};
+use crate::scenario::{Answer, FaultKind, FaultPlan, SECOND, Subscriber};
 use crate::signature::Profile;
-use crate::trace::Lack;
-use crate::trace::{Arrival, CutKind, Signs, Verified};
+use crate::trace::{Arrival, CutKind, Fault, Lack, Signs, Verified};
 
 /// Every arrival at a subscriber's endpoint: number, lane, arrival.
 fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
@@ -75,7 +72,7 @@ pub(super) const POST_JSON: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
+fn post_json(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let declared = evidence.trace.declared.content_type.as_deref().map(str::to_ascii_lowercase);
     for (n, lane, arrival) in arrivals(evidence) {
@@ -270,4 +267,76 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
         "each is one delivery's own, on all of its attempts",
         "changed, shared or misread",
     )
+}
+
+// The secrets that sign for a subscriber at each moment, as an operator may rotate them during a run.
+//
+// The sender makes a new secret between the request and its answer, and the harness can verify signatures of
+// that secret shortly after the answer. From the planned rotation until a second after its confirmation, a
+// signature that doesn't verify says nothing. A rotation that the trace lacks may still have happened:
+// signatures that don't verify after its moment are undecidable. The older secret retires `lasts` after the
+// sender made the new one.
+
+/// Why signatures that did not verify say nothing.
+pub(super) fn unconfirmed(signatures: u64) -> String {
+    format!("{signatures} signatures do not verify since a rotation that the sender did not confirm")
+}
+
+/// Time in which requests may be in flight while secrets change.
+const UNDER_WAY: u64 = SECOND;
+
+/// The rotations of a subscriber, in order.
+pub(super) struct Rotations(Vec<Rotation>);
+
+struct Rotation {
+    /// It was not requested before this.
+    planned: u64,
+    /// The confirmation in the trace.
+    done: Option<u64>,
+    /// Until when the older secret certainly signs too.
+    both_until: u64,
+    /// From when on the older secret does not sign.
+    retired: u64,
+}
+
+pub(super) fn rotations(evidence: &Evidence<'_>, subscriber: &Subscriber) -> Rotations {
+    if evidence.trace.declared.lacks(Lack::Rotate) {
+        return Rotations(Vec::new());
+    }
+    let all = changes(evidence.scenario, evidence.trace, FaultKind::Rotate).into_iter();
+    let concerned = all.filter(|(plan, _)| plan.action.concerns(&subscriber.group, &subscriber.name));
+    let rotation = |(plan, done): (&FaultPlan, Option<&Fault>)| {
+        let later = done.map_or(u64::MAX, |done| done.t.saturating_add(plan.lasts.0));
+        Rotation {
+            planned: plan.at.0,
+            done: done.map(|done| done.t),
+            both_until: done.and_then(|done| done.until).unwrap_or(later),
+            retired: later,
+        }
+    };
+    Rotations(concerned.map(rotation).collect())
+}
+
+impl Rotations {
+    /// Whether a signature at `t` may use a secret that the harness does not know yet.
+    pub(super) fn is_changing(&self, t: u64) -> bool {
+        let noted = |done: u64| t <= done.saturating_add(UNDER_WAY);
+        self.0.iter().any(|one| one.planned <= t && one.done.is_none_or(noted))
+    }
+
+    /// Whether the sender did not confirm a rotation planned before `t`.
+    pub(super) fn is_unknown(&self, t: u64) -> bool {
+        self.0.iter().any(|one| one.planned <= t && one.done.is_none())
+    }
+
+    /// Whether two secrets certainly sign at `t`.
+    pub(super) fn both(&self, t: u64) -> bool {
+        let from = |one: &Rotation| one.done.map_or(u64::MAX, |done| done.saturating_add(UNDER_WAY));
+        self.0.iter().any(|one| from(one) <= t && t <= one.both_until.saturating_sub(UNDER_WAY))
+    }
+
+    /// The place of the oldest secret that may sign at `t`.
+    pub(super) fn oldest(&self, t: u64) -> usize {
+        self.0.iter().filter(|one| one.retired.saturating_add(UNDER_WAY) < t).count()
+    }
 }

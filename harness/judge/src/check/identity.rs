@@ -8,15 +8,13 @@
 //! the newer one must sign.
 
 use super::evidence::Evidence;
-use super::format::is_stalled;
-use super::rotation::{rotations, unconfirmed};
+use super::format::{is_stalled, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
 use crate::check::Check;
 use crate::entry::Severity;
 use crate::scenario::FaultKind;
 use crate::signature::Profile;
-use crate::trace::Lack;
-use crate::trace::{Arrival, Signs, Verified};
+use crate::trace::{Arrival, Lack, Signs, Verified};
 
 /// Compares all attempts of every delivery.
 fn same(

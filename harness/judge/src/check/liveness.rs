@@ -25,7 +25,7 @@ use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane};
 use super::outcomes::{Fate, fates_of};
 use super::rate::utilisation::busy;
-use super::retry::asked::told_until;
+use super::retry::told_until;
 use super::verdict::{Finding, Tally, Witness, show};
 use crate::check::{Check, Picture};
 use crate::scenario::{Limit, SECOND};

@@ -1,6 +1,6 @@
 //! `loss.none`: every acknowledged event reaches each of its subscribers, or their dead letters. Not lost:
 //!
-//! - a delivery that the sender reports as waiting in its lane (`sender_report`; `recovery.drains` judges
+//! - a delivery that the sender reports as waiting in its lane (`dead_letters`; `recovery.drains` judges
 //!   it);
 //! - an event that a newer one of its key replaces, where the subscriber coalesces;
 //! - as many deliveries as the sender counts as dead letters, where it does not list them;
@@ -81,7 +81,7 @@ pub(super) const UNEXPECTED: Check = Check {
     ..Check::PLAIN
 };
 
-pub(super) fn unexpected(evidence: &Evidence<'_>) -> Finding {
+fn unexpected(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (exchange, arrival) in evidence.exchanges.iter().zip(&evidence.trace.arrivals) {
         tally.see();

@@ -8,36 +8,32 @@
 //! run, and needs O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; a check whose subject the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - `declaration`: the declaration of a check. `evidence`, `deliveries`: the trace, laid out for judging.
-//! - `outcomes`, `dead_letters`, `sender_report`: how each delivery ended, by the trace and by the sender's report.
-//! - `process_timeline`, `fault_windows`, `resumption`: faults over time, the lateness they excuse, and service after them.
-//! - `clock_offset`, `epochs`, `rotation`: the sender's clock, the contract and the secrets in force at each moment.
+//! - [`Check`]: the declaration of a check. `evidence`: the trace, laid out for judging.
+//! - `outcomes`, `dead_letters`: how each delivery ended, by the trace and by the sender's report.
+//! - `process_timeline`, `fault_windows`: faults over time, the lateness they excuse, and service after them.
+//! - `epochs`: the contract in force at each moment, and the sender's clock.
 //! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` belongs to
 //!   `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
-//! - `stall`, `excuses`: the effect of the harness's stalls, of missing calls, faults and clock steps on a finding.
-//! - `witness_context`, `starvation`: the picture around a witness, and endpoints that received nothing; not judged.
-//! - `verdict`: the result of a check. `judge()`: all checks on one trace.
+//! - `stall`: the effect of the harness's stalls on a finding.
+//! - `witness_context`: the picture around a witness, and endpoints that received nothing; not judged.
+//! - `verdict`: the result of a check. `judge()`: all checks on one trace, with the reasons that weaken a finding.
 
 mod breaker;
-mod clock_offset;
 mod coalesce;
 mod crash;
 mod dead_letters;
 mod deadline;
-mod declaration;
-mod deliveries;
 mod duplicate;
 mod emit;
 mod epochs;
 pub(crate) mod evidence;
-pub(crate) mod excuses;
 mod fault;
 mod fault_windows;
 pub mod figures;
 mod format;
 mod identity;
 mod isolation;
-mod judge;
+pub(crate) mod judge;
 mod liveness;
 mod loss;
 mod network;
@@ -51,26 +47,20 @@ mod queue;
 mod rate;
 mod recovery;
 mod recovery_gap;
-mod resumption;
 mod retention;
 mod retry;
-mod rotation;
-mod sender_report;
 mod stall;
-pub(crate) mod starvation;
 mod strays;
 mod truth;
 pub mod verdict;
 pub(crate) mod witness_context;
 
-pub use declaration::Check;
-pub use declaration::Simulated;
-use declaration::{Picture, Stall, WallClock};
 pub use evidence::Evidence;
-pub use judge::conclude;
-pub use judge::decides;
-pub use judge::{Judgement, Strictness, Verdict, judge};
+pub use judge::{Judgement, Strictness, Verdict, conclude, decides, judge};
 pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
+
+use crate::entry::Entry;
+use crate::trace::Lack;
 
 /// The arithmetic of the exact checks, for tests against brute force and for other users of the figures.
 pub mod exact {
@@ -78,10 +68,10 @@ pub mod exact {
     pub use super::isolation::earliest;
     pub use super::order::inversion;
     pub use super::rate::in_flight::most_open;
-    pub use super::rate::level::{Peak, fits, least_burst, peak};
     pub use super::rate::restart::peak_across;
     pub use super::rate::window::{first_excess, fullest};
-    pub use super::retry::asked::Asked;
+    pub use super::rate::{Peak, fits, least_burst, peak};
+    pub use super::retry::Asked;
 }
 
 /// Every check, in the order of the report.
@@ -160,3 +150,134 @@ pub const CHECKS: [Check; 73] = [
     stall::CHECK,
     strays::CHECK,
 ];
+
+/// One requirement of a sender, and the function that judges it: its entry in the catalogue, and how other evidence
+/// bears on its finding. It stands beside that function, so adding a check takes one file and a line in [`CHECKS`].
+pub struct Check {
+    /// Stable slug, such as `rate.envelope`.
+    pub id: &'static str,
+    pub severity: Severity,
+    pub source: &'static str,
+    /// In one sentence.
+    pub requirement: &'static str,
+    /// The damage without it.
+    pub why: &'static str,
+    /// In one sentence.
+    pub remedy: &'static str,
+    /// The key of `[expect]` that sets its figure; a scenario that writes the key makes the check a must.
+    pub figure: Option<&'static str>,
+    /// A check that saw nothing is not applicable if the driver lacks one of these.
+    needs: &'static [Lack],
+    /// The effect of a stall of the harness on a failure.
+    stall: Stall,
+    /// The effect of a step of the machine's wall clock.
+    wall_clock: WallClock,
+    /// Whether it judges the consequences of a fault; a fault that was not injected then explains why it saw
+    /// nothing.
+    follows_fault: bool,
+    /// Whether it judges by the contract of each moment, which an unconfirmed change of limits leaves
+    /// unknown.
+    by_contract: bool,
+    /// Whether a failure stands in a truncated trace, as nothing later can repair it.
+    stands_alone: bool,
+    pub simulated: Simulated,
+    picture: Picture,
+    pub find: fn(&Evidence<'_>) -> Finding,
+}
+
+/// The effect of a stall of the harness on a failed check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stall {
+    Ignored,
+    /// Requests may have come earlier: the check judges again with each request at its most harmless place.
+    Crowds,
+    /// Requests may have come earlier by the longest stall: the check judges again with that much more
+    /// patience.
+    Delays,
+    /// Stalls after the last event delay the drain: the failure is void if they took a tenth of `drain`.
+    Drains,
+    /// The failure is void if each witness touches a long stall, or, without witnesses, if stalls took a
+    /// tenth of the run.
+    Slows,
+    /// The failure is void if each witness touches a long stall.
+    Touches,
+    /// The failure is void if each witness touches a stall in which an answer may have missed the sender's
+    /// deadline.
+    MissesDeadlines,
+    /// The failure is void if each witness touches a stall as long as the tolerance of timestamps.
+    AgesTimestamps,
+    /// The failure is void if each witness touches any stall.
+    Reorders,
+}
+
+/// The effect of a step of the machine's wall clock on a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WallClock {
+    Ignored,
+    /// A failure is void where endpoints asked for a pause until a date.
+    Dates,
+    /// Nothing after the step can be judged.
+    Always,
+}
+
+/// Whether virtual time can show a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Simulated {
+    /// As in a real run.
+    Judged,
+    /// Judged, except in a disturbed run: there a fault may honestly break the figure.
+    Figure,
+    /// Virtual time cannot show it, for this reason.
+    Beyond(&'static str),
+}
+
+/// The picture of a witness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Picture {
+    /// The course of one delivery.
+    Delivery,
+    /// The lane's backlog.
+    Backlog,
+    /// The level of the lane's token bucket.
+    Level,
+    /// The requests that were open at once.
+    Open,
+    /// The count in the window that was passed.
+    Window,
+}
+
+impl Check {
+    /// The defaults of a declaration; every check states its entry and its function.
+    const PLAIN: Self = Self {
+        id: "",
+        severity: Severity::Must,
+        source: "",
+        requirement: "",
+        why: "",
+        remedy: "",
+        figure: None,
+        needs: &[],
+        stall: Stall::Ignored,
+        wall_clock: WallClock::Ignored,
+        follows_fault: false,
+        by_contract: false,
+        stands_alone: false,
+        simulated: Simulated::Judged,
+        picture: Picture::Delivery,
+        find: |_| Finding::unasked(""),
+    };
+
+    pub(crate) fn entry(&self) -> Entry {
+        Entry {
+            id: self.id.to_owned(),
+            severity: self.severity,
+            source: self.source.to_owned(),
+            requirement: self.requirement.to_owned(),
+            why: self.why.to_owned(),
+            remedy: self.remedy.to_owned(),
+            example: None,
+            figure: self.figure.map(str::to_owned),
+            needs: Vec::new(),
+        }
+    }
+}

@@ -10,11 +10,11 @@
 
 use std::collections::BTreeMap;
 
+use super::dead_letters::unaccounted;
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::isolation::earliest;
 use super::retry::after::contract_wait;
-use super::retry::asked::told_until;
-use super::sender_report::unaccounted;
+use super::retry::told_until;
 use super::verdict::{Finding, Found};
 use crate::scenario::{Answer, Behaviour, FaultKind, SECOND, Subscriber};
 use crate::trace::{Ended, Lack};

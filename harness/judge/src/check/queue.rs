@@ -20,13 +20,12 @@
 
 use super::dead_letters::room;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
-use super::retry::asked::Asked;
+use super::retry::Asked;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{SECOND, Size, Subscriber, WhenFull};
-use crate::trace::Lack;
-use crate::trace::{Depth, Refused};
+use crate::trace::{Depth, Lack, Refused};
 
 pub(super) const BOUNDED: Check = Check {
     id: "queue.bounded",

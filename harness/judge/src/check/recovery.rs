@@ -1,17 +1,16 @@
 //! `recovery.no-storm`: when an endpoint recovers, its backlog arrives inside the contract: the level of
-//! [`super::rate::level`], over the windows that begin within `no_storm` of the recovery.
+//! [`super::rate::Level`], over the windows that begin within `no_storm` of the recovery.
 //!
 //! `recovery.drains`: within `drain` of the last event, every owed delivery is settled: delivered, or a dead
 //! letter. Unsettled deliveries count as far as the sender reports a backlog, or reports nothing. Deliveries
 //! that it holds for an endpoint with a 410 do not count: it must not send them ([`super::retry`]), and may
 //! give them up or keep them for an operator.
 
+use super::dead_letters::{unaccounted, waiting_at_end};
 use super::evidence::{Evidence, Lane};
-use super::outcomes::{Fate, fates};
-use super::outcomes::{is_broken_off, not_settled_in_time};
+use super::outcomes::{Fate, fates, is_broken_off, not_settled_in_time};
 use super::rate::envelope::limited;
-use super::rate::level::{fits, least_burst, peak};
-use super::sender_report::{unaccounted, waiting_at_end};
+use super::rate::{fits, least_burst, peak};
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;

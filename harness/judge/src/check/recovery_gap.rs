@@ -25,13 +25,12 @@
 //! lane, the delivery that was due first, and the length of the gap.
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
-use super::retry::asked::told_until;
+use super::retry::told_until;
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{FaultAction, FaultKind, Store};
-use crate::trace::Lack;
-use crate::trace::ProcessEvent;
+use crate::trace::{Lack, ProcessEvent};
 
 /// The longest gaps come first.
 const SHOWN_MAX: usize = 12;

@@ -16,10 +16,9 @@
 //! - *A matter of the whole run* (`efficiency`), or of all of `drain`. The finding says nothing if stalls
 //!   took a tenth of that time.
 
-use super::clock_offset::TIMESTAMP_TOLERANCE;
-use super::epochs::Epoch;
+use super::epochs::{Epoch, TIMESTAMP_TOLERANCE};
 use super::evidence::Evidence;
-use super::rate::level::Level;
+use super::rate::Level;
 use super::verdict::{Finding, Found, Witness, show};
 use super::{Check, Stall};
 use crate::entry::Severity;

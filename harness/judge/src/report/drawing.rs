@@ -1,8 +1,8 @@
 //! The charts of a run, from the data of `drawn`.
 
+use super::Part;
 use super::chart::{BANDS_MAX, Band, Chart, Shape};
 use super::drawn::{Drawn, LaneDrawn};
-use super::model::Part;
 use super::run::{Report, SubscriberReport};
 use crate::check::figures::thousandths;
 use crate::check::verdict::show;

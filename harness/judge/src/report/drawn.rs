@@ -1,18 +1,17 @@
 //! The chart data of a run's page, bounded however long the run was: [`STEPS_MAX`] steps of each series,
-//! [`LANES_MAX`] lanes, and lines thinned by `scale`.
+//! [`LANES_MAX`] lanes, and lines thinned by `chart`.
 
 use serde::{Deserialize, Serialize};
 
-use super::scale::thinned;
+use super::chart::thinned;
 use crate::check::evidence::Evidence;
 use crate::check::figures::{percentile, timed_latencies};
-use crate::check::starvation::{Silence, silences, waiting};
-use crate::check::witness_context::{Closeup, closeups};
+use crate::check::witness_context::{Closeup, Silence, closeups, silences, waiting};
 use crate::check::{Status, Verdict};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 use crate::trace::{Depth, Process, ProcessEvent};
 
-pub(super) const STEPS_MAX: u64 = 240;
+const STEPS_MAX: u64 = 240;
 /// The most lanes with charts; others have figures only.
 pub(super) const LANES_MAX: usize = 12;
 /// The most silences that are named.

@@ -12,8 +12,8 @@ use quick_junit::{
     NonSuccessKind, Property, Report as Junit, SerializeError, TestCase, TestCaseStatus, TestSuite,
 };
 
-use super::model::{remedy, witnessed};
 use super::run::Report;
+use super::{remedy, witnessed};
 use crate::catalogue;
 use crate::check::{Status, Verdict, decides};
 

@@ -1,38 +1,122 @@
 //! The reports of runs, receivers, loads and plans.
 //!
-//! - `model`: a document of any kind; `page`, `chart`, `scale`: its HTML page; `table`: its terminal output;
-//!   `junit`, `markdown` (with `lanes`, a text picture): its forms for CI.
-//! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `told`:
-//!   its page; `picture`: its first failure.
-//! - `compare`: a report against an older one; `difference`: the result; `figures`: figures with their noise.
+//! - [`Document`]: a report of any kind; `page`, `chart`: its HTML page; `table`: its terminal output; `junit`,
+//!   `markdown`: its forms for CI.
+//! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `told`: its page.
+//! - `compare`: a report against an older one.
 
 mod chart;
 pub mod compare;
-mod difference;
 mod drawing;
 mod drawn;
-mod figures;
 pub mod junit;
-mod lanes;
 mod markdown;
-mod model;
 mod page;
-mod picture;
 mod run;
-mod scale;
 mod table;
 mod told;
 
 pub use chart::{Band, Chart, Shape};
 pub use drawn::{Break, Drawn, LaneDrawn, Series};
 pub use junit::{Regressions, Unjudged, junit};
-pub use lanes::bars;
-pub use markdown::markdown;
-pub use model::{Cell, Document, Headline, Part, Table, explained};
-pub use page::{page, unjudged};
-pub use picture::picture;
+pub use markdown::{bars, markdown};
+pub use page::{page, picture, unjudged};
 pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
-pub use table::{Colours, terminal, visible};
-pub use table::{columns, in_one_line, paint};
-pub use told::{html, html_unjudged};
-pub use told::{html_awaited, html_live};
+pub use table::{Colours, columns, in_one_line, paint, terminal, visible};
+pub use told::{html, html_awaited, html_live, html_unjudged};
+
+use crate::catalogue::{self, Verdict as Status};
+use crate::check::Witness;
+use crate::check::verdict::show;
+
+// A report of any kind: a verdict, and parts in reading order. The makers of reports fill it; `page` renders
+// it as HTML.
+
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    /// Its subject: a scenario's name, a receiver's address.
+    pub title: String,
+    /// The purpose, or the way it was tested.
+    pub about: String,
+    pub verdict: Headline,
+    pub parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Headline {
+    /// None for figures without a limit.
+    pub status: Option<Status>,
+    pub sentence: String,
+    /// Further facts, such as the unproven.
+    pub more: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// A heading.
+    Title(String),
+    /// A paragraph.
+    Text(String),
+    /// A list.
+    List(Vec<String>),
+    /// Preformatted texts: commands, requests, answers; several are side by side.
+    Lines(Vec<String>),
+    /// A table.
+    Table(Table),
+    /// A drawing.
+    Chart(Box<Chart>),
+    /// A failure or a subscriber, with its status as a mark, under a name for links.
+    Card { status: Option<Status>, name: String, parts: Vec<Part> },
+    /// A part that is folded by default.
+    Fold { status: Option<Status>, summary: String, open: bool, parts: Vec<Part> },
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The names of the columns; none for name and value pairs.
+    pub head: Vec<String>,
+    pub rows: Vec<Vec<Cell>>,
+    /// Whether it is long enough for a search field.
+    pub searched: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Cell {
+    Text(String),
+    /// The name of a check, or a command.
+    Code(String),
+    /// The same, linked to its card on the page.
+    Link(String),
+    /// A figure, right-aligned.
+    Number(String),
+    Status(Status),
+}
+
+impl Table {
+    /// Name and value pairs.
+    pub fn pairs(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let row = |(name, value): (&str, String)| vec![Cell::Text(name.to_owned()), Cell::Text(value)];
+        Self { rows: pairs.into_iter().map(row).collect(), ..Self::default() }
+    }
+}
+
+fn witnessed(witness: &Witness) -> String {
+    let whose = witness.subscriber.as_deref().unwrap_or("the sender");
+    format!("at {}, {whose}: {}", show(witness.from), witness.what)
+}
+
+fn remedy(id: &str) -> &'static str {
+    catalogue::find(id).map_or("", |entry| entry.remedy.as_str())
+}
+
+pub fn explained(id: &str) -> Vec<Part> {
+    let Some(entry) = catalogue::find(id) else { return Vec::new() };
+    let rows = [
+        ("what must hold", entry.requirement.clone()),
+        ("why it matters", entry.why.clone()),
+        ("what to do", entry.remedy.clone()),
+        ("source", entry.source.clone()),
+    ];
+    let rows = rows.into_iter().filter(|(_, text)| !text.is_empty());
+    vec![Part::Table(Table::pairs(rows))]
+}

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::model::witnessed;
 use super::run::Report;
-use crate::check::excuses::DRIVER;
+use super::witnessed;
+use crate::check::judge::DRIVER;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 

@@ -4,16 +4,15 @@
 
 use std::path::Path;
 
-use super::compare::runs_of;
+use super::compare::{compared, runs_of};
 use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
-use super::figures::compared;
 use super::junit::Unjudged;
-use super::model::{Cell, Document, Headline, Part, Table, explained, witnessed};
 use super::run::{Report, SubscriberReport};
-use crate::check::excuses::DRIVER;
-use crate::check::starvation::Silence;
+use super::{Cell, Document, Headline, Part, Table, explained, witnessed};
+use crate::check::judge::DRIVER;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
+use crate::check::witness_context::Silence;
 use crate::check::{Status, Verdict, Witness};
 
 /// The most arrivals that are listed for a witness.
@@ -219,7 +218,7 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let cells = |row: super::figures::Compared| {
+    let cells = |row: super::compare::Compared| {
         let figures = [row.was, row.is, format!("{} to {}", row.least, row.most)].map(Cell::Number);
         let name = [Cell::Text(row.name)];
         let mark = row.better.map_or(Cell::Text("noise".to_owned()), |better| match better {

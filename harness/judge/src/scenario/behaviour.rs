@@ -1,8 +1,7 @@
 //! The behaviours of an endpoint: when, for which requests, and their effect in place of a 204.
 
-use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole};
-use super::reader::{Reader, WordOrCount};
+use super::reader::{Form, Reader, Section, WordOrCount, may, must};
 
 const WORDS: [&str; 11] = [
     "refuse",

@@ -1,8 +1,7 @@
-//! A subscriber's contract and queue bounds.
+//! A subscriber's contract: its limit, queue bounds, retries and breaker.
 
-use super::form::{Form, Section, may};
 use super::quantity::{Duration, Rate, Size, Window};
-use super::reader::Reader;
+use super::reader::{Form, Reader, Section, may};
 
 pub(super) const LIMIT: Section = Section {
     about: "The limits of a contract. All given limits hold at once; there is no limit by default.",
@@ -176,5 +175,202 @@ impl Queue {
             bytes: reader.get("bytes"),
             when_full: reader.word("when_full", &words).unwrap_or(WhenFull::Refuse),
         }
+    }
+}
+
+// Retries: the declared backoff and breaker.
+
+const BACKOFFS: [(&str, Backoff); 4] = [
+    ("full-jitter", Backoff::FullJitter),
+    ("equal-jitter", Backoff::EqualJitter),
+    ("additive", Backoff::Additive),
+    ("fixed", Backoff::Fixed),
+];
+
+pub(super) const RETRY: Section = Section {
+    about: "When a failed attempt is retried.",
+    fields: &[
+        may(
+            "backoff",
+            Form::Word(&["full-jitter", "equal-jitter", "additive", "fixed"]),
+            "the distribution of the delays (default full-jitter)",
+        ),
+        may("base", Form::Duration, "the first delay; each further one is twice as long (default 1s)"),
+        may("cap", Form::Duration, "the longest delay (default 1h)"),
+        may(
+            "jitter",
+            Form::Duration,
+            "additive: the most that is added (default 30s, or the cap if that is less)",
+        ),
+        may("schedule", Form::List(&Form::Duration), "fixed: the delays; the last one repeats"),
+        may("attempts", Form::Count, "attempts in all (default 12)"),
+        may("ttl", Form::Duration, "the age at which a delivery is given up (default 24h)"),
+        may("retry_after_cap", Form::Duration, "the longest Retry-After that counts (default 24h)"),
+    ],
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    pub backoff: Backoff,
+    /// The first delay, which doubles.
+    pub base: Duration,
+    pub cap: Duration,
+    /// The largest addition of [`Backoff::Additive`].
+    pub jitter: Duration,
+    /// The delays of [`Backoff::Fixed`].
+    pub schedule: Vec<Duration>,
+    /// The jitter of each of them, in millionths; only a driver file sets it.
+    pub spread: u64,
+    /// Attempts in total.
+    pub attempts: u32,
+    /// The largest age of a delivery.
+    pub ttl: Duration,
+    /// The longest `Retry-After` that is obeyed.
+    pub retry_after_cap: Duration,
+}
+
+/// The distribution of delays. `step(n)` is the smaller of the cap and `base·2^(n−1)` after the nth failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// From 0 to `step(n)`.
+    FullJitter,
+    /// From `step(n)/2` to `step(n)`.
+    EqualJitter,
+    /// `step(n)` plus 0 to `jitter`, at most the cap.
+    Additive,
+    /// The nth delay of a schedule.
+    Fixed,
+}
+
+impl Backoff {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        BACKOFFS.iter().find(|(_, backoff)| *backoff == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::FullJitter,
+            base: Duration::from_secs(1),
+            cap: Duration::from_secs(3_600),
+            jitter: Duration::from_secs(30),
+            schedule: Vec::new(),
+            spread: 0,
+            attempts: 12,
+            ttl: Duration::from_secs(86_400),
+            retry_after_cap: Duration::from_secs(86_400),
+        }
+    }
+}
+
+impl Retry {
+    /// The least and the longest delay after the nth failure, in nanoseconds; `n` counts from 1.
+    #[must_use]
+    pub fn bounds(&self, n: u32) -> (u64, u64) {
+        let doubled = 1_u64.checked_shl(n.saturating_sub(1)).and_then(|times| self.base.0.checked_mul(times));
+        let step = doubled.unwrap_or(u64::MAX).min(self.cap.0);
+        match self.backoff {
+            Backoff::FullJitter => (0, step),
+            Backoff::EqualJitter => (step / 2, step),
+            Backoff::Additive => (step, step.saturating_add(self.jitter.0).min(self.cap.0)),
+            Backoff::Fixed => {
+                let at = usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+                let delay = self.schedule.get(at).or(self.schedule.last()).map_or(0, |delay| delay.0);
+                let spread = u128::from(delay) * u128::from(self.spread) / 1_000_000;
+                let spread = u64::try_from(spread).unwrap_or(u64::MAX);
+                (delay.saturating_sub(spread), delay.saturating_add(spread))
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let default = Self::default();
+        let cap = reader.or("cap", default.cap);
+        let retry = Self {
+            backoff: reader.word("backoff", &BACKOFFS).unwrap_or(default.backoff),
+            base: reader.or("base", default.base.min(cap)),
+            cap,
+            jitter: reader.or("jitter", default.jitter.min(cap)),
+            schedule: reader.or("schedule", default.schedule),
+            spread: default.spread,
+            attempts: reader.or("attempts", default.attempts),
+            ttl: reader.or("ttl", default.ttl),
+            retry_after_cap: reader.or("retry_after_cap", default.retry_after_cap),
+        };
+        if retry.base > retry.cap || retry.base == Duration(0) {
+            reader.wrong("base", "expected more than nothing, and no more than the cap");
+        }
+        if retry.attempts == 0 {
+            reader.wrong("attempts", "expected at least 1");
+        }
+        if (retry.backoff == Backoff::Fixed) == retry.schedule.is_empty() {
+            reader.wrong("schedule", "a fixed backoff has a schedule, and no other has one");
+        }
+        if reader.has("jitter") && retry.backoff != Backoff::Additive {
+            reader.wrong("jitter", "only the additive backoff goes by it");
+        }
+        retry
+    }
+}
+
+pub(super) const BREAKER: Section = Section {
+    about: "When an endpoint that fails is left alone, and for how long.",
+    fields: &[
+        may("failures", Form::Count, "how many failures in a row open it (default 10)"),
+        may("cooldown", Form::Duration, "its first length; each further one is twice as long (default 5min)"),
+        may("cooldown_max", Form::Duration, "its longest length (default 1h)"),
+    ],
+};
+
+/// When a failing endpoint is paused, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// The consecutive failures that open it.
+    pub failures: u32,
+    pub cooldown: Duration,
+    pub cooldown_max: Duration,
+}
+
+impl Breaker {
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let cooldown_max = reader.or("cooldown_max", Duration::from_secs(3_600));
+        let breaker = Self {
+            failures: reader.or("failures", 10),
+            cooldown: reader.or("cooldown", Duration::from_secs(300).min(cooldown_max)),
+            cooldown_max,
+        };
+        if breaker.failures == 0 {
+            reader.wrong("failures", "expected at least 1");
+        }
+        if breaker.cooldown > breaker.cooldown_max || breaker.cooldown == Duration(0) {
+            reader.wrong("cooldown", "expected more than nothing, and no more than cooldown_max");
+        }
+        breaker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_their_cap() {
+        let retry = Retry { cap: Duration::from_secs(5), jitter: Duration::from_secs(1), ..Retry::default() };
+        let second = 1_000_000_000;
+        let rows = [
+            (Backoff::FullJitter, 1, (0, second)),
+            (Backoff::FullJitter, 3, (0, 4 * second)),
+            (Backoff::FullJitter, 200, (0, 5 * second)),
+            (Backoff::EqualJitter, 2, (second, 2 * second)),
+            (Backoff::Additive, 3, (4 * second, 5 * second)),
+        ];
+        for (backoff, n, expected) in rows {
+            assert_eq!(Retry { backoff, ..retry.clone() }.bounds(n), expected, "{backoff:?} {n}");
+        }
+        let schedule = vec![Duration(7), Duration(9)];
+        let fixed = Retry { backoff: Backoff::Fixed, schedule, ..retry };
+        assert_eq!([1, 2, 3].map(|n| fixed.bounds(n).0), [7, 9, 9]);
     }
 }

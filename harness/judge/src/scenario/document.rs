@@ -2,7 +2,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::problem::Problem;
+use super::Problem;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {

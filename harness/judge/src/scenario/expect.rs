@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::form::{Form, Section, may, must};
 use super::quantity::{Day, Duration, Millionths, Size};
-use super::reader::{Reader, WordOrCount};
+use super::reader::{Form, Reader, Section, WordOrCount, may, must};
 
 pub(super) const EXPECT: Section = Section {
     about: "Figures for the checks, and known failures. Every check is on by default.",

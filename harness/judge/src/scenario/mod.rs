@@ -8,50 +8,36 @@
 //! reported at once, each with its line. Nothing here touches a disk, a clock or a network.
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
-//! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `fault`, `expect`: the sections.
-//! - `partition`: separations of a process and its database server; `target`: a fault's process; `ending`: the end
-//!   of a run.
-//! - `form`, `reader`, `document`: the parser; `schema`: the JSON Schema for editors; `tests/reference`: the
-//!   tables of `docs/scenario.md`.
+//! - `traffic`, `subscriber`, `contract`, `behaviour`, `sender`, `fault`, `expect`: the sections.
+//! - `document`, `reader`: the parser; [`schema()`]: the JSON Schema for editors; `tests/reference`: the tables of
+//!   `docs/scenario.md`.
 
 pub mod behaviour;
 pub mod contract;
 mod document;
-mod ending;
 pub mod expect;
 pub mod fault;
-mod form;
-mod partition;
-pub mod problem;
 pub mod quantity;
 mod reader;
-pub mod retry;
-pub mod schema;
 pub mod sender;
 pub mod subscriber;
-mod target;
 pub mod traffic;
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 pub use behaviour::{Answer, Behaviour, PIECE_BYTES, Reply, RetryAfter};
-pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
-pub use ending::Standing;
+pub use contract::{Backoff, Breaker, Bucket, Limit, Queue, Retry, Slack, WhenFull};
 pub use expect::{
     Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, PressureBound, QueueRows, Speeds,
 };
-pub use fault::{FaultAction, FaultKind, FaultPlan};
-pub use partition::Partition;
-pub use problem::Problem;
+pub use fault::{FaultAction, FaultKind, FaultPlan, Partition};
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
-pub use retry::{Backoff, Breaker, Retry};
+use reader::{Form, Need, Problems, Reader, Section, may, must};
 pub use sender::{Durability, Setup, Store};
+use serde_json::{Map, Value, json};
 pub use subscriber::{Coalesce, Handling, Pattern, Subscriber};
-pub use target::FaultTarget;
 pub use traffic::{Events, Phase, Shape};
-
-use std::collections::BTreeSet;
-
-use form::{Form, Section, may, must};
-use reader::{Problems, Reader};
 
 const ROOT: Section = Section {
     about: "A scenario: traffic, subscribers, faults and expectations.",
@@ -201,8 +187,8 @@ impl Scenario {
             self.faults.iter().filter_map(|fault| fault.action.subscriber()).map(|name| ("fault", name));
         let timed = self.expect.speeds.names().map(|name| ("expect", name));
         for (key, name) in concerned.chain(timed).filter(|(_, name)| !knows(name)) {
-            let hint = problem::nearest(name, groups())
-                .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+            let hint =
+                nearest(name, groups()).map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
             root.wrong(key, format!("there is no subscriber {name:?}{hint}"));
         }
         let of_servers = |fault: &&FaultPlan| {
@@ -218,7 +204,7 @@ impl Scenario {
         if let Some(name) =
             targets().filter_map(FaultTarget::owner_of).find(|name| self.subscriber(name).is_none())
         {
-            let hint = problem::nearest(name, names.iter().copied())
+            let hint = nearest(name, names.iter().copied())
                 .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
             root.wrong("fault", format!("nobody owns {name:?}: there is no such subscriber{hint}"));
         }
@@ -243,5 +229,238 @@ fn default_linger(subscribers: &[Subscriber]) -> Duration {
     Duration(longest.clamp(3 * SECOND, 15 * SECOND))
 }
 
+/// The state of a run after all events and faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Nanoseconds since the run began.
+    pub since: u64,
+    /// Whether nothing is outstanding.
+    pub settled: bool,
+    /// Whether an exchange is open at an endpoint.
+    pub open: bool,
+    /// When the latest request came.
+    pub came: u64,
+}
+
+impl Scenario {
+    /// Whether the run is over: nothing is outstanding and `linger` has passed without an arrival or an open
+    /// exchange; or `drain` has passed with deliveries outstanding; or both have passed.
+    #[must_use]
+    pub fn is_over(&self, standing: &Standing, now: u64) -> bool {
+        let Standing { since, settled, open, came } = *standing;
+        let drained = since.saturating_add(self.drain.0);
+        if !settled {
+            return now >= drained;
+        }
+        let quiet = !open && now >= came.max(since).saturating_add(self.linger.0);
+        quiet || now >= drained.saturating_add(self.linger.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultTarget {
+    /// By its number, from 0.
+    Worker(u32),
+    /// The process that serves this subscriber when the fault is due.
+    OwnerOf(String),
+}
+
+/// The prefix of its text form.
+const OWNER_OF: &str = "owner of ";
+
+impl FaultTarget {
+    /// Parses `owner of NAME`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix(OWNER_OF).map(str::trim).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| format!("expected a number or \"{OWNER_OF}NAME\", got {text:?}"))?;
+        Ok(Self::OwnerOf(name.to_owned()))
+    }
+
+    #[must_use]
+    pub fn owner_of(&self) -> Option<&str> {
+        match self {
+            Self::Worker(_) => None,
+            Self::OwnerOf(name) => Some(name),
+        }
+    }
+
+    /// The fixed number of the process; none for an owner.
+    #[must_use]
+    pub fn worker(&self) -> Option<usize> {
+        match self {
+            Self::Worker(worker) => usize::try_from(*worker).ok(),
+            Self::OwnerOf(_) => None,
+        }
+    }
+
+    /// Its text in the trace, with the process that was struck.
+    #[must_use]
+    pub fn told(&self, struck: Option<usize>) -> String {
+        match (self, struck) {
+            (Self::Worker(worker), _) => format!("worker {worker}"),
+            (Self::OwnerOf(name), Some(worker)) => format!("worker {worker}, {OWNER_OF}{name}"),
+            (Self::OwnerOf(name), None) => format!("{OWNER_OF}{name}"),
+        }
+    }
+}
+
+impl fmt::Display for FaultTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told(None))
+    }
+}
+
+// The JSON Schema of the scenario file, from the reader's own forms, so that both agree.
+
+const LENGTH: &str = "[0-9]+(ns|us|ms|s|min|h|d)";
+
+/// The JSON Schema, for completion and checks in editors.
+#[must_use]
+pub fn schema() -> Value {
+    let mut schema = of_section(&ROOT);
+    if let Value::Object(fields) = &mut schema {
+        fields.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+        fields.insert("title".to_owned(), json!("Hookproof scenario"));
+    }
+    schema
+}
+
+fn of_section(section: &Section) -> Value {
+    let properties: Map<String, Value> = section
+        .fields
+        .iter()
+        .map(|field| {
+            let mut form = of_form(&field.form);
+            if let Value::Object(form) = &mut form {
+                form.insert("description".to_owned(), json!(field.about));
+            }
+            (field.key.to_owned(), form)
+        })
+        .collect();
+    let required = section.fields.iter().filter(|field| field.need == Need::Must).map(|field| field.key);
+    json!({
+        "type": "object",
+        "description": section.about,
+        "properties": properties,
+        "required": required.collect::<Vec<_>>(),
+        "additionalProperties": false,
+    })
+}
+
+fn of_form(form: &Form) -> Value {
+    let text = |pattern: String| json!({ "type": "string", "pattern": pattern });
+    match form {
+        Form::Text => json!({ "type": "string" }),
+        Form::Flag => json!({ "type": "boolean" }),
+        Form::Count => json!({ "type": "integer", "minimum": 0 }),
+        Form::Decimal => json!({ "type": "number", "minimum": 0 }),
+        Form::Duration => text(format!("^{LENGTH}$")),
+        Form::Rate => text("^[0-9]+/[0-9]*(ns|us|ms|s|min|h|d)$".to_owned()),
+        Form::Size => text("^[0-9]+(B|KB|MB|GB|KiB|MiB|GiB)$".to_owned()),
+        Form::Window => text(format!("^[0-9]+ per {LENGTH}$")),
+        Form::Day => text("^[0-9]{4}-[0-9]{2}-[0-9]{2}$".to_owned()),
+        Form::Durations => text(format!("^{LENGTH}(\\.\\.{LENGTH})?$")),
+        Form::Counts => {
+            json!({ "oneOf": [of_form(&Form::Count), text("^[0-9]+(\\.\\.[0-9]+)?$".to_owned())] })
+        }
+        Form::Word(words) => json!({ "enum": words }),
+        Form::List(form) => json!({ "type": "array", "items": of_form(form) }),
+        Form::Map(form) => json!({ "type": "object", "additionalProperties": of_form(form) }),
+        Form::Table(section) => of_section(section),
+        Form::Tables(section) => json!({ "type": "array", "items": of_section(section) }),
+        Form::Either(one, other) => json!({ "oneOf": [of_form(one), of_form(other)] }),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The name of the file, as given.
+    pub file: String,
+    /// From 1; none for a missing key, or a value of `--set`.
+    pub line: Option<usize>,
+    /// From the root: `subscriber[0].limit.rate`. Empty for the file as a whole.
+    pub key: String,
+    /// The error and the expectation.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// The nearest known name, if few letters differ.
+#[must_use]
+pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let few = (given.chars().count() / 3).max(2);
+    let distances = known.into_iter().map(|name| (distance(given, name), name));
+    distances.min_by_key(|(letters, _)| *letters).filter(|(letters, _)| *letters <= few).map(|(_, name)| name)
+}
+
+/// The Levenshtein distance.
+#[must_use]
+pub fn distance(given: &str, known: &str) -> usize {
+    let known: Vec<char> = known.chars().collect();
+    let mut above: Vec<usize> = (0..=known.len()).collect();
+    for (row, letter) in given.chars().enumerate() {
+        let mut here = vec![row + 1];
+        for (column, other) in known.iter().enumerate() {
+            let changed = above[column] + usize::from(letter != *other);
+            here.push(changed.min(above[column + 1] + 1).min(here[column] + 1));
+        }
+        above = here;
+    }
+    above[known.len()]
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_names_every_key_and_refuses_others() {
+        let schema = schema();
+        let limit = &schema["properties"]["subscriber"]["items"]["properties"]["limit"];
+        assert_eq!(limit["properties"]["rate"]["type"], "string");
+        assert_eq!(limit["additionalProperties"], false);
+        assert_eq!(schema["required"], json!(["name", "traffic", "subscriber"]));
+    }
+
+    #[test]
+    fn a_slip_of_the_finger_finds_the_key_that_was_meant() {
+        let known = ["rate", "burst", "windows", "in_flight"];
+        for (given, meant) in [
+            ("brust", Some("burst")),
+            ("inflight", Some("in_flight")),
+            ("window", Some("windows")),
+            ("banana", None),
+        ] {
+            assert_eq!(nearest(given, known), meant, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_problem_names_its_place() {
+        let problem = Problem {
+            file: "a.toml".to_owned(),
+            line: Some(3),
+            key: "events.keys".to_owned(),
+            what: "expected a whole number".to_owned(),
+        };
+        assert_eq!(problem.to_string(), "a.toml:3: events.keys: expected a whole number");
+        assert_eq!(
+            Problem { line: None, ..problem }.to_string(),
+            "a.toml: events.keys: expected a whole number"
+        );
+    }
+}

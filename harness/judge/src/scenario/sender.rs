@@ -1,8 +1,7 @@
 //! The setup of the sender under test.
 
-use super::form::{Form, Section, may};
 use super::quantity::Duration;
-use super::reader::Reader;
+use super::reader::{Form, Reader, Section, may};
 
 pub(super) const SENDER: Section = Section {
     about: "The setup of the sender under test.",

@@ -1,11 +1,9 @@
 //! A partner's endpoint: its contract, retries, signature and behaviours.
 
 use super::behaviour::{BEHAVIOUR, Behaviour};
-use super::contract::{LIMIT, Limit, QUEUE, Queue};
-use super::form::{Form, Section, may, must};
+use super::contract::{BREAKER, Breaker, LIMIT, Limit, QUEUE, Queue, RETRY, Retry};
 use super::quantity::{Duration, Range};
-use super::reader::Reader;
-use super::retry::{BREAKER, Breaker, RETRY, Retry};
+use super::reader::{Form, Reader, Section, may, must};
 use crate::signature::Profile;
 
 pub(super) const SUBSCRIBER: Section = Section {

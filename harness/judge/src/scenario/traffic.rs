@@ -1,8 +1,7 @@
 //! Traffic: its phases, and the events in them.
 
-use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Millionths, Range, Rate, Whole};
-use super::reader::Reader;
+use super::reader::{Form, Reader, Section, may, must};
 
 pub(super) const PHASE: Section = Section {
     about: "A phase of traffic. Phases play in order.",

@@ -4,19 +4,103 @@
 //! both sides. So this module follows the profiles' public definitions, and uses another crypto library
 //! (`ring`). Its verifier also reports *which* key signed. It reads no clock: time is an argument.
 
-pub mod digest;
 mod key;
-mod own;
 mod profile;
 mod scheme;
-mod secret;
-mod sign;
 mod verify;
 
-pub use key::{Algorithm, Key, KeyError, KeyForm};
-pub use own::{Encoding, OwnScheme, Part, Stamp, Unit};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+pub use key::{Algorithm, Key, KeyError, KeyForm, Secret, SecretError};
 pub use profile::{Profile, UnknownProfile};
-pub use scheme::Scheme;
-pub use secret::{Secret, SecretError};
-pub use sign::{Signing, encode, sign};
-pub use verify::{Seen, Wrong, verify};
+use ring::digest;
+pub use scheme::{Encoding, OwnScheme, Part, Scheme, Stamp, Unit};
+pub use verify::{Seen, Signing, Wrong, encode, sign, verify};
+
+// Hashes and text encodings of bytes.
+
+/// SHA-256 in lower-case hexadecimal.
+#[must_use]
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+}
+
+/// Lower-case hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]));
+    String::from_utf8(digits.collect()).expect("these digits are ASCII")
+}
+
+/// Decodes lower-case hexadecimal; none for any other text.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+/// Standard base64 with its padding.
+#[must_use]
+pub fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Decodes canonical standard base64; none for any other text.
+#[must_use]
+pub fn unbase64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
+/// URL-safe base64 with or without padding; none otherwise.
+#[must_use]
+pub fn unbase64url(text: &str) -> Option<Vec<u8>> {
+    let bare = text.trim_end_matches('=');
+    let padding = text.len() - bare.len();
+    let right = padding == 0 || (padding <= 2 && text.len().is_multiple_of(4));
+    URL_SAFE_NO_PAD.decode(bare).ok().filter(|_| right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_is_read_in_one_spelling_only() {
+        assert_eq!(hex(&[0, 0xab, 255]), "00abff");
+        assert_eq!(unhex("00abff"), Some(vec![0, 0xab, 255]));
+        for wrong in ["0", "0g", "AB", "0é", " 00"] {
+            assert_eq!(unhex(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn base64_is_read_in_one_spelling_only() {
+        assert_eq!(unbase64(&base64(b"ab")), Some(b"ab".to_vec()));
+        for wrong in ["YWI", "YWI==", "YW-=", "YW\nI=", "YWJ="] {
+            assert_eq!(unbase64(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn base64_for_urls_may_lack_its_padding_and_nothing_else() {
+        for right in ["-_8", "-_8="] {
+            assert_eq!(unbase64url(right), Some(vec![0xfb, 0xff]), "{right:?}");
+        }
+        for wrong in ["+/8", "-_8==", "-_9", "-_ 8"] {
+            assert_eq!(unbase64url(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sha256_of_abc_is_the_one_of_the_standard() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), expected);
+    }
+}

@@ -1,5 +1,5 @@
-//! Records about the harness and the sender's driver file: stalls, events not offered, a remote clock,
-//! declarations.
+//! Records about the harness, its machine, and the sender under test: stalls, events not offered, a remote
+//! clock, declarations, the sender's queue and dead letters.
 
 use serde::{Deserialize, Serialize};
 
@@ -211,4 +211,125 @@ pub enum Lack {
     /// A call that sends dead letters again.
     Redrive,
     Signature,
+}
+
+/// The sender's report of its queue, and its measured cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Depth {
+    /// When it was asked.
+    pub t: u64,
+    /// The subscriber; none for the whole sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscriber: Option<String>,
+    /// Deliveries waiting, in flight included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Total of dead letters so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead: Option<u64>,
+    /// Total of deliveries so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<u64>,
+    /// Deliveries replaced by newer ones so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coalesced: Option<u64>,
+    /// The resident memory of all processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// Processor time of the living processes since their start, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_ns: Option<u64>,
+    /// The deliveries that it retains after success, where the harness looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    pub listed: bool,
+    /// When the oldest of them was delivered, on the sender's clock in Unix nanoseconds; none if there are
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_unix_ns: Option<u64>,
+    /// The size of its database on disk, if that is on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+}
+
+/// A dead letter that the sender under test lists.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dead {
+    /// When it was asked.
+    pub t: u64,
+    pub subscriber: String,
+    /// The harness's token, found in the listed body; none if the sender doesn't list it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `exhausted`, `expired`, `overflow`, `gone`, or the sender's own word.
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+}
+
+/// The machine of a run, as far as it was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Host {
+    /// The machine's own limit.
+    pub ceiling: Option<Ceiling>,
+    pub machine: Option<Machine>,
+    pub clock_sets: Vec<ClockSet>,
+}
+
+/// The machine's wall clock was set, or ran on while the machine was suspended. The clock of the trace does
+/// neither.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockSet {
+    /// When it was last seen unchanged.
+    pub from: u64,
+    /// When the change was seen.
+    pub until: u64,
+    /// The step in nanoseconds; negative where the clock was set back.
+    pub ns: i64,
+}
+
+/// The machine's own limit, measured before the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// When it was measured; 0 for before the run.
+    pub t: u64,
+    /// Requests per second of a bare client, to the same endpoints with the same bodies.
+    pub per_second: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    pub processor: String,
+    pub cores: u64,
+    pub memory_bytes: u64,
+    pub system: String,
+}
+
+impl Machine {
+    /// This machine, as far as its system reports it.
+    #[must_use]
+    pub fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(':'))
+                .map_or(String::new(), |(_, value)| value.trim().to_owned())
+        };
+        let memory = field(&read("/proc/meminfo"), "MemTotal");
+        let kilobytes: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
+        Self {
+            processor: field(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u64),
+            memory_bytes: kilobytes << 10,
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        }
+    }
 }

@@ -10,25 +10,27 @@
 //! - counts that differ from the trailer's, lines after it, a scenario with another SHA-256.
 //!
 //! It drops offers that the harness could not hand over, and, where the trailer counts lost records, the
-//! lines that refer to those (`holes`).
+//! lines that refer to those.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 
 use super::fault::{Fault, Process, Undone};
-use super::harness::{Declared, Offset, Reached, Stall, Unoffered};
-use super::machine::Host;
+use super::harness::{Dead, Declared, Depth, Host, Offset, Reached, Stall, Unoffered};
 use super::record::{
-    Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Trailer,
+    Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Shares, Trailer,
 };
-use super::said::{Dead, Depth};
 use crate::scenario::SECOND;
+use crate::signature::sha256_hex;
 
 /// The format that this version writes and reads.
 pub const FORMAT: u32 = 2;
 /// How far a line's time may precede that of an earlier line, in nanoseconds.
 pub const DISORDER: u64 = 2 * SECOND;
 /// The most bytes that are read, decompressed: the whole trace stays in memory.
-pub(super) const BYTES_MAX: u64 = 8 << 30;
+const BYTES_MAX: u64 = 8 << 30;
 
 /// A whole trace in memory: one list for each kind, in the order of its lines; arrivals by number.
 #[derive(Clone, Debug)]
@@ -267,4 +269,343 @@ fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
         return Ok(());
     }
     contradiction(format!("the trailer counts {said} {what}, and there are {found}"))
+}
+
+// Reads a trace line by line, and trusts none of it.
+
+/// The longest line, in bytes.
+const LINE_MAX: u64 = 16 << 20;
+
+impl Trace {
+    /// Reads the trace in a file; decompresses it if the name ends in `.zst`.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let file = File::open(path)?;
+        if path.extension().is_some_and(|extension| extension == "zst") {
+            Self::read(BufReader::with_capacity(1 << 16, zstd::Decoder::new(file)?))
+        } else {
+            Self::read(BufReader::with_capacity(1 << 16, file))
+        }
+    }
+
+    pub fn read(mut source: impl BufRead) -> Result<Self, TraceError> {
+        let (mut reading, _) = Reading::begin(&mut source)?;
+        loop {
+            let whole = match reading.next(&mut source) {
+                Ok(Some(whole)) => whole,
+                Ok(None) => break,
+                // The compressed file of a writer that died ends within a block.
+                Err(TraceError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(error),
+            };
+            match reading.record() {
+                Ok(record) => reading.take(record)?,
+                // The last line of a run that died may be incomplete.
+                Err(_) if !whole => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let mut trace = reading.trace;
+        trace.settle()?;
+        Ok(trace)
+    }
+}
+
+/// A trace as far as it was read.
+struct Reading {
+    pub(super) trace: Trace,
+    /// The last line that was read.
+    line: Vec<u8>,
+    /// Lines that were added to the trace.
+    lines: u64,
+    bytes: u64,
+    /// The latest time of a line.
+    latest: u64,
+    shares: Shares,
+}
+
+impl Reading {
+    /// Reads the header; answers whether its line is whole.
+    pub(super) fn begin(source: &mut impl BufRead) -> Result<(Self, bool), TraceError> {
+        let mut line = Vec::new();
+        let whole = read_line(source, &mut line, 1)?.ok_or(TraceError::Empty)?;
+        let trace = Trace::of(header(&line)?);
+        let bytes = line.len() as u64;
+        Ok((Self { trace, line, lines: 1, bytes, latest: 0, shares: Shares::default() }, whole))
+    }
+
+    /// Reads the next line; answers whether it is whole, or none at the end.
+    pub(super) fn next(&mut self, source: &mut impl BufRead) -> Result<Option<bool>, TraceError> {
+        let whole = read_line(source, &mut self.line, self.lines + 1)?;
+        if self.bytes + self.line.len() as u64 > BYTES_MAX {
+            return Err(TraceError::Large);
+        }
+        Ok(whole)
+    }
+
+    /// The length of the last line, without its newline.
+    pub(super) fn length(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The bytes that were added, without newlines.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn record(&self) -> Result<Record, TraceError> {
+        let refused = |error: serde_json::Error| self.refused(error.to_string());
+        serde_json::from_slice(&self.line).map_err(refused)
+    }
+
+    pub(super) fn take(&mut self, mut record: Record) -> Result<(), TraceError> {
+        if self.trace.trailer.is_some() {
+            return Err(self.refused("it comes after the trailer, which a run writes last".to_owned()));
+        }
+        self.in_order(&record)?;
+        self.shares.share(&mut record);
+        self.trace.add(record, self.lines)?;
+        self.lines += 1;
+        self.bytes += self.line.len() as u64;
+        Ok(())
+    }
+
+    fn refused(&self, why: String) -> TraceError {
+        TraceError::Line { line: self.lines + 1, why }
+    }
+
+    /// Refuses a line whose time precedes that of an earlier one by more than [`DISORDER`]. Records written
+    /// late by nature (a fault, a report of the queue) are exempt.
+    fn in_order(&mut self, record: &Record) -> Result<(), TraceError> {
+        let t = match record {
+            Record::Offer(one) => one.t,
+            Record::Accepted(one) => one.t,
+            Record::Refused(one) => one.t,
+            Record::Arrival(one) => one.read,
+            Record::Answer(one) => one.end,
+            Record::Cut(one) => one.t,
+            _ => return Ok(()),
+        };
+        if t.saturating_add(DISORDER) < self.latest {
+            let why =
+                format!("its time is {t} ns, after a line of {} ns: the trace was reordered", self.latest);
+            return Err(self.refused(why));
+        }
+        self.latest = t.max(self.latest);
+        Ok(())
+    }
+}
+
+fn header(line: &[u8]) -> Result<Header, TraceError> {
+    // The version comes first: another format may have other fields.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        k: String,
+        format: u32,
+    }
+    let version: Version = serde_json::from_slice(line).map_err(|_| TraceError::NoHeader)?;
+    if version.k != "header" {
+        return Err(TraceError::NoHeader);
+    }
+    if version.format != FORMAT {
+        return Err(TraceError::Format(version.format));
+    }
+    match serde_json::from_slice(line) {
+        Ok(Record::Header(header))
+            if header.scenario_sha256 != sha256_hex(header.scenario_toml.as_bytes()) =>
+        {
+            Err(TraceError::Contradiction(
+                "the scenario in its header is not the one that was played: its SHA-256 is another"
+                    .to_owned(),
+            ))
+        }
+        Ok(Record::Header(header)) => Ok(*header),
+        Ok(_) => Err(TraceError::NoHeader),
+        Err(error) => Err(TraceError::Line { line: 1, why: error.to_string() }),
+    }
+}
+
+/// The next line without its newline, and whether it had one.
+fn read_line(source: &mut impl BufRead, line: &mut Vec<u8>, at: u64) -> Result<Option<bool>, TraceError> {
+    line.clear();
+    let read = source.by_ref().take(LINE_MAX).read_until(b'\n', line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if read as u64 == LINE_MAX {
+        return Err(TraceError::Line { line: at, why: format!("it is longer than {LINE_MAX} bytes") });
+    }
+    let whole = line.last() == Some(&b'\n');
+    if whole {
+        line.pop();
+    }
+    Ok(Some(whole))
+}
+
+// Reads a trace while another process writes it, without locking or asking the writer.
+
+/// The most bytes that are read: they stay in memory, beside the run.
+const GROWING_BYTES_MAX: u64 = 256 << 20;
+
+/// A trace file that a run still writes.
+pub struct Growing {
+    source: BufReader<File>,
+    reading: Reading,
+}
+
+impl Growing {
+    /// Opens a growing trace; none before its header is written.
+    pub fn open(path: &Path) -> Result<Option<Self>, TraceError> {
+        let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
+        match Reading::begin(&mut source) {
+            Ok((reading, true)) => Ok(Some(Self { source, reading })),
+            Ok((_, false)) | Err(TraceError::Empty | TraceError::NoHeader) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the new lines, up to the bound, as a truncated trace.
+    pub fn catch_up(&mut self) -> Result<&Trace, TraceError> {
+        while !self.is_full() {
+            match self.reading.next(&mut self.source)? {
+                Some(true) => {
+                    let record = self.reading.record()?;
+                    self.reading.take(record)?;
+                }
+                // A half-written line is read again once it is whole.
+                Some(false) => {
+                    let length = i64::try_from(self.reading.length()).unwrap_or(i64::MAX);
+                    self.source.seek_relative(-length)?;
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.reading.trace.settle()?;
+        Ok(&self.reading.trace)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.reading.bytes() >= GROWING_BYTES_MAX
+    }
+}
+
+// Closes the gaps of a trace whose trailer counts lost records: drops each line that refers to a missing
+// one. No check passes or fails on such a trace. In every other trace such a line is an error.
+
+impl Trace {
+    /// Lost records; 0 for a truncated trace.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.trailer.as_ref().map_or(0, |trailer| trailer.dropped)
+    }
+
+    /// Renumbers the arrivals of an incomplete trace without gaps, and drops the answers, cuts and outcomes
+    /// of missing records. Duplicate arrival numbers stay, and are refused later.
+    pub(super) fn close_holes(&mut self) {
+        if self.dropped() == 0 {
+            return;
+        }
+        self.number_arrivals();
+        self.leave_out_outcomes();
+    }
+
+    fn number_arrivals(&mut self) {
+        self.arrivals.sort_by_key(|arrival| arrival.n);
+        let numbers: Vec<u64> = self.arrivals.iter().map(|arrival| arrival.n).collect();
+        if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+            return;
+        }
+        let place = |n: u64| numbers.binary_search(&n).ok().map(|at| at as u64);
+        for (n, arrival) in (0..).zip(&mut self.arrivals) {
+            arrival.n = n;
+        }
+        self.answers.retain_mut(|answer| {
+            let place = place(answer.n);
+            answer.n = place.unwrap_or(answer.n);
+            place.is_some()
+        });
+        self.cuts.retain_mut(|cut| {
+            let place = cut.n.map(place);
+            cut.n = place.flatten();
+            place != Some(None)
+        });
+        for handshake in &mut self.reached.handshakes {
+            // It holds an old number.
+            handshake.first = None;
+        }
+    }
+
+    /// Keeps at most as many outcomes of an event as there are offers.
+    fn leave_out_outcomes(&mut self) {
+        let mut left: BTreeMap<u64, u64> = BTreeMap::new();
+        for offer in &self.offers {
+            *left.entry(offer.token).or_default() += 1;
+        }
+        let mut take = |token: u64| {
+            let left = left.get_mut(&token).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_some()
+        };
+        self.accepted.retain(|one| take(one.token));
+        self.refused.retain(|one| take(one.token));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::trace::{End, Ended, Offer, Record, Text, Unoffered, Writer};
+
+    /// The trailer counts an unoffered event, which is then left out.
+    #[test]
+    fn what_could_not_be_offered_is_left_out_once_the_trace_is_whole() {
+        let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces/good.jsonl");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.jsonl");
+        let header = Trace::open(&good).unwrap().header;
+        let mut writer = Writer::new(File::create(&path).unwrap(), header).unwrap();
+        let (kind, key, owed) = (Text::default(), Text::default(), std::iter::empty().collect());
+        let offer = Offer { t: 2, intended: 1, held: 0, token: 7, kind, key, owed };
+        let unoffered = Unoffered { t: 3, intended: 1, token: 7, why: "no file is left".to_owned() };
+        for record in [Record::Offer(offer), Record::Unoffered(unoffered)] {
+            writer.write(&record).unwrap();
+        }
+        let mut growing = Growing::open(&path).unwrap().unwrap();
+        growing.catch_up().unwrap();
+        writer.finish(End { t: 4, ended: Ended::Done, dead_listed: true, late: 0, dropped: 0 }).unwrap();
+        for _ in 0..2 {
+            let trace = growing.catch_up().unwrap();
+            assert!(trace.offers.is_empty() && trace.unoffered.len() == 1 && trace.trailer.is_some());
+        }
+    }
+
+    /// A trace written byte by byte always reads as its whole lines.
+    #[test]
+    fn what_is_half_written_is_read_once_it_is_whole() {
+        let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces/good.jsonl");
+        let text = std::fs::read(&whole).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.jsonl");
+        let mut file = File::create(&path).unwrap();
+        assert!(Growing::open(&path).unwrap().is_none(), "there is no header yet");
+        let header = text.iter().position(|byte| *byte == b'\n').unwrap();
+        file.write_all(&text[..header / 2]).unwrap();
+        assert!(Growing::open(&path).unwrap().is_none(), "there is half a header");
+        file.write_all(&text[header / 2..=header]).unwrap();
+        let mut growing = Growing::open(&path).unwrap().unwrap();
+        let mut arrivals = 0;
+        for piece in text[header + 1..].chunks(97) {
+            file.write_all(piece).unwrap();
+            let so_far = growing.catch_up().unwrap().arrivals.len();
+            assert!(so_far >= arrivals);
+            arrivals = so_far;
+        }
+        let (seen, wanted) = (growing.catch_up().unwrap(), Trace::open(&whole).unwrap());
+        assert_eq!(seen.arrivals, wanted.arrivals);
+        assert_eq!(
+            (&seen.offers, &seen.answers, &seen.trailer),
+            (&wanted.offers, &wanted.answers, &wanted.trailer)
+        );
+    }
 }

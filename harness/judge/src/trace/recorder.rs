@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::lines::Lines;
+use super::writer::Lines;
 use super::{Arrival, Depth, End, Fault, Header, Record, Writer};
 
 /// Records that may wait for the disk. Most have some 500 bytes.
@@ -358,7 +358,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::signature::digest::sha256_hex;
+    use crate::signature::sha256_hex;
     use crate::trace::{ClockKind, Cut, CutKind, Ended, FORMAT, Offer, Shared, Text, Trace};
 
     fn cut(t: u64) -> Record {

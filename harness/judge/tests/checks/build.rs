@@ -10,7 +10,7 @@ pub(crate) fn header(scenario_toml: &str) -> Header {
         format: hookproof_judge::trace::FORMAT,
         version: "0".to_owned(),
         scenario: "built".to_owned(),
-        scenario_sha256: hookproof_judge::signature::digest::sha256_hex(scenario_toml.as_bytes()),
+        scenario_sha256: hookproof_judge::signature::sha256_hex(scenario_toml.as_bytes()),
         schedule_sha256: String::new(),
         seed: 1,
         driver: "built".to_owned(),

@@ -3,9 +3,9 @@
 
 mod vectors;
 
-use hookproof_judge::signature::digest::unbase64;
-use hookproof_judge::signature::{Profile, Secret, Signing, Wrong, sign, verify};
 use proptest::prelude::*;
+
+use hookproof_judge::signature::{Profile, Secret, Signing, Wrong, sign, unbase64, verify};
 
 const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hookproof_judge::signature::digest::unbase64;
-use hookproof_judge::signature::{Profile, Secret, verify};
 use serde::Deserialize;
+
+use hookproof_judge::signature::{Profile, Secret, unbase64, verify};
 
 const TOLERANCE_SECONDS: i64 = 300;
 

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use hookproof_judge::check::verdict::show;
-use hookproof_judge::scenario::problem::nearest;
 use hookproof_judge::scenario::{
     Answer, Behaviour, Duration, FaultAction, FaultPlan, Millionths, Range, SECOND, Scenario, Subscriber,
+    nearest,
 };
 use hookproof_play::traffic::Schedule;
 

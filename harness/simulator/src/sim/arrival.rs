@@ -1,5 +1,4 @@
-use hookproof_judge::signature::digest::sha256_hex;
-use hookproof_judge::signature::verify;
+use hookproof_judge::signature::{sha256_hex, verify};
 use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;

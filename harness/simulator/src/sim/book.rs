@@ -1,7 +1,7 @@
 //! The record of a run: a trace, or the hash of its content.
 
 use hookproof_judge::scenario::Scenario;
-use hookproof_judge::signature::digest::{hex, sha256_hex};
+use hookproof_judge::signature::{hex, sha256_hex};
 use hookproof_judge::trace::{ClockKind, FORMAT, Header, Record, Writer};
 use hookproof_play::traffic::Schedule;
 use ring::digest;

@@ -7,7 +7,7 @@ use hookproof_sender::transport::Lease;
 use hookproof_judge::scenario::{Behaviour, Reply};
 use hookproof_judge::signature::{Profile, Secret};
 use hookproof_judge::trace::CutKind;
-use hookproof_play::endpoint::choice::{Choices, Luck};
+use hookproof_play::endpoint::{Choices, Luck};
 
 pub(super) struct Endpoint {
     pub(super) choices: Choices,

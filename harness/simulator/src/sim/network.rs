@@ -2,9 +2,7 @@
 
 use hookproof_judge::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
 use hookproof_judge::trace::{self, Cut, CutKind, Record, Text};
-use hookproof_play::endpoint::answer::render;
-use hookproof_play::endpoint::choice::{Before, Enforced};
-use hookproof_play::endpoint::http_date;
+use hookproof_play::endpoint::{Before, Enforced, http_date, render};
 use hookproof_sender::dispatch::{AttemptEnd, Event, NewAttempt};
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command::{self, AttemptOutcome};

@@ -2,7 +2,7 @@
 //! can do it, and recorded when it is done.
 
 use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
-use hookproof_judge::signature::digest::base64;
+use hookproof_judge::signature::base64;
 use hookproof_judge::trace::{Fault, Record};
 use hookproof_play::fault;
 use hookproof_sender::engine::{LaneId, StoreTime};

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use hookproof_judge::scenario::{Duration, Scenario};
-use hookproof_judge::signature::digest::base64;
+use hookproof_judge::signature::base64;
 use hookproof_judge::trace::{ProcessEvent as ProcessRecord, Record};
-use hookproof_play::endpoint::choice::Choices;
+use hookproof_play::endpoint::Choices;
 use hookproof_play::fault::timeline;
 use hookproof_play::traffic::{Chance, Schedule, mix};
 use hookproof_sender::delivery_ids::DeliveryIds;

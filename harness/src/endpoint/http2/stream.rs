@@ -8,8 +8,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use hookproof_judge::scenario::{self, Behaviour, Duration, Reply};
 use hookproof_judge::trace::CutKind;
-use hookproof_play::endpoint::answer::{Rendered, render};
-use hookproof_play::endpoint::choice::{Before, Luck};
+use hookproof_play::endpoint::{Before, Luck, Rendered, render};
 use http::{HeaderName, HeaderValue, Response};
 
 use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};

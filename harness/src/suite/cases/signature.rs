@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::digest::{base64, hex};
-use hookproof_judge::signature::{Profile, Secret, encode};
+use hookproof_judge::signature::{Profile, Secret, base64, encode, hex};
 
 use super::{Case, Finding, Running, Shots};
 use crate::suite::bench::{Bench, Delivery, Shot};

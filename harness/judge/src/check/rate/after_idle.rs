@@ -5,7 +5,7 @@
 //! requests until the next rest. Witness: the flood.
 
 use super::envelope::limited;
-use super::level::{Level, fits, least_burst};
+use super::{Level, fits, least_burst};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};

@@ -1,10 +1,10 @@
-//! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. [`super::level`]
+//! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. [`super::Level`]
 //! proves that one pass sees all windows. No tolerance: a request counts from its first byte at the endpoint,
 //! even if the rest of it never arrived.
 //!
 //! Witness: the window with the highest level, which needs the largest burst.
 
-use super::level::{fits, least_burst, peak};
+use super::{fits, least_burst, peak};
 use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};

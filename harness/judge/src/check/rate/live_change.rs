@@ -2,8 +2,8 @@
 //! after that.
 
 use super::envelope::arrivals;
-use super::level::{fits, least_burst, peak};
 use super::window::first_excess;
+use super::{fits, least_burst, peak};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally};
 use crate::check::{Check, Picture, Stall};

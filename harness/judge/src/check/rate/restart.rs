@@ -1,19 +1,18 @@
 //! `rate.across-restart`: windows that contain the end of a process conform too. A limiter in a process's
 //! memory is full again in the next process.
 //!
-//! The pass of [`super::level`] with a second level for windows that begin before an end of a process and end
+//! The pass of [`super::Level`] with a second level for windows that begin before an end of a process and end
 //! after it. That level drains below 0, since such a window can't begin later. Window caps: L + 1 consecutive
 //! arrivals inside W, with an end of a process among them.
 
 use super::envelope::{arrivals, limited};
-use super::level::least_burst;
+use super::least_burst;
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Bucket, FaultAction};
-use crate::trace::Lack;
-use crate::trace::ProcessEvent;
+use crate::trace::{Lack, ProcessEvent};
 
 /// The highest level of a window with a restart inside, and the index of its last arrival.
 #[must_use]

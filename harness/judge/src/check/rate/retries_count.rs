@@ -4,9 +4,9 @@
 //! charge the others. Witness: the fullest window of all arrivals.
 
 use super::envelope::{arrivals, limited};
-use super::level::{fits, least_burst, peak};
+use super::{fits, least_burst, peak};
 use crate::check::evidence::Evidence;
-use crate::check::retry::asked::expects_retries;
+use crate::check::retry::expects_retries;
 use crate::check::verdict::{Finding, Tally};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;

@@ -13,7 +13,7 @@
 //! deadline that it may have missed it informed nobody. Neither did an answer that was not recorded before a
 //! kill.
 
-use super::asked::{Asked, has};
+use super::{Asked, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};

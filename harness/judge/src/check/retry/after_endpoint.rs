@@ -4,7 +4,7 @@
 //! Requests that left before the sender read the answer have `retry_after_late` to arrive. A pause that was
 //! not recorded before a kill is lost.
 
-use super::asked::{Asked, has};
+use super::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};

@@ -6,7 +6,7 @@
 //! disk) restarts the wait, `takeover_within` after it.
 
 use super::after::contract_wait;
-use super::asked::{Asked, has};
+use super::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};

@@ -4,7 +4,7 @@
 //! (each gap uniform from 0 to base·2^(n−1)), four gaps sum to that little with a probability below (1/10)⁴ ÷
 //! (4!·64) < 10⁻⁷.
 
-use super::asked::{Asked, has};
+use super::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};

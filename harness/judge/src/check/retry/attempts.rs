@@ -5,7 +5,7 @@
 //! see some (a closed port, a reset before the request was read). Redriven deliveries start again and aren't
 //! judged.
 
-use super::asked::expects_retries;
+use super::expects_retries;
 use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence};
 use crate::check::verdict::{Finding, Tally};

@@ -15,7 +15,7 @@
 //! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
 
 use crate::check::evidence::{Delivery, Evidence, Lane};
-use crate::check::rate::level::Level;
+use crate::check::rate::Level;
 use crate::check::rate::utilisation::{busy, waits};
 use crate::check::verdict::Finding;
 use crate::check::{Check, Stall};

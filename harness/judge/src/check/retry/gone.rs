@@ -3,12 +3,11 @@
 //! Requests that left before the sender read the answer have `retry_after_late` to arrive; a request that a
 //! stalled endpoint read late counts from its earliest possible sending.
 
+use super::has;
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
-
-use super::asked::has;
 
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.gone",

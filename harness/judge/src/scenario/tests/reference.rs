@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::scenario::ROOT;
-use crate::scenario::form::{Form, Need, Section};
+use crate::scenario::reader::{Form, Need, Section};
 
 /// Every key, once.
 const EXAMPLE: &str = include_str!("everything.toml");

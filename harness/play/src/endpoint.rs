@@ -1,12 +1,116 @@
-//! Chooses the behaviour that a request meets: the first that matches its time, its share and its attempt.
+//! The behaviour of an endpoint, without its sockets: the answer that a request gets, and its bytes.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use hookproof_judge::scenario::{Answer, Behaviour, Duration, Millionths, Range, Rate};
+use hookproof_judge::scenario::{
+    Answer, Behaviour, Duration, Millionths, Range, Rate, Reply, RetryAfter, SECOND,
+};
 
 use crate::traffic::{Chance, mix};
+
+thread_local! {
+    /// The latest date, which the next answer usually repeats.
+    static LAST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+}
+
+/// Formats seconds since 1970 as an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
+#[must_use]
+pub fn http_date(unix_seconds: u64) -> String {
+    LAST.with_borrow_mut(|last| {
+        if last.0 != unix_seconds {
+            *last = (unix_seconds, written(unix_seconds));
+        }
+        last.1.clone()
+    })
+}
+
+fn written(unix_seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let weekday = usize::try_from(days % 7).unwrap_or_default();
+    let month = usize::try_from(month - 1).unwrap_or_default();
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", DAYS[weekday], MONTHS[month])
+}
+
+/// Year, month and day of a day since 1970. Counts from 1 March of the year 0, so that leap days come last.
+pub const fn civil(days: u64) -> (u64, u64, u64) {
+    const ERA_DAYS: u64 = 146_097;
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    (year, month, day)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    pub status: u16,
+    /// `Retry-After`, word for word.
+    pub retry_after: Option<String>,
+    /// Its header fields, in order.
+    pub fields: Vec<(&'static str, String)>,
+    /// The length of the body. It repeats one letter, so it is never stored.
+    pub body_bytes: u64,
+}
+
+impl Rendered {
+    /// The bytes of its head over HTTP/1.1.
+    pub fn head(&self) -> Vec<u8> {
+        /// The size of most heads.
+        const USUAL_BYTES: usize = 256;
+        let mut head = String::with_capacity(USUAL_BYTES);
+        // Writing to a string never fails.
+        let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        let mut head = head.into_bytes();
+        for (name, value) in &self.fields {
+            head.extend_from_slice(name.as_bytes());
+            head.extend_from_slice(b": ");
+            // A line break inside a value would begin another field.
+            head.extend(value.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+}
+
+/// Renders an answer that is given at a moment of the wall clock.
+pub fn render(reply: &Reply, unix_ns: u64) -> Rendered {
+    let seconds = unix_ns / SECOND;
+    let retry_after = reply.retry_after.as_ref().map(|retry_after| match retry_after {
+        RetryAfter::Seconds(seconds) => seconds.to_string(),
+        RetryAfter::Date(ahead) => http_date(unix_ns.saturating_add(ahead.0) / SECOND),
+        RetryAfter::Text(text) => text.clone(),
+    });
+    let bodiless = matches!(reply.status, 204 | 304);
+    let body_bytes = if bodiless { 0 } else { reply.body.0 };
+    let fields = [
+        Some(("date", http_date(seconds))),
+        retry_after.clone().map(|text| ("retry-after", text)),
+        reply.location.clone().map(|location| ("location", location)),
+        (!bodiless).then(|| ("content-length", body_bytes.to_string())),
+    ];
+    let fields = fields.into_iter().flatten().collect();
+    Rendered { status: reply.status, retry_after, fields, body_bytes }
+}
+
+fn reason(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
+}
+
+// Chooses the behaviour that a request meets: the first that matches its time, its share and its attempt.
 
 /// Deliveries whose attempts an endpoint counts. Attempts of further ones count as first attempts.
 const COUNTED_MAX: usize = 1_000_000;
@@ -192,9 +296,50 @@ impl Luck {
 
 #[cfg(test)]
 mod tests {
-    use hookproof_judge::scenario::{SECOND, Whole};
+    use hookproof_judge::scenario::{Duration, SECOND, Size, Whole};
 
     use super::*;
+
+    #[test]
+    fn moments_are_written_as_the_standard_writes_them() {
+        for (seconds, expected) in [
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (951_827_696, "Tue, 29 Feb 2000 12:34:56 GMT"),
+            (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+        ] {
+            assert_eq!(http_date(seconds), expected);
+        }
+    }
+
+    #[track_caller]
+    fn check(reply: Reply, expected: &str) {
+        let rendered = render(&reply, 784_111_777_900_000_000);
+        assert_eq!(String::from_utf8(rendered.head()).unwrap().replace("\r\n", "|"), expected);
+    }
+
+    fn reply(status: u16, retry_after: Option<RetryAfter>) -> Reply {
+        Reply { status, retry_after, body: Size(0), location: None }
+    }
+
+    #[test]
+    fn answers_say_what_the_scenario_asks_for_and_when() {
+        check(reply(204, None), "HTTP/1.1 204 No Content|date: Sun, 06 Nov 1994 08:49:37 GMT||");
+        check(
+            reply(429, Some(RetryAfter::Seconds(3))),
+            "HTTP/1.1 429 Too Many Requests|date: Sun, 06 Nov 1994 08:49:37 GMT|retry-after: 3|content-length: 0||",
+        );
+        check(
+            reply(503, Some(RetryAfter::Date(Duration(200_000_000)))),
+            "HTTP/1.1 503 Service Unavailable|date: Sun, 06 Nov 1994 08:49:37 GMT|\
+             retry-after: Sun, 06 Nov 1994 08:49:38 GMT|content-length: 0||",
+        );
+        check(
+            reply(299, Some(RetryAfter::Text("1\r\nx: y".to_owned()))),
+            "HTTP/1.1 299 Unknown|date: Sun, 06 Nov 1994 08:49:37 GMT|retry-after: 1  x: y|content-length: 0||",
+        );
+    }
 
     fn behaviour(answer: Answer) -> Behaviour {
         Behaviour {
