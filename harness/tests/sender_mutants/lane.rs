@@ -40,8 +40,6 @@ pub(crate) struct Lane {
     pub(crate) target: Target,
     pub(crate) gone: bool,
     pub(crate) done: usize,
-    /// Nobody woke it for its backlog.
-    pub(crate) asleep: bool,
     pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
@@ -77,6 +75,8 @@ struct Rest {
     until: u64,
     /// Whether a storm of attempts may follow the pause.
     storms: bool,
+    /// Nobody woke the lane for its backlog.
+    asleep: bool,
 }
 
 struct Retry {
@@ -127,7 +127,6 @@ impl Lane {
             },
             gone: false,
             done: 0,
-            asleep: false,
             made: Vec::new(),
             dead: Vec::new(),
             events: list(&settings["events"]),
@@ -145,7 +144,7 @@ impl Lane {
                 rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
                 order: settings["ordered"] == true,
             },
-            rest: Rest { until: 0, storms: false },
+            rest: Rest { until: 0, storms: false, asleep: false },
             coalescing: {
                 let rules = settings["coalesce"].as_array().into_iter().flatten();
                 let windows = rules.map(|rule| (text(&rule["events"]), length(&rule["window"]))).collect();
@@ -234,6 +233,10 @@ impl Lane {
         }
     }
 
+    pub(crate) fn set_asleep(&mut self, asleep: bool) {
+        self.rest.asleep = asleep;
+    }
+
     pub(crate) fn rest_until(&mut self, until: u64) {
         self.rest.until = self.rest.until.max(until);
     }
@@ -264,7 +267,7 @@ impl Lane {
         if self.gone && !bug.is("ignores-410") {
             return Next::Wait;
         }
-        if self.asleep {
+        if self.rest.asleep {
             return Next::Wait;
         }
         let waits = |one: &&Delivery| !one.open;

@@ -253,7 +253,8 @@ impl Sender {
                 lane.bury(n, "gone");
                 continue;
             }
-            lane.asleep = self.bug.is("sleeps-through-a-wake-up") && lane.done == 1 && lane.held() == 0;
+            let sleeps = self.bug.is("sleeps-through-a-wake-up");
+            lane.set_asleep(sleeps && lane.done == 1 && lane.held() == 0);
             lane.put(Delivery::new(n, &body, now).held_for(window.unwrap_or(0), kind));
             deliveries += 1;
             if n.is_multiple_of(10) && self.bug.is("filters-by-its-own-rules") {

@@ -146,7 +146,6 @@ impl<'a> World<'a> {
             play: Play::new(schedule, scenario),
             book: Book::new(header, options.keep)?,
             liveness: Liveness::of(scenario, lease(scenario)?, model.commit_ns.1, model.sample_ns),
-            loses: Rc::new(Cell::new(options.loses)),
             troubles: Troubles {
                 steps: timeline(&scenario.faults),
                 done: 0,
@@ -154,6 +153,7 @@ impl<'a> World<'a> {
                 dead: Vec::new(),
                 starting: 0,
                 errands: Errands::default(),
+                loses: Rc::new(Cell::new(options.loses)),
             },
             folder,
             ids: DeliveryIds::new(7),
@@ -210,7 +210,7 @@ impl<'a> World<'a> {
         let number = u64::try_from(worker).unwrap_or_default();
         let seed = mix(self.given.seed ^ mix(number << 32 | self.slots[worker].generation));
         let (at, wall, mutant) = (self.now, self.wall_of(worker, self.now), self.given.options.mutant);
-        let loses = Rc::clone(&self.loses);
+        let loses = Rc::clone(&self.troubles.loses);
         let alone = self.slots.iter().all(|slot| slot.process.is_none());
         Birth {
             path: Path::new(""),

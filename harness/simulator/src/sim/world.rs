@@ -63,6 +63,7 @@ pub(super) struct Troubles<'a> {
     pub(super) dead: Vec<OwnerId>,
     pub(super) starting: usize,
     pub(super) errands: Errands<'a>,
+    pub(super) loses: ToLose,
 }
 
 #[derive(Clone, Copy)]
@@ -85,7 +86,6 @@ pub(super) struct World<'a> {
     pub(super) play: Play,
     pub(super) book: Book,
     pub(super) liveness: Liveness,
-    pub(super) loses: ToLose,
     pub(super) troubles: Troubles<'a>,
     pub(super) folder: TempDir,
     pub(super) ids: DeliveryIds,
