@@ -16,7 +16,7 @@
 //! are taken just *before* each write: the sender cannot have seen a byte earlier, so no check can accuse it
 //! wrongly.
 //!
-//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts ([`Choices`]), and the
+//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`Choices`), and the
 //! records that wait ([`hookproof_judge::trace::Recorder`]). The limit of open files bounds connections.
 
 mod connection;

@@ -8,7 +8,7 @@
 //! run, and needs O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; a check whose subject the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - [`Check`]: the declaration of a check. `evidence`: the trace, laid out for judging.
+//! - `Check`: the declaration of a check. `evidence`: the trace, laid out for judging.
 //! - `outcomes`, `dead_letters`: how each delivery ended, by the trace and by the sender's report.
 //! - `process_timeline`, `fault_windows`: faults over time, the lateness they excuse, and service after them.
 //! - `epochs`: the contract in force at each moment, and the sender's clock.

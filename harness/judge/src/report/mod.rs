@@ -1,6 +1,6 @@
 //! The reports of runs, receivers, loads and plans.
 //!
-//! - [`Document`]: a report of any kind; `page`, `chart`: its HTML page; `table`: its terminal output; `junit`,
+//! - `Document`: a report of any kind; `page`, `chart`: its HTML page; `table`: its terminal output; `junit`,
 //!   `markdown`: its forms for CI.
 //! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `told`: its page.
 //! - `compare`: a report against an older one.

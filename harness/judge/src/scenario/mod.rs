@@ -9,7 +9,7 @@
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
 //! - `traffic`, `subscriber`, `contract`, `behaviour`, `sender`, `fault`, `expect`: the sections.
-//! - `document`, `reader`: the parser; [`schema()`]: the JSON Schema for editors; `tests/reference`: the tables of
+//! - `document`, `reader`: the parser; `schema`: the JSON Schema for editors; `tests/reference`: the tables of
 //!   `docs/scenario.md`.
 
 pub mod behaviour;
