@@ -25,36 +25,28 @@
 pub mod clock;
 mod commit;
 pub mod database;
-mod durability;
-mod ended;
 pub mod error;
 mod finding;
-mod gathered;
 mod held;
 pub mod latency;
 pub mod liveness;
 pub mod log_size;
-mod notices;
 pub mod paging;
-mod parts;
 pub mod postgres;
 pub mod read;
 pub mod roots;
 pub mod sqlite;
 pub mod thread;
 pub mod transfer;
-mod unread;
 pub mod vacuum;
 
 pub use database::Database;
-pub use durability::Durability;
 pub use error::StoreError;
 pub use finding::{Finding, State};
 use hookproof_engine::engine;
 pub use hookproof_engine::messages::{Command, Refusal, Reply, command, lane, node, reply};
 use hookproof_words::{excerpt, units};
 pub use log_size::{DiskRoom, LogSize};
-pub use parts::Parts;
 pub use read::Reader;
 
 use std::ops::AddAssign;
@@ -63,6 +55,47 @@ use std::sync::Arc;
 use crate::engine::StoreTime;
 use command::Claim;
 use reply::Claimed;
+
+/// The parts of a store. The writer provides claims ([`Store::claimer`], [`Store::quick_claims`]), and the reader
+/// provides other processes' changes ([`read::Notices`]). [`Database`] knows the kind.
+pub trait Parts {
+    /// Opens the store for writing, and makes it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a store of this version, or cannot be read and written.
+    fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError>;
+
+    /// Opens the store for reading.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, is not a store of this version, or cannot be read.
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
+
+    /// Collects a store of several files in one, after this process has closed it. Returns false if another program
+    /// has it open.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read and written.
+    fn leave_whole(&self) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    /// The knowledge of living processes.
+    fn liveness(&self) -> Arc<dyn liveness::Liveness>;
+}
+
+/// The failures that an acknowledgement survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every commit reaches the disk before it is answered.
+    #[default]
+    PowerLoss,
+    /// The death of the process, but not of the machine.
+    Process,
+}
 
 /// The writing side of a store.
 pub trait Store: Send {

@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hookproof_words::ids::size;
+
 use super::dead::{DeadRows, Letter};
-use super::route::Route;
-use crate::command::{Emit, Reason, Redrive, Shed};
-use crate::engine::{DeliveryId, LaneId};
+use crate::command::{Emit, Reason, Redrive, Shed, Target};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Counts, Limits, WhenFull};
 use crate::paging::last_if_full;
-use crate::reply::{Bound, FullLane, Redriven, Refusal, Reply};
-use hookproof_words::ids::size;
+use crate::reply::{Bound, FullLane, Placed, Redriven, Refusal, Reply};
 
 const PAYERS_MAX: usize = 8;
 
@@ -274,5 +274,65 @@ impl Payers {
             self.looked_up = LOOKUPS_MAX;
         }
         !self.lanes.is_empty()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Route {
+    Fresh,
+    Replace(Replaced),
+    Duplicate,
+    Absent,
+    Refused(Bound),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replaced {
+    pub(crate) delivery: DeliveryId,
+    pub(crate) bytes: u64,
+    pub(crate) due: StoreTime,
+}
+
+impl Route {
+    pub(crate) const fn is_new(&self) -> bool {
+        matches!(self, Self::Fresh | Self::Replace(_))
+    }
+
+    pub(crate) const fn placed_nowhere(&self) -> Placed {
+        match self {
+            Self::Duplicate => Placed::Duplicate,
+            Self::Refused(bound) => Placed::Refused(*bound),
+            Self::Fresh | Self::Replace(_) | Self::Absent => Placed::Absent,
+        }
+    }
+}
+
+/// The lanes that have an event of this id already.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    lanes: BTreeMap<LaneId, StoreTime>,
+    /// Lanes that have the event from a partial acceptance.
+    in_part: BTreeSet<LaneId>,
+}
+
+impl Before {
+    /// Notes a recorded delivery of such an event.
+    pub(crate) fn saw(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
+        let last = self.lanes.entry(lane).or_insert(received);
+        *last = received.max(*last);
+        if in_part {
+            self.in_part.insert(lane);
+        }
+    }
+
+    /// Whether the target has the event already: received within its window, or from a partial acceptance.
+    pub(crate) fn has(&self, emit: &Emit, target: &Target) -> bool {
+        let since = emit.received.0.saturating_sub(target.dedupe.0);
+        let lately = target.dedupe.0 > 0 && self.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
+        lately || self.in_part.contains(&target.lane)
+    }
+
+    pub(crate) fn in_part(&self) -> bool {
+        !self.in_part.is_empty()
     }
 }

@@ -4,8 +4,8 @@ use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
 use crate::command::{Attempt, AttemptOutcome, Fate, Reason, Settlement};
 use crate::engine::StoreTime;
-use crate::gathered::Gathered;
 use crate::held::Waiting;
+use crate::latency::Gathered;
 use crate::read::Place;
 use crate::reply::{Reply, SettleResult};
 

@@ -9,8 +9,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
-use super::passfile::PassFile;
-use super::servers::Servers;
+use super::servers::{PassFile, Servers};
 use super::tls::Asked;
 use crate::StoreError;
 

@@ -1,12 +1,10 @@
 //! Writes events, deliveries and attempts at the end of a commit, with one statement for each table.
 
+use super::failure::Result;
 use super::ledger::{Changes, Ledger};
-use super::link::{Ask, Link};
+use super::link::{Ask, Link, Table};
 use super::record::{Put, Record, Records};
-use super::recorded::{NewAttempt, NewDelivery, NewEvent};
-use super::rows::{Delivery, Rows, next_numbers, numbers};
-use super::stop::Result;
-use super::table::Table;
+use super::rows::{Delivery, NewAttempt, NewDelivery, NewEvent, Rows, next_numbers, numbers};
 use super::values::{Bits, int, size};
 use crate::command::Body;
 use crate::engine::DeliveryId;

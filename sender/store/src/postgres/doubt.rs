@@ -8,10 +8,9 @@
 
 use super::clock::server_clock;
 use super::failure::failure;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Writer};
 use super::link::{Ask, Link, Purpose};
 use super::values::int;
-use super::writer::Writer;
 use super::{Done, Noted, PostgresStore, StoreError, open, sweep};
 use crate::Command;
 use crate::engine::{Nanos, StoreTime};

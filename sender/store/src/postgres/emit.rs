@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use super::recorded::{NewDelivery, NewEvent};
-use super::rows::Known;
+use super::rows::{Known, NewDelivery, NewEvent};
 use super::values::{Count, int, size, storable};
 use super::{Result, Work};
 use crate::command::{Emit, OutboxId, RejectOutbox};
 use crate::commit::Rows;
-use crate::commit::emit::{EventRows, NO_ROOM, New, REJECTED_MAX};
-use crate::commit::newer::Newer;
-use crate::commit::route::{Before, Replaced, Route};
+use crate::commit::emit::{EventRows, NO_ROOM, New, Newer, REJECTED_MAX};
+use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
 use crate::reply::Refusal;

@@ -7,8 +7,7 @@ use tokio_postgres::Error;
 use super::link::Link;
 use super::values::int;
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::gathered::{Gathered, Slice, hour};
-use crate::latency::{Histogram, Measure, Measured};
+use crate::latency::{Gathered, Histogram, Measure, Measured, Slice, hour};
 use crate::read::{LastHour, Over};
 
 const EVER: u64 = 0;

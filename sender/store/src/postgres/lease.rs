@@ -2,17 +2,21 @@
 //! database's clock measures leases.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio_postgres::{Error, Row};
 
 use super::clock::server_clock;
-use super::values::{int, size};
-use super::{PostgresStore, Result, SPARED, Work, nodes};
+use super::link::Link;
+use super::values::{Count, int, size};
+use super::{PostgresStore, Result, SPARED, Work};
 use crate::Command;
 use crate::command::Which;
+use crate::commit::lease::{ENDS_MAX, LATE_MAX, RUNS_MAX};
 use crate::commit::lease::{LeaseRows, Past};
-use crate::ended::{ENDS_MAX, LATE_MAX, RUNS_MAX};
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::OwnerId;
-use crate::node::{Announcement, Nodes};
+use crate::node::{Announcement, Node, Nodes};
 use crate::reply::{Ended, Record};
 
 /// The end of an attempt, in the form of its index.
@@ -37,7 +41,7 @@ const RECORDS: &str = "SELECT l.lane, l.record, l.record_at FROM unnest($1::int8
         ORDER BY l.era DESC LIMIT 1) l";
 
 /// Ends of a lane's last attempts since a given moment. Grouped into a limited number of runs, each with its last end
-/// ([`crate::ended::runs`]), because a lane may have had a million. An index on the end finds them.
+/// ([`crate::commit::lease::runs`]), because a lane may have had a million. An index on the end finds them.
 const ENDED: &str = concat!(
     "SELECT lane, max(ended), count(*) FROM (
         SELECT lane, ended, (row_number() OVER (PARTITION BY lane ORDER BY ended) - 1)
@@ -127,11 +131,11 @@ impl LeaseRows for Work<'_> {
     }
 
     fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>> {
-        nodes::announced(self.sql, owner)
+        announced(self.sql, owner)
     }
 
     fn set_announcement(&mut self, owner: OwnerId, announcement: Announcement, lives: bool) -> Result<()> {
-        nodes::announce(self.sql, owner, &announcement, (self.ledger.clock, lives))
+        announce(self.sql, owner, &announcement, (self.ledger.clock, lives))
     }
 
     fn set_draining(&mut self, owner: OwnerId, draining: bool) -> Result<()> {
@@ -149,7 +153,7 @@ impl LeaseRows for Work<'_> {
 
     fn nodes(&mut self) -> Result<Nodes> {
         self.flush()?;
-        Ok(nodes::nodes(self.sql, self.ledger.clock)?)
+        Ok(nodes(self.sql, self.ledger.clock)?)
     }
 }
 
@@ -227,4 +231,64 @@ impl PostgresStore {
             tracing::debug!(%error, "owners whose leases are over were not forgotten; the next sweep does it");
         }
     }
+}
+
+// The rows of nodes: announcements and draining. A node changes under the lock of the owners, so a row that was read
+// stays valid until the commit ends.
+
+const ONE: &str = "SELECT name, version, address, unable, draining FROM nodes WHERE owner = $1";
+/// Without nodes, one row without an owner.
+const NODES: &str = concat!(
+    "SELECT n.name, n.version, n.address, n.unable, n.draining, n.owner, n.since, coalesce(o.until, 0), s.nodes,
+     (SELECT max(clock) FROM newest_totals), ",
+    server_clock!(),
+    " FROM state s LEFT JOIN nodes n ON true LEFT JOIN owners o ON o.owner = n.owner"
+);
+const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, address = $4, unable = $5,
+    since = CASE WHEN $8 THEN nodes.since ELSE $7 END";
+
+pub(super) fn announced(sql: &Link, owner: OwnerId) -> Result<Option<Announcement>> {
+    Ok(sql.first(ONE, &[&owner])?.as_ref().map(announcement).transpose()?)
+}
+
+/// Writes an announcement. A living node keeps its start time.
+pub(super) fn announce(
+    sql: &Link,
+    owner: OwnerId,
+    announcement: &Announcement,
+    (clock, lives): (StoreTime, bool),
+) -> Result<()> {
+    let Announcement { name, version, address, unable, draining } = announcement;
+    let unable: Vec<LaneId> = unable.iter().copied().collect();
+    let (name, version, address) = (&**name, &**version, address.as_deref());
+    sql.execute(ANNOUNCE, &[&owner, &name, &version, &address, &unable, draining, &clock, &lives])?;
+    Ok(())
+}
+
+/// All nodes, as of `now` or the latest commit, if that is later.
+pub(super) fn nodes(sql: &Link, now: StoreTime) -> std::result::Result<Nodes, Error> {
+    let mut nodes = Nodes { at: now, ..Nodes::default() };
+    for row in sql.query(NODES, &[])? {
+        nodes.changes = row.try_get::<_, Count>(8)?.0;
+        nodes.at = nodes.at.max(row.try_get::<_, Option<_>>(9)?.unwrap_or_default());
+        nodes.server_clock = Some(row.try_get(10)?);
+        if let Some(owner) = row.try_get(5)? {
+            let (announced, since, until) = (announcement(&row)?, row.try_get(6)?, row.try_get(7)?);
+            nodes.all.push(Node { owner, announced, since, until });
+        }
+    }
+    // The database treats the largest numbers as negative.
+    nodes.all.sort_unstable_by_key(|node| node.owner);
+    Ok(nodes)
+}
+
+fn announcement(row: &Row) -> std::result::Result<Announcement, Error> {
+    Ok(Announcement {
+        name: row.try_get::<_, &str>(0)?.into(),
+        version: row.try_get::<_, &str>(1)?.into(),
+        address: row.try_get::<_, Option<&str>>(2)?.map(Into::into),
+        unable: Arc::new(row.try_get::<_, Vec<LaneId>>(3)?.into_iter().collect()),
+        draining: row.try_get(4)?,
+    })
 }

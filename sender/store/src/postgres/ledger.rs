@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
+use super::failure::{Result, Stop, Wanted, failure};
+use super::link::{Ask, Link, Table};
 use super::queues::{Queues, Signs};
-use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int, listed};
-use super::writer::Writer;
+use crate::StoreError;
 use crate::commit::Lane;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::held::Held;
@@ -369,4 +370,153 @@ pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
         failed_attempts: number(8)?,
         latency_us: number(9)?,
     })
+}
+
+/// A commit's notes in lanes' rows for their owners ([`super::queues`]).
+impl Ledger {
+    /// A lower bound for the due times of the lane's waiting deliveries.
+    pub(super) fn head(&self, lane: LaneId) -> Result<StoreTime> {
+        Ok(self.signs(lane)?.map_or(StoreTime(0), |signs| signs.head))
+    }
+
+    pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<()> {
+        self.change(lane, |lane| lane.signs.arrive(due))
+    }
+
+    /// Notes a change to deliveries of the lane that can be claimed.
+    pub(super) fn disturb(&mut self, lane: LaneId) -> Result<()> {
+        self.change(lane, |lane| lane.signs.disturbed += 1)
+    }
+}
+
+/// Written at the end of the commit with one statement for each table.
+impl Changes {
+    pub(super) fn tables(&self) -> Vec<Table<'_>> {
+        let mut tables = Vec::new();
+        if !self.lanes.is_empty() {
+            tables.push(lanes(&self.lanes));
+        }
+        if !self.owners.is_empty() {
+            tables.push(
+                Table::new(
+                    "INSERT INTO owners SELECT * FROM unnest($1::int8[], $2::int8[], $3::bool[], $4::int8[])
+                     ON CONFLICT (owner) DO UPDATE SET until = excluded.until, evicted = excluded.evicted,
+                     taken = excluded.taken",
+                )
+                .with(self.owners.iter().map(|(owner, _)| *owner))
+                .with(self.owners.iter().map(|(_, lease)| lease.until))
+                .with(self.owners.iter().map(|(_, lease)| lease.evicted))
+                .with(self.owners.iter().map(|(_, lease)| int(lease.taken))),
+            );
+        }
+        tables
+    }
+
+    /// `None` if it did not change.
+    pub(super) fn state(&self) -> Option<Ask<'_>> {
+        let [roster, stirred, next_lane, nodes] = self.state.as_ref()?;
+        let text = "UPDATE state SET roster = $1, stirred = $2, next_lane = $3, nodes = $4";
+        Some(Ask { text, values: vec![roster, stirred, next_lane, nodes] })
+    }
+}
+
+/// Written as upserts, so that PostgreSQL does not choose the join order. With few rows in a table it would read them
+/// first, with all their dead versions.
+fn lanes(lanes: &[(LaneId, Entry)]) -> Table<'_> {
+    let table = Table::new(
+        "INSERT INTO lanes AS l (lane, state, rows_max, bytes_max, when_full, capped, owner, term, arrivals, earliest,
+         disturbed, head, changes, record_at, record, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying,
+         dead_kept, failed_attempts, latency_us)
+         SELECT * FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int2[], $6::bool[], $7::int8[], $8::int8[],
+         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::bytea[], $16::int8[],
+         $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::int8[], $23::int8[], $24::int8[],
+         $25::int8[])
+         ON CONFLICT (lane, era) DO UPDATE SET state = excluded.state, rows_max = excluded.rows_max,
+         bytes_max = excluded.bytes_max, when_full = excluded.when_full, owner = excluded.owner, term = excluded.term,
+         arrivals = excluded.arrivals, earliest = excluded.earliest, disturbed = excluded.disturbed, head = excluded.head,
+         changes = excluded.changes + 1, record_at = coalesce(excluded.record_at, l.record_at),
+         record = coalesce(excluded.record, l.record), accepted = excluded.accepted, delivered = excluded.delivered,
+         dead = excluded.dead, coalesced = excluded.coalesced, waiting = excluded.waiting,
+         waiting_bytes = excluded.waiting_bytes, retrying = excluded.retrying, dead_kept = excluded.dead_kept,
+         failed_attempts = excluded.failed_attempts, latency_us = excluded.latency_us",
+    )
+    .with(lanes.iter().map(|(id, _)| *id))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.state))
+    .with(lanes.iter().map(|(_, lane)| int(lane.lane.bounds.rows_max)))
+    .with(lanes.iter().map(|(_, lane)| int(lane.lane.bounds.bytes_max)))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.bounds.when_full))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.capped))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.owner))
+    .with(lanes.iter().map(|(_, lane)| lane.lane.term))
+    .with(lanes.iter().map(|(_, lane)| int(lane.signs.arrivals)))
+    .with(lanes.iter().map(|(_, lane)| lane.signs.earliest))
+    .with(lanes.iter().map(|(_, lane)| int(lane.signs.disturbed)))
+    .with(lanes.iter().map(|(_, lane)| lane.signs.head))
+    .with(lanes.iter().map(|(_, lane)| int(lane.changes)))
+    .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| record.at)))
+    .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| &*record.bytes)));
+    (0..10).fold(table, |table, place| {
+        table.with(lanes.iter().map(move |(_, lane)| int(listed(&lane.lane.counts)[place])))
+    })
+}
+
+// The number of a writer's row in `totals` grows with every 64th commit. So a search for a writer's newest row skips at most 64 dead rows, however
+// long an open transaction keeps them (`schema.sql`). The upper half of the number stays the same.
+const COMMITS: i64 = 64;
+/// The bits in which one writer's numbers differ.
+const OWN: i64 = (1 << 32) - 1;
+
+const NEW: &str = "WITH new AS (SELECT (1 + (random() * 2147483645)::int8) << 32 AS writer)
+    INSERT INTO totals (writer) SELECT writer FROM new WHERE NOT EXISTS (
+        SELECT 1 FROM totals t WHERE t.writer BETWEEN new.writer AND new.writer + 4294967295) RETURNING writer";
+const DRAWS_MAX: u32 = 100;
+const ANEW: &str = "INSERT INTO totals (writer, token) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+const LOCK: &str = "SELECT 1 FROM totals WHERE writer = $1 FOR NO KEY UPDATE";
+/// Locks the row, so that it waits for a commit under way.
+const FIND: &str =
+    "SELECT writer, token FROM totals WHERE writer BETWEEN $1 AND $2 ORDER BY writer DESC LIMIT 1 FOR UPDATE";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Writer(pub(super) i64);
+
+impl Writer {
+    pub(super) fn new(link: &Link) -> std::result::Result<Self, StoreError> {
+        let doing = "open the store";
+        for _ in 0..DRAWS_MAX {
+            if let Some(row) = link.first(NEW, &[]).map_err(|error| failure(doing, &error))? {
+                return row.try_get(0).map(Self).map_err(|error| failure(doing, &error));
+            }
+        }
+        Err(StoreError::Broken {
+            doing,
+            detail: "every number that was drawn for a writer was taken".to_owned(),
+        })
+    }
+
+    pub(super) const fn after(self, token: i64) -> Self {
+        Self(self.0 & !OWN | (token / COMMITS) & OWN)
+    }
+
+    /// Locks the row, so that [`Self::find`] waits.
+    pub(super) fn lock(&self) -> Ask<'_> {
+        Ask { text: LOCK, values: vec![&self.0] }
+    }
+
+    /// Creates the row again after it was deleted as idle. It may exist already, because a commit can start more than
+    /// once.
+    pub(super) fn make_anew(self, link: &Link, token: i64) -> std::result::Result<(), Error> {
+        link.execute(ANEW, &[&self.0, &token]).map(drop)
+    }
+
+    /// Whether it has counted little. Deleting the row of any other writer leaves dead rows for all its numbers,
+    /// which summing must skip while an open transaction keeps them.
+    pub(super) const fn is_new(self) -> bool {
+        self.0 & OWN == 0
+    }
+
+    /// The present row, with the token of its last commit. `None` if it was deleted.
+    pub(super) fn find(self, link: &Link) -> std::result::Result<Option<(Self, i64)>, Error> {
+        let row = link.first(FIND, &[&(self.0 & !OWN), &(self.0 | OWN)])?;
+        row.map(|row| Ok((Self(row.try_get(0)?), row.try_get(1)?))).transpose()
+    }
 }

@@ -17,29 +17,43 @@
 //! - The database's clock measures leases.
 //! - A commit in doubt is resolved by its token before anything else.
 //!
-//! The files: `address` and `link` connect, `open` makes the schema, and `writer` holds this process's counts.
-//! `wanted` and `ledger` lock rows; `named`, `rows` and `oldest` read them. `queues` and `signs` cache queues.
-//! `recorded`, `columns` and `changes` write. `work` runs commands, with a file for each group. `reader` reads.
+//! The files: `address` and `link` connect, `open` makes the schema. `wanted` and `ledger` lock rows;
+//! `named`, `rows` and `oldest` read them. `queues` caches queues. `columns` and `ledger` write. `work` runs commands, with a file for each group. `reader` reads.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+pub use address::{Address, BadAddress};
+pub(super) use doctor::{NOTHING_TO_MEND, examine, examine_clock};
+use doubt::{Commits, Doubt};
+use failure::{Failed, Result, Stop, Wanted};
+pub(crate) use failure::{failure, said};
+use ledger::{Ledger, Writer};
+use link::Link;
+use named::{Named, begin, together};
+pub use open::Options;
+use queues::{Hands, Queues, lock};
+pub use reader::PostgresReader;
+use rows::Rows;
 
 use super::clock::{Beginning, Start};
 use super::command::Command;
 use super::commit::room::Room;
-use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
+use crate::Parts;
 use crate::engine::{Nanos, StoreTime};
+use crate::latency::Gathered;
+use crate::liveness::{Life, Liveness, Presence};
+use crate::{Durability, Reader};
 
 mod address;
 mod beside;
-mod changes;
 mod claim;
 mod clock;
-mod close;
 mod columns;
 mod dead;
 mod doctor;
@@ -50,46 +64,22 @@ mod latencies;
 mod lease;
 mod ledger;
 mod link;
-mod liveness;
 mod named;
-mod nodes;
 mod oldest;
 mod open;
-mod options;
-mod parts;
-mod passfile;
 mod queues;
 mod reader;
 mod record;
-mod recorded;
 mod room;
 mod rows;
 mod servers;
 mod settle;
-mod signs;
-mod stop;
 mod subscribe;
 mod sweep;
-mod table;
 mod tls;
 mod values;
 mod wanted;
 mod work;
-mod writer;
-
-pub use address::{Address, BadAddress};
-pub(super) use doctor::{NOTHING_TO_MEND, examine, examine_clock};
-use doubt::{Commits, Doubt};
-pub(crate) use failure::{failure, said};
-use ledger::Ledger;
-use link::Link;
-use named::{Named, begin, together};
-pub use options::Options;
-use queues::{Hands, Queues, lock};
-pub use reader::PostgresReader;
-use rows::Rows;
-use stop::{Failed, Result, Stop, Wanted};
-use writer::Writer;
 
 /// For this long after a start or a reconnection, expired leases are respected. If the server was away, no process
 /// could renew, and those that reconnect still have settlements to write.
@@ -380,4 +370,68 @@ struct Work<'a> {
     rows: Rows,
     bodies: claim::Bodies,
     written: Written,
+}
+
+impl PostgresStore {
+    /// Writes the pending latencies, and retires this writer's row if it has counted little.
+    fn close(&mut self) -> std::result::Result<(), StoreError> {
+        let doing = "write the latencies";
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let sql = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
+        let retired = if self.writer.is_new() { vec![self.writer.0] } else { Vec::new() };
+        // In sequence, because sweeps lock these rows in the opposite order.
+        sql.batch("BEGIN")
+            .and_then(|()| latencies::flush_all(sql, &mut gathered))
+            .and_then(|()| sql.batch("COMMIT"))
+            .and_then(|()| sql.execute(sweep::RETIRE, &[&retired, &i64::MAX]))
+            .map_or_else(|error| Err(failure(doing, &error)), |_| Ok(()))
+    }
+}
+
+impl Parts for Address {
+    /// Ignores the durability: the server's own settings decide it.
+    fn writer(&self, _: Durability, identity: u64) -> std::result::Result<Box<dyn Store>, StoreError> {
+        let options = Options { create: true, identity, ..Options::default() };
+        Ok(Box::new(PostgresStore::open(self, &options)?))
+    }
+
+    fn reader(&self) -> std::result::Result<Box<dyn Reader>, StoreError> {
+        Ok(Box::new(PostgresReader::open(self)?))
+    }
+
+    fn liveness(&self) -> Arc<dyn Liveness> {
+        Arc::new(LeasesAlone)
+    }
+}
+
+/// On a server, only leases tell which processes are alive.
+#[derive(Clone, Copy, Debug)]
+struct LeasesAlone;
+
+impl Liveness for LeasesAlone {
+    fn sees_deaths(&self) -> bool {
+        false
+    }
+
+    fn announce(&self, _: OwnerId) -> io::Result<Box<dyn Presence>> {
+        Ok(Box::new(LeasesAlone))
+    }
+
+    fn life_of(&self, _: OwnerId) -> Life {
+        Life::Unknown
+    }
+
+    fn others_may_live(&self, _: Option<OwnerId>) -> bool {
+        true
+    }
+
+    fn dead(&self) -> Vec<OwnerId> {
+        Vec::new()
+    }
+
+    fn forget(&self, _: OwnerId) {}
+}
+
+impl Presence for LeasesAlone {
+    fn end(self: Box<Self>, _: bool) {}
 }

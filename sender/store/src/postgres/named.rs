@@ -2,13 +2,12 @@
 
 use tokio_postgres::Row;
 
-use super::ledger::Ledger;
+use super::failure::{Result, Wanted};
+use super::ledger::{Ledger, Writer};
 use super::link::{Ask, Link};
 use super::queues::Queues;
 use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, next_numbers, numbers};
-use super::stop::{Result, Wanted};
 use super::values::{int, size};
-use super::writer::Writer;
 use crate::Command;
 use crate::command::Settlement;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Options;
 use super::address::Address;
 use super::failure::failure;
 use super::link::{Link, Purpose};
 use super::values::Bits;
 use crate::StoreError;
+use crate::lane::Limits;
 
 /// The version in the table `hookproof_schema`.
 const VERSION: i64 = 1;
@@ -102,4 +102,15 @@ fn make_tables(link: &Link, identity: u64) -> Result<(), tokio_postgres::Error> 
         link.execute("INSERT INTO hookproof_schema VALUES ($1)", &[&VERSION])?;
     }
     link.batch("COMMIT")
+}
+
+/// How to open a database.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Limits of the store.
+    pub limits: Limits,
+    /// Whether to make missing tables.
+    pub create: bool,
+    /// A random number that a new database keeps for good.
+    pub identity: u64,
 }

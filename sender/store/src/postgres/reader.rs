@@ -9,8 +9,7 @@ use tokio_postgres::error::SqlState;
 use super::address::Address;
 use super::failure::failure;
 use super::link::{Link, Purpose};
-use super::open;
-use super::{clock, latencies, nodes};
+use super::{clock, latencies, lease, open};
 use crate::StoreError;
 use crate::clock::{Beginning, Start};
 use crate::command::{Body, OutboxId};
@@ -256,6 +255,6 @@ impl Reader for PostgresReader {
     }
 
     fn nodes(&self) -> Result<Nodes, StoreError> {
-        self.ask("list nodes", |sql| nodes::nodes(sql, StoreTime(0)))
+        self.ask("list nodes", |sql| lease::nodes(sql, StoreTime(0)))
     }
 }

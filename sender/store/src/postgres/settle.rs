@@ -1,12 +1,12 @@
 //! The rows of attempts. The hottest path: it works in memory, between one read and one write.
 
-use super::recorded::NewAttempt;
+use super::rows::NewAttempt;
 use super::values::storable;
 use super::{Result, Work};
 use crate::command::{Attempt, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
 use crate::engine::StoreTime;
-use crate::gathered::Gathered;
+use crate::latency::Gathered;
 use crate::read::Place;
 
 impl AttemptRows for Work<'_> {

@@ -7,8 +7,8 @@ use super::rows::{Delivery, delivery_columns};
 use super::values::{int, size};
 use super::{Result, Work, latencies};
 use crate::command::Reason;
+use crate::commit::lease::MARGIN;
 use crate::commit::sweep::SweepRows;
-use crate::ended::MARGIN;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::reply::Purged;
 

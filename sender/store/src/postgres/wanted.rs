@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::clock::server_clock;
-use super::ledger::{Entry, Lease, Ledger, counts};
+use super::failure::{Result, Stop, Wanted};
+use super::ledger::{Entry, Lease, Ledger, Writer, counts};
 use super::link::Ask;
-use super::stop::{Result, Stop, Wanted};
-use super::writer::Writer;
 use crate::Command;
 use crate::engine::{LaneId, StoreTime};
 

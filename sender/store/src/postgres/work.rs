@@ -1,7 +1,7 @@
 //! A commit under way: runs each command.
 
+use super::failure::Failed;
 use super::named::{Named, is_named};
-use super::stop::Failed;
 use super::{Result, Stop, Work, columns};
 use crate::command::Claim;
 use crate::commit::{Commands, Lane, Rows};

@@ -1,17 +1,20 @@
 //! Claims: an index scan of a lane's due deliveries, which skips those that are handed out.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
 
 use super::Work;
 use super::content::{self, Content, Contents};
-use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
+use super::failure::{is_about_the_disk, is_about_the_row, or_least};
 use super::values::{int, size};
 use crate::command::{Claim, Reason};
 use crate::commit::dead::DeadRows;
+use crate::commit::room::{Room, RoomRows};
 use crate::commit::settle::shortened;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::held::{Standing, Waiting};
-use crate::lane::{LaneState, OwnerId};
+use crate::lane::{LaneState, OwnerId, WhenFull};
 use crate::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
 const ROWS_MAX: u32 = 10_000;
@@ -245,5 +248,36 @@ impl Work<'_> {
     /// When the first waiting delivery is due, whether or not it is handed out.
     pub(super) fn head(&self, lane: LaneId) -> Result<Option<StoreTime>> {
         self.sql.prepare_cached(QUEUE)?.query_row([lane], |row| row.get(1)).optional()
+    }
+}
+
+impl RoomRows for Work<'_> {
+    fn room(&mut self) -> &mut Room {
+        &mut self.room
+    }
+
+    fn longest_due(&mut self, lane: LaneId, max: u32) -> Result<Vec<DeliveryId>> {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let mut queue = self.sql.prepare_cached(QUEUE)?;
+        let mut rows = queue.query([lane])?;
+        let mut victims = Vec::new();
+        while victims.len() < max
+            && let Some(row) = rows.next()?
+        {
+            let delivery = row.get(0)?;
+            if !self.held.has(lane, delivery) {
+                victims.push(delivery);
+            }
+        }
+        Ok(victims)
+    }
+
+    fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
+        // The query must see this commit's counts.
+        self.ledger.flush(self.sql, self.now)?;
+        let mut query = self.sql.prepare_cached(
+            "SELECT lane FROM lanes WHERE when_full = ?1 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT ?2",
+        )?;
+        query.query_map(params![WhenFull::ShedOldest, int(max)], |row| row.get(0))?.collect()
     }
 }

@@ -7,8 +7,7 @@
 use hookproof_failed_sync::ends_the_process;
 use rusqlite::{Connection, OptionalExtension, Result, TransactionBehavior, params};
 
-use super::damaged::or_least;
-use super::failure::Doing;
+use super::failure::{Doing, or_least};
 use super::{SqliteStore, Work};
 use crate::StoreError;
 use crate::clock::{Anchor, Beginning, Fault, FileClock, MachineMoment, Start, TOLERANCE};

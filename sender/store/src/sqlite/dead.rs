@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
-use super::damaged::or_least;
+use super::failure::or_least;
 use super::values::int;
 use crate::command::Reason;
 use crate::commit::Rows;

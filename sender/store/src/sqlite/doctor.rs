@@ -6,8 +6,7 @@ use hookproof_failed_sync::ends_the_process;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, Result, params};
 
-use super::damaged::{is_about_the_disk, is_about_the_row};
-use super::failure::Doing;
+use super::failure::{Doing, is_about_the_disk, is_about_the_row};
 use super::values::int;
 use super::{Options, SqliteReader, SqliteStore};
 use crate::clock::{Fault, Start, TOLERANCE};

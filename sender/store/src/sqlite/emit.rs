@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hookproof_words::ids::size;
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::event_id::EventId;
@@ -9,13 +10,11 @@ use super::fresh::Recorded;
 use super::values::int;
 use super::{Work, at_hand};
 use crate::command::{Body, Emit, OutboxId, RejectOutbox};
-use crate::commit::emit::{EventRows, NO_ROOM, New, REJECTED_MAX};
-use crate::commit::newer::Newer;
-use crate::commit::route::{Before, Replaced, Route};
+use crate::commit::emit::{EventRows, NO_ROOM, New, Newer, REJECTED_MAX};
+use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
 use crate::reply::{ClaimedRow, Refusal};
-use hookproof_words::ids::size;
 
 /// The number of a body in its event's row.
 pub(super) const OWN_BODY: u64 = 0;

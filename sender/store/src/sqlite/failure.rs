@@ -1,7 +1,7 @@
-//! Converts SQLite's errors into the store's.
+//! Converts SQLite's errors into the store's, and tells which rows are damaged or cannot be read from the disk.
 
 use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, Result};
 
 use crate::StoreError;
 
@@ -37,5 +37,29 @@ pub(super) trait Doing<T> {
 impl<T> Doing<T> for rusqlite::Result<T> {
     fn doing(self, what: &'static str) -> Result<T, StoreError> {
         self.map_err(|error| failure(what, &error))
+    }
+}
+
+pub(super) fn is_about_the_row(error: &Error) -> bool {
+    match error {
+        Error::QueryReturnedNoRows
+        | Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => true,
+        other => other.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt),
+    }
+}
+
+/// Whether the disk failed to read. Other rows, or a later try, may succeed.
+pub(super) fn is_about_the_disk(error: &Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
+}
+
+/// Returns the default for an invalid value.
+pub(super) fn or_least<T: Default>(read: Result<T>) -> Result<T> {
+    match read {
+        Err(error) if is_about_the_row(&error) => Ok(T::default()),
+        read => read,
     }
 }

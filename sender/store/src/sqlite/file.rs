@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::liveness::OwnerFiles;
 use super::{Options, SqliteReader, SqliteStore, open};
+use crate::Parts;
 use crate::liveness::Liveness;
-use crate::parts::Parts;
 use crate::{Durability, Reader, Store, StoreError};
 
 /// A file that holds a store, or will hold one.

@@ -6,8 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::gathered::{Gathered, Slice, hour};
-use crate::latency::{Histogram, Measure, Measured};
+use crate::latency::{Gathered, Histogram, Measure, Measured, Slice, hour};
 use crate::read::{LastHour, Over};
 
 const EVER: u64 = 0;

@@ -1,18 +1,21 @@
 //! The rows of owners and nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Result, params};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Error, OptionalExtension, Result, Row, params};
 
+use super::Work;
 use super::values::int;
-use super::{Work, nodes};
 use crate::command::Which;
 use crate::commit::Rows;
+use crate::commit::lease::{ENDS_MAX, MARGIN, runs};
 use crate::commit::lease::{LeaseRows, Past};
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::OwnerId;
-use crate::node::{Announcement, Nodes};
-use crate::reply::Record;
+use crate::node::{Announcement, Node, Nodes};
+use crate::reply::{Ended, Record};
 
 impl LeaseRows for Work<'_> {
     fn clock(&self) -> StoreTime {
@@ -103,11 +106,11 @@ impl LeaseRows for Work<'_> {
     }
 
     fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>> {
-        nodes::announced(self.sql, owner)
+        announced(self.sql, owner)
     }
 
     fn set_announcement(&mut self, owner: OwnerId, announcement: Announcement, lives: bool) -> Result<()> {
-        nodes::announce(self.sql, owner, announcement, (self.ledger.totals.clock, lives))
+        announce(self.sql, owner, announcement, (self.ledger.totals.clock, lives))
     }
 
     fn set_draining(&mut self, owner: OwnerId, draining: bool) -> Result<()> {
@@ -126,7 +129,7 @@ impl LeaseRows for Work<'_> {
     }
 
     fn nodes(&mut self) -> Result<Nodes> {
-        nodes::nodes(self.sql, self.ledger.totals.clock)
+        nodes(self.sql, self.ledger.totals.clock)
     }
 }
 
@@ -144,4 +147,114 @@ impl Work<'_> {
             .execute([])
             .map(drop)
     }
+}
+
+// Window caps are the only setting that the store reads. Attempts of such lanes have an index of their own, so that
+// other lanes pay nothing. A lane stays marked after its caps are removed, because restored caps count earlier
+// requests.
+
+/// Whether an old attempt still counts for a cap. `?3` is the start of the longest window.
+pub(super) const STILL_COUNTS: &str = "(a.capped IS NOT NULL AND a.at >= ?3 AND a.at >= coalesce(
+    (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane), 9223372036854775807) - ?4)";
+
+impl Work<'_> {
+    /// Marks a lane if its settings contain window caps or are unreadable.
+    pub(super) fn note_caps(&mut self, lane: LaneId) -> Result<()> {
+        self.sql
+            .prepare_cached(
+                "INSERT OR IGNORE INTO capped SELECT lane FROM subscribers WHERE lane = ?1 AND
+                 iif(json_valid(settings), coalesce(json_array_length(settings, '$.limit.windows'), 0) > 0, 1)",
+            )?
+            .execute([lane])?;
+        self.ledger.reread_caps(self.sql, lane)
+    }
+
+    /// Ends of attempts since [`MARGIN`] before the checkpoint. Grouped into runs, each with its last end.
+    pub(super) fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
+        // A checkpoint from the future came from a clock that was ahead, so all attempts count.
+        let since = if record_at > self.now { 0 } else { record_at.0.saturating_sub(MARGIN.0) };
+        let ends: Vec<StoreTime> = self
+            .sql
+            .prepare_cached(
+                "SELECT at + latency FROM attempts INDEXED BY attempts_capped
+                 WHERE capped = 1 AND lane = ?1 AND at >= ?2 AND outcome <> 2 ORDER BY at DESC LIMIT ?3",
+            )?
+            .query_map(params![lane, StoreTime(since), ENDS_MAX], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        Ok(runs(ends, self.now))
+    }
+}
+
+const ANNOUNCED: &str = "n.name, n.version, n.address, n.unable, n.draining";
+
+/// An invalid row counts as none.
+pub(super) fn announced(sql: &Connection, owner: OwnerId) -> Result<Option<Announcement>> {
+    let query = format!("SELECT {ANNOUNCED} FROM nodes n WHERE n.owner = ?1");
+    let found = sql.prepare_cached(&query)?.query_row([owner], |row| Ok(readable(announcement(row))));
+    found.optional()?.flatten().transpose()
+}
+
+/// Writes an announcement. A living node keeps its start time.
+pub(super) fn announce(
+    sql: &Connection,
+    owner: OwnerId,
+    announcement: Announcement,
+    (clock, lives): (StoreTime, bool),
+) -> Result<()> {
+    let Announcement { name, version, address, unable, draining } = announcement;
+    let unable: Vec<String> = unable.iter().map(|lane| lane.0.to_string()).collect();
+    sql.prepare_cached(
+        "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (owner) DO UPDATE SET name = ?2, version = ?3, address = ?4, unable = ?5,
+         since = iif(?8, since, ?7)",
+    )?
+    .execute(params![owner, name, version, address, unable.join(","), draining, clock, lives])
+    .map(drop)
+}
+
+pub(super) fn nodes(sql: &Connection, at: StoreTime) -> Result<Nodes> {
+    let changes = sql.prepare_cached("SELECT changes FROM membership")?.query_row([], |row| row.get(0))?;
+    let query = format!(
+        "SELECT {ANNOUNCED}, n.owner, n.since, coalesce(o.until, 0) FROM nodes n LEFT JOIN owners o ON o.owner = n.owner"
+    );
+    let mut query = sql.prepare_cached(&query)?;
+    let node = |row: &Row<'_>| {
+        let (owner, since, until): (OwnerId, StoreTime, StoreTime) = (row.get(5)?, row.get(6)?, row.get(7)?);
+        Ok(Node { owner, announced: announcement(row)?, since, until })
+    };
+    let mut all: Vec<Node> = query.query_map([], node)?.filter_map(readable).collect::<Result<_>>()?;
+    all.sort_unstable_by_key(|node| node.owner);
+    Ok(Nodes { all, changes, at, server_clock: None })
+}
+
+/// Skips an invalid row, which must not affect other nodes.
+fn readable<T>(read: Result<T>) -> Option<Result<T>> {
+    match read {
+        Err(
+            Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..),
+        ) => None,
+        read => Some(read),
+    }
+}
+
+fn announcement(row: &Row<'_>) -> Result<Announcement> {
+    Ok(Announcement {
+        name: row.get(0)?,
+        version: row.get(1)?,
+        address: row.get(2)?,
+        unable: Arc::new(lanes(&row.get::<_, String>(3)?)?),
+        draining: row.get(4)?,
+    })
+}
+
+fn lanes(text: &str) -> Result<BTreeSet<LaneId>> {
+    let lane = |number: &str| {
+        let number = number.parse().map_err(|error| {
+            Error::FromSqlConversionFailure(3, Type::Text, Box::<std::num::ParseIntError>::new(error))
+        })?;
+        Ok(LaneId(number))
+    };
+    text.split(',').filter(|number| !number.is_empty()).map(lane).collect()
 }

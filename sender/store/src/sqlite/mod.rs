@@ -15,26 +15,24 @@ use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::clock::{Beginning, Start};
 use super::command::{Claim, Command};
-use super::commit::newer::Newer;
 use super::commit::room::Room;
 use super::commit::{Commands, Lane, Rows};
-use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Counts, Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
+use crate::commit::emit::Newer;
 use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::latency::Gathered;
 
 mod backup;
 mod beside;
 mod claim;
 mod clock;
 mod content;
-mod damaged;
 mod dead;
 mod doctor;
 mod emit;
-mod ended;
 mod event_id;
 mod failure;
 mod file;
@@ -45,19 +43,16 @@ mod lease;
 mod ledger;
 mod liveness;
 mod log;
-mod nodes;
 mod open;
 mod options;
 mod reader;
 mod reserve;
-mod room;
 mod settle;
 mod subscribe;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod unswept;
 mod vacuum;
 
 pub(super) use backup::backup;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{clock, latencies, ledger, nodes, open};
+use super::{clock, latencies, lease, ledger, open};
 use crate::StoreError;
 use crate::clock::{Beginning, FileClock, Start};
 use crate::command::{Body, OutboxId};
@@ -286,6 +286,6 @@ impl Reader for SqliteReader {
     }
 
     fn nodes(&self) -> Result<Nodes, StoreError> {
-        self.moment("list nodes", |sql| nodes::nodes(sql, ledger::totals(sql)?.clock))
+        self.moment("list nodes", |sql| lease::nodes(sql, ledger::totals(sql)?.clock))
     }
 }

@@ -8,7 +8,7 @@ use super::{Work, at_hand};
 use crate::command::{Attempt, Fate, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
 use crate::engine::StoreTime;
-use crate::gathered::Gathered;
+use crate::latency::Gathered;
 
 impl AttemptRows for Work<'_> {
     fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>> {

@@ -1,15 +1,15 @@
 //! Tests of private behaviour.
 
-use super::unswept::NOTED_AFTER;
+use super::sweep::NOTED_AFTER;
 use super::*;
 use crate::Durability;
 use crate::clock::{Beginning, Fault};
 use crate::command::{Acquire, Body, Claim, Emit, Purge, Reason, Shed, Subscribe, Sweep, Target, Which};
 use crate::engine::{DeliveryId, LaneId, Term};
+use crate::held::Unread;
 use crate::lane::{Bounds, Secret, WhenFull};
 use crate::read::{Notices, Reader};
 use crate::reply::{Claimed, Purged};
-use crate::unread::Unread;
 
 const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 

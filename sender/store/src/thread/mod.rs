@@ -20,23 +20,22 @@
 //!
 //! Time comes from the [`Clock`] that the thread is given.
 
-mod complaints;
-mod order;
-mod queue;
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::command::Claim;
-use crate::engine::StoreTime;
-use crate::{Claimer, Command, QuickClaims, Reply, Store, StoreError};
-use complaints::Complaints;
 pub use order::{Ahead, PendingByLane};
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
+
+use crate::command::Claim;
+use crate::engine::{Nanos, StoreTime};
+use crate::{Claimer, Command, QuickClaims, Reply, Store, StoreError};
+
+mod order;
+mod queue;
+#[cfg(test)]
+mod tests;
 
 /// Returns the store's time.
 pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
@@ -380,5 +379,44 @@ impl Drop for Closing {
         for request in self.0.close() {
             (request.answer)(Err(StoreError::Stopped));
         }
+    }
+}
+
+/// A failure is not logged again for this long.
+const SILENCE: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// With more kinds of failure at once, the one logged longest ago is forgotten.
+const KINDS_MAX: usize = 16;
+
+#[derive(Debug, Default)]
+struct Complaints {
+    said: Vec<Said>,
+}
+
+#[derive(Debug)]
+struct Said {
+    error: StoreError,
+    at: StoreTime,
+    unsaid: u64,
+}
+
+impl Complaints {
+    /// Whether to log the failure. If so, returns how often it occurred since it was last logged.
+    fn hear(&mut self, now: StoreTime, error: &StoreError) -> Option<u64> {
+        if let Some(known) = self.said.iter_mut().find(|said| said.error == *error) {
+            // A clock that was set back must end the silence, not prolong it.
+            if known.at <= now && now.0 - known.at.0 < SILENCE.0 {
+                known.unsaid += 1;
+                return None;
+            }
+            known.at = now;
+            return Some(std::mem::take(&mut known.unsaid));
+        }
+        if self.said.len() == KINDS_MAX
+            && let Some((oldest, _)) = self.said.iter().enumerate().min_by_key(|(_, said)| said.at)
+        {
+            self.said.swap_remove(oldest);
+        }
+        self.said.push(Said { error: error.clone(), at: now, unsaid: 0 });
+        Some(0)
     }
 }

@@ -482,3 +482,52 @@ fn a_panic_in_the_store_leaves_nobody_waiting() {
     assert_eq!(stage.answers(), [(2, Err(StoreError::Stopped))]);
     assert_eq!(stage.submit(3, vec![evict(3)]), Err(Why::Stopped));
 }
+
+fn error(detail: &str) -> StoreError {
+    StoreError::Broken { doing: "read", detail: detail.into() }
+}
+
+#[track_caller]
+fn check(complaints: &mut Complaints, second: u64, what: &str, expected: Option<u64>) {
+    let now = StoreTime(second * Nanos::SECOND.0);
+    assert_eq!(complaints.hear(now, &error(what)), expected, "{what} at {second} s");
+}
+
+#[test]
+fn a_failure_is_said_once_a_minute_with_how_often_it_came() {
+    let mut complaints = Complaints::default();
+    check(&mut complaints, 100, "page 1", Some(0));
+    check(&mut complaints, 101, "page 1", None);
+    check(&mut complaints, 159, "page 1", None);
+    check(&mut complaints, 160, "page 1", Some(2));
+    check(&mut complaints, 161, "page 1", None);
+}
+
+#[test]
+fn failures_of_several_kinds_by_turns_are_said_once_each() {
+    let mut complaints = Complaints::default();
+    let said = (0..100).flat_map(|_| ["page 1", "page 2", "page 3"]).filter(|what| {
+        let now = StoreTime(100 * Nanos::SECOND.0);
+        complaints.hear(now, &error(what)).is_some()
+    });
+    assert_eq!(said.count(), 3);
+}
+
+#[test]
+fn a_clock_that_was_set_back_silences_nothing() {
+    let mut complaints = Complaints::default();
+    check(&mut complaints, 7_200, "page 1", Some(0));
+    check(&mut complaints, 3_600, "page 1", Some(0));
+    check(&mut complaints, 3_601, "page 1", None);
+}
+
+#[test]
+fn no_more_kinds_are_remembered_than_stated() {
+    let mut complaints = Complaints::default();
+    for (second, kind) in (100..).zip(0..1_000) {
+        check(&mut complaints, second, &kind.to_string(), Some(0));
+        assert!(complaints.said.len() <= KINDS_MAX);
+    }
+    check(&mut complaints, 1_100, "999", None);
+    check(&mut complaints, 1_100, "0", Some(0));
+}

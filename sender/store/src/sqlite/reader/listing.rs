@@ -2,14 +2,13 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::super::damaged::or_least;
 use super::super::event_id::{EventId, Kept};
 use super::super::values::{Bits, int, size};
-use crate::command::SECRETS_MAX;
-use crate::command::{Attempt, Body};
+use crate::command::{Attempt, Body, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Secret};
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
+use crate::sqlite::failure::or_least;
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
