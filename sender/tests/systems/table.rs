@@ -20,9 +20,8 @@ fn collect(folder: &Path, found: &mut BTreeSet<String>) {
 #[test]
 fn each_test_that_the_table_names_exists_and_each_row_names_one() {
     let mut known = BTreeSet::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    collect(&root.join("tests"), &mut known);
-    collect(&root.join("src"), &mut known);
+    // With the crates inside of the sender's folder.
+    collect(Path::new(env!("CARGO_MANIFEST_DIR")), &mut known);
     let mut rows = 0;
     for line in include_str!("README.md").lines().filter(|line| line.starts_with("| S")) {
         let named: Vec<&str> = line.split('`').skip(1).step_by(2).filter(|word| word.contains('_')).collect();
