@@ -53,7 +53,7 @@ pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Jud
     judgement
 }
 
-/// A judgement with a lane that the world saw stand still ([`super::liveness`]) as a failure of the check with that meaning.
+/// A judgement with a lane that the world saw stand still (`sim::liveness`) as a failure of the check with that meaning.
 #[must_use]
 pub fn with_silence(mut judgement: Judgement, silence: Option<&Silence>, trace: &Trace) -> Judgement {
     let Some(silence) = silence else { return judgement };
