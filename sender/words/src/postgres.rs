@@ -57,21 +57,11 @@ written! {
     OwnerId: i64 = |value| value.0.cast_signed(), |raw| Ok(Self(raw.cast_unsigned()));
 }
 
-macro_rules! codes {
-    ($($name:ident { $($code:literal = $case:ident),* $(,)? })*) => { written! { $(
-        $name: i16 = |value| match value { $(Self::$case => $code,)* }, |raw| match raw {
-            $($code => Ok(Self::$case),)*
-            other => Err(format!("{other} is no {}", stringify!($name)).into()),
+macro_rules! coded {
+    ($($name:ident),*) => { written! { $(
+        $name: i16 = |value| value.code(), |raw| {
+            Self::of_code(raw.into()).ok_or_else(|| format!("{raw} is no {}", stringify!($name)).into())
         };
     )* } };
 }
-
-// Databases contain these codes: add, never change.
-codes! {
-    LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
-    WhenFull { 0 = ShedOldest, 1 = Refuse }
-    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
-    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
-    AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
-    Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
-}
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Measure);

@@ -67,30 +67,19 @@ impl FromSql for OwnerId {
     }
 }
 
-macro_rules! codes {
-    ($($name:ident { $($code:literal = $case:ident),* $(,)? })*) => { $(
+macro_rules! coded {
+    ($($name:ident),*) => { $(
         impl ToSql for $name {
             fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-                Ok(match self { $(Self::$case => $code,)* }.into())
+                Ok(self.code().into())
             }
         }
         impl FromSql for $name {
             fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-                match value.as_i64()? {
-                    $($code => Ok(Self::$case),)*
-                    other => Err(FromSqlError::OutOfRange(other)),
-                }
+                let code = value.as_i64()?;
+                Self::of_code(code).ok_or(FromSqlError::OutOfRange(code))
             }
         }
     )* };
 }
-
-// Files contain these codes: add, never change.
-codes! {
-    LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
-    WhenFull { 0 = ShedOldest, 1 = Refuse }
-    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
-    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
-    AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
-    Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
-}
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Measure);

@@ -94,3 +94,31 @@ pub enum Measure {
     /// From the receipt of an event to the end of the successful attempt.
     Delivery,
 }
+
+macro_rules! codes {
+    ($($name:ident { $($code:literal = $case:ident),* })*) => { $(
+        #[cfg(any(feature = "sqlite", feature = "postgres"))]
+        impl $name {
+            pub(crate) const fn code(self) -> i16 {
+                match self { $(Self::$case => $code,)* }
+            }
+
+            pub(crate) const fn of_code(code: i64) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$case),)*
+                    _ => None,
+                }
+            }
+        }
+    )* };
+}
+
+// Both stores contain these codes: add, never change.
+codes! {
+    LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
+    WhenFull { 0 = ShedOldest, 1 = Refuse }
+    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
+    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
+    AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
+    Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
+}
