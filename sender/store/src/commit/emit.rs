@@ -13,7 +13,7 @@ use hookproof_words::ids::size;
 
 use super::room::{Before, Replaced, RoomRows, Route};
 use super::subscribe::SubscriberRows;
-use crate::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
+use crate::command::{Emit, OutboxId, RejectOutbox, Target};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::reply::{Emitted, Placed, Refusal, Reply};
 
@@ -243,8 +243,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         Ok(())
     }
 }
-
-pub(crate) const NO_ROOM: Reason = Reason::Overflow;
 
 // Decides whether an event must be matched again because subscribers changed after its emitter matched it.
 //

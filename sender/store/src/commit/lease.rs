@@ -72,13 +72,21 @@ pub(crate) trait LeaseRows: Rows {
 
     fn nodes(&mut self) -> Result<Nodes, Self::Error>;
 
+    fn clock_after(&self, length: Nanos) -> StoreTime {
+        StoreTime(self.clock().0.saturating_add(length.0))
+    }
+
     fn acquire(&mut self, acquire: &Acquire) -> Result<Reply, Self::Error> {
         let lanes = self.free_lanes(acquire)?;
         if lanes.is_empty() {
             return Ok(Reply::Acquired(Vec::new()));
         }
         let taken = self.take(acquire.owner, &lanes)?;
-        self.extend(acquire.owner, acquire.lease)?;
+        if self.taken(acquire.owner)?.is_none() {
+            // A new owner's count starts at zero, so its next renewal must check every lane.
+            self.taken_seen().remove(&acquire.owner);
+        }
+        self.set_lease(acquire.owner, self.clock_after(acquire.lease))?;
         Ok(Reply::Acquired(taken))
     }
 
@@ -144,29 +152,16 @@ pub(crate) trait LeaseRows: Rows {
         Ok(taken)
     }
 
-    /// Returns the number of lanes taken from the owner. `None`: the owner was unknown.
-    fn extend(&mut self, owner: OwnerId, lease: Nanos) -> Result<Option<u64>, Self::Error> {
-        let until = StoreTime(self.clock().0.saturating_add(lease.0));
-        let taken = self.taken(owner)?;
-        if taken.is_none() {
-            // The count started anew, so the next renewal must check every lane.
-            self.taken_seen().remove(&owner);
-        }
-        self.set_lease(owner, until)?;
-        Ok(taken)
-    }
-
     fn renew(&mut self, renew: &Renew) -> Result<Reply, Self::Error> {
-        let known = self.taken(renew.owner)?;
-        let seen = self.taken_seen().get(&renew.owner).copied();
-        let none_was_lost = known.is_some() && seen == known;
+        let taken = self.taken(renew.owner)?;
+        let none_was_lost = taken.is_some() && self.taken_seen().get(&renew.owner).copied() == taken;
         let held = if none_was_lost { Vec::new() } else { self.held().of(renew.owner) };
         self.lock(held.iter().map(|(lane, _)| *lane))?;
         if let Some(announcement) = &renew.announce {
             // Before the lease is extended: a node with an expired lease starts anew.
             self.announce(renew.owner, announcement)?;
         }
-        let taken = self.extend(renew.owner, renew.lease)?;
+        self.set_lease(renew.owner, self.clock_after(renew.lease))?;
         self.taken_seen().insert(renew.owner, taken.unwrap_or(0));
         let mut lost = Vec::new();
         for (lane, term) in held {

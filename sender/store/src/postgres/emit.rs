@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::rows::{Known, NewDelivery, NewEvent};
 use super::values::{Count, int, size, storable};
 use super::{Result, Work};
-use crate::command::{Emit, OutboxId, RejectOutbox};
+use crate::command::{Emit, OutboxId, Reason, RejectOutbox};
 use crate::commit::Rows;
-use crate::commit::emit::{EventRows, NO_ROOM, New, Newer, REJECTED_MAX};
+use crate::commit::emit::{EventRows, New, Newer, REJECTED_MAX};
 use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
@@ -144,7 +144,7 @@ impl EventRows for Work<'_> {
             at: if fits { due } else { self.now },
             expires: target.expires,
             ttl: target.expires.since(emit.received),
-            reason: (!fits).then_some(NO_ROOM),
+            reason: (!fits).then_some(Reason::Overflow),
             coalesce: target.coalesce.as_ref().map(|coalesce| coalesce.key.clone()),
             signature: target.signature.clone(),
         });

@@ -9,8 +9,8 @@ use super::event_id::EventId;
 use super::fresh::Recorded;
 use super::values::int;
 use super::{Work, at_hand};
-use crate::command::{Body, Emit, OutboxId, RejectOutbox};
-use crate::commit::emit::{EventRows, NO_ROOM, New, Newer, REJECTED_MAX};
+use crate::command::{Body, Emit, OutboxId, Reason, RejectOutbox};
+use crate::commit::emit::{EventRows, New, Newer, REJECTED_MAX};
 use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
@@ -195,7 +195,7 @@ impl EventRows for Work<'_> {
             target.coalesce.as_ref().map(|coalesce| &coalesce.key),
             target.signature,
             if fits { Place::Waiting } else { Place::Dead },
-            (!fits).then_some(NO_ROOM),
+            (!fits).then_some(Reason::Overflow),
         ])?;
         if fits {
             self.note_if_short(delivery, target.expires)?;
