@@ -23,7 +23,6 @@ mod arrival;
 mod book;
 mod close;
 mod commit_queue;
-mod errand;
 mod error;
 mod event;
 mod exchange;

@@ -12,11 +12,10 @@ use hookproof_sender::store::lane::Secret;
 use hookproof_sender::store::read::Whom;
 
 use super::commit_queue::Then;
-use super::errand::{Asked, Errands, Secrets};
 use super::error::{SimError, store_failed};
 use super::process::Process;
 use super::subscribe::relimited;
-use super::world::World;
+use super::world::{Asked, Errands, Secrets, World};
 
 const REDRIVE_MAX: u32 = 100_000;
 

@@ -19,7 +19,6 @@ use hookproof_sender::store::command::Command;
 use tempfile::TempDir;
 
 use super::book::{Book, header};
-use super::errand::Errands;
 use super::error::SimError;
 use super::event::SimEvent;
 use super::exchange::{Endpoint, Network};
@@ -31,7 +30,7 @@ use super::options::{Model, Options, Simulated};
 use super::process::{Birth, Process};
 use super::setup::{declared, lease};
 use super::subscribe::subscribe;
-use super::world::{Given, Troubles, WorkerSlot, World};
+use super::world::{Errands, Given, Troubles, WorkerSlot, World};
 
 /// The purposes of the seed's random streams.
 const PURPOSE_WORLD: u64 = 0x51;

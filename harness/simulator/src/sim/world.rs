@@ -1,8 +1,9 @@
 //! The state of a run, with its shared operations. The seed decides the order of events at one instant.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hookproof_judge::scenario::Scenario;
+use hookproof_judge::scenario::{FaultPlan, Scenario};
 use hookproof_judge::trace::Record;
 use hookproof_play::fault::{Skews, Step, Stops};
 use hookproof_play::traffic::Chance;
@@ -15,7 +16,6 @@ use hookproof_sender::store::reply::ClaimedRow;
 use tempfile::TempDir;
 
 use super::book::Book;
-use super::errand::Errands;
 use super::error::SimError;
 use super::event::{ProcessEvent, SimEvent};
 use super::exchange::Network;
@@ -189,5 +189,32 @@ impl World<'_> {
     pub(super) fn write_later(&mut self) -> Result<(), SimError> {
         let later = std::mem::take(&mut self.book.later);
         later.iter().try_for_each(|record| self.book.keep(record))
+    }
+}
+
+// Operator actions that wait, or that a process was asked for.
+
+/// New secrets, each with the index of its endpoint.
+pub(super) type Secrets = Vec<(usize, hookproof_judge::signature::Secret)>;
+
+#[derive(Default)]
+pub(super) struct Errands<'a> {
+    /// Actions that wait for a process that can be asked, oldest first.
+    pub(super) waiting: Vec<&'a FaultPlan>,
+    /// Actions that a process was asked for and has not answered.
+    pub(super) asked: BTreeMap<u64, Asked<'a>>,
+    pub(super) count: u64,
+}
+
+pub(super) struct Asked<'a> {
+    pub(super) plan: &'a FaultPlan,
+    pub(super) at: u64,
+    /// The endpoints accept these once the action is done.
+    pub(super) secrets: Secrets,
+}
+
+impl Errands<'_> {
+    pub(super) fn are_done(&self) -> bool {
+        self.waiting.is_empty() && self.asked.is_empty()
     }
 }
