@@ -2,7 +2,6 @@
 
 use mimalloc::MiMalloc;
 
-/// The sender's allocator, since the sender is one of the commands.
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 

@@ -113,8 +113,6 @@ pub(super) fn repeat(path: &Path, by: Option<&Path>, gate: &Gate) -> String {
     format!("hookproof check {}{scenario}{}", shown(path), gate.written())
 }
 
-// `hookproof compare BASE NEW`: compares reports with older ones.
-
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Figures are compared beyond their noise, which several runs show:
@@ -135,7 +133,7 @@ pub(super) struct Allowances {
     pub(super) allow: Vec<Allowed>,
 }
 
-/// Prints the differences; exits with 3 after a regression.
+/// Exits with 3 after a regression.
 pub(crate) fn compare(arguments: &Compare) -> ExitCode {
     let read = forms::read(&arguments.base).and_then(|base| Ok((base, forms::read(&arguments.new)?)));
     let (base, new) = match read {
@@ -173,11 +171,7 @@ fn tell(difference: &Difference) {
     }
 }
 
-// `hookproof open TRACE`: shows a recorded run.
-
-/// The folder of `run`'s output.
 const RUNS: &str = "reports/runs";
-/// The traces of a run's folder.
 const TRACES: [&str; 2] = ["trace.jsonl", "trace.jsonl.zst"];
 
 #[derive(Args, Debug)]
@@ -239,7 +233,7 @@ fn judged(path: &Path) -> Result<Report, String> {
     Ok(Report::new(&scenario, &trace, judgement, repeat(path, None, &gate)))
 }
 
-/// Writes the page to the requested file, or to a temporary file that stays.
+/// Without a requested file, a temporary file that stays.
 fn kept(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
     if let Some(path) = asked {
         forms::write(path, page)?;
@@ -251,7 +245,6 @@ fn kept(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Opens the page in the desktop's browser, if there is a desktop.
 fn show(path: &Path) {
     let is_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -269,8 +262,6 @@ fn show(path: &Path) {
     }
 }
 
-// The selection and strictness of checks: options of `run` and `check`.
-
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Gate {
     /// Checks that decide, no others: ids or their beginnings, such as rate.envelope, retry, or breaker.*
@@ -285,8 +276,6 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// The checks that decide.
-    ///
     /// # Errors When no check matches.
     pub(super) fn selection(&self) -> Result<Selection, SelectError> {
         Selection::new(catalogue::sender(), &self.only, &self.skip)
@@ -297,7 +286,6 @@ impl Gate {
         check::judge(scenario, trace, strictness).of(selection, trace)
     }
 
-    /// The options in command line form, each after a blank.
     pub(super) fn written(&self) -> String {
         let list = |name: &str, ids: &[String]| {
             if ids.is_empty() { String::new() } else { format!(" --{name} {}", quoted(&ids.join(","))) }

@@ -1,5 +1,4 @@
-//! `hookproof driver check FILE`: tests a driver file before a run. Also the options for the way to the
-//! endpoints.
+//! `hookproof driver check FILE` tests a driver file before a run; and the options for the way to the endpoints.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,7 +59,6 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     ExitCode::from(rehearsal.code)
 }
 
-/// The result; or an exit code and the reason why there is none.
 fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
     let text = |error: &dyn std::fmt::Display| (HARNESS, error.to_string());
     let reach = check.reach.reach();
@@ -81,8 +79,6 @@ fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
     runtime.shutdown_background();
     rehearsal
 }
-
-// The options for the way to the endpoints.
 
 /// For a sender that is not on this machine, or demands HTTPS.
 #[derive(Args, Debug)]
@@ -120,7 +116,6 @@ impl ReachArgs {
         Reach { bind: self.bind, public: self.public_url.clone(), tls }
     }
 
-    /// The options in command line form, each after a blank.
     pub(super) fn written(&self) -> String {
         let bind = self.bind.map(|bind| bind.to_string());
         let file = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());

@@ -40,8 +40,7 @@ impl Forms {
         Ok(())
     }
 
-    /// Checks that each file can be written, and changes none. Files in missing folders below `made` pass:
-    /// those folders are created later.
+    /// Creates and changes no file. Files in missing folders below `made` pass: those folders are created later.
     pub(crate) fn can_be_written(&self, made: Option<&Path>) -> Result<(), String> {
         let made = made.and_then(|made| std::path::absolute(made).ok());
         let is_made_later = |path: &Path| {
@@ -82,11 +81,8 @@ impl Forms {
         written(out.write_all(report::terminal(report, colours).as_bytes()))
     }
 
-    /// Writes all reports in every requested form. A subject without a report is an error in the JUnit file,
-    /// where an empty suite would pass; a regression is a failure there. Markdown begins with the unjudged
-    /// subjects.
-    ///
-    /// # Errors The first one, after every form was tried.
+    /// Writes all reports in every requested form. A subject without a report is an error in the JUnit file, where an
+    /// empty suite would pass; a regression is a failure there. Returns the first error, after every form was tried.
     pub(crate) fn write(
         &self,
         reports: &[Report],
@@ -121,13 +117,12 @@ impl Forms {
         folders.into_iter().chain(all).collect()
     }
 
-    /// Whether stdout gets the JSON.
     pub(crate) fn is_printed(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 }
 
-/// The reports in a file that `--json` wrote: one, or a list.
+/// The file holds one report, or a list.
 pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
     let reports = if text.trim_start().starts_with('[') {
@@ -146,7 +141,6 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text).map_err(|error| named("writing", path, &error))
 }
 
-/// Streams JSON into a file, as a report may be large.
 pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
     let written = fs::File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -156,8 +150,8 @@ pub(super) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::R
     written.map_err(|error| named("writing", path, &error))
 }
 
-/// Opens a file for writing without changing it; a missing one is created and removed again. Devices and
-/// pipes are not touched: a pipe's reader would take the close for the end of the report.
+/// A missing file is created and removed again. Devices and pipes are not touched: a pipe's reader would take the
+/// close for the end of the report.
 pub(super) fn try_to_open(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(older) if !older.is_file() && !older.is_dir() => Ok(()),
@@ -175,8 +169,7 @@ fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
-/// Reports that there is no picture, and removes an older run's, which must not stand for this one. Anything
-/// but a regular file stays.
+/// Removes an older run's picture, which must not stand for this run. Anything but a regular file stays.
 fn undrawn(path: &Path) -> io::Result<()> {
     say(format_args!("hookproof: no picture in {}: nothing failed that could be drawn", path.display()));
     let removed = match fs::canonicalize(path) {

@@ -1,5 +1,4 @@
-//! `hookproof init`: writes a first scenario, the beginning of a driver file, and a CI workflow. Also
-//! `packaging`.
+//! `hookproof init` writes a first scenario, the beginning of a driver file, and a CI workflow; also `packaging`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -11,7 +10,6 @@ use clap_complete::Shell;
 
 use super::out::{HARNESS, USAGE, line, quoted, refuse};
 
-/// Paths below the folder, and texts.
 const FILES: [(&str, &str); 3] = [
     (SCENARIO, include_str!("init/first.toml")),
     (DRIVER, include_str!("init/driver.toml")),
@@ -53,15 +51,12 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Creates a new file, and the folders above it.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }
-
-// `hookproof packaging FOLDER`: completions and manual pages of all commands, for a release archive.
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Packaging {
@@ -77,8 +72,7 @@ pub(crate) fn package(arguments: &Packaging) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The whole command line, with the commands of sender and receiver, which parse their arguments themselves
-/// at run time.
+/// Includes the commands of sender and receiver, which parse their arguments themselves at run time.
 fn program() -> Command {
     super::Arguments::command()
         .name("hookproof")
@@ -90,8 +84,7 @@ fn write(mut program: Command, folder: &Path) -> io::Result<()> {
     let (completions, man) = (folder.join("completions"), folder.join("man"));
     fs::create_dir_all(&completions)?;
     fs::create_dir_all(&man)?;
-    // A page for each command (`man hookproof-run`). The pages come first: completions add `help` to each
-    // command.
+    // The pages come first: completions add `help` to each command.
     clap_mangen::generate_to(program.clone(), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut program, "hookproof", &completions)?;

@@ -1,4 +1,4 @@
-//! Signals during a run: the request to end, the request to end at once, and signals that must not end it.
+//! Signals during a run: the first asks for an end, the second for an end at once; some must not end it.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,6 @@ const FILE_SIZE: i32 = 31;
 #[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
 const FILE_SIZE: i32 = 25;
 
-/// The requests to end.
 pub(super) struct Interrupts {
     /// Becomes true at the first Ctrl-C or SIGTERM, or when the terminal closes.
     pub(super) first: Interrupt,
@@ -26,7 +25,6 @@ pub(super) struct Interrupts {
     pub(super) second: oneshot::Receiver<()>,
 }
 
-/// The signals that ask for an end: Ctrl-C, SIGTERM of a cancelled job, SIGHUP of a closed terminal.
 struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
@@ -35,8 +33,7 @@ struct EndSignals {
 }
 
 impl EndSignals {
-    /// Listens from now on, within a tokio runtime. A process started with `nohup` ignores the closed
-    /// terminal.
+    /// Listens from now on, within a tokio runtime.
     fn listen() -> io::Result<Self> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let hears = hangups_are_ignored() == Some(false);
@@ -44,8 +41,7 @@ impl EndSignals {
         Ok(Self { interrupt, terminate, hangup })
     }
 
-    /// Waits for the next of them. A closed terminal counts only as the first: shell and kernel both signal
-    /// it, and no user is left to be in a hurry.
+    /// A closed terminal counts only as the first: shell and kernel both signal it, and no user is left to hurry.
     async fn next(&mut self) {
         let Self { interrupt, terminate, hangup } = self;
         tokio::select! {
@@ -61,20 +57,18 @@ async fn received(signal: &mut Option<Signal>) -> Option<()> {
     signal.as_mut()?.recv().await
 }
 
-/// Whether the process ignored SIGHUP when it started; none if the system does not say.
+/// None if the system does not say.
 fn hangups_are_ignored() -> Option<bool> {
     ignores_hangups(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// The same, from a process's `status`: the mask of ignored signals is hexadecimal, and its lowest bit is
-/// SIGHUP (1).
+/// From a process's `status`: the mask of ignored signals is hexadecimal, and its lowest bit is SIGHUP (1).
 fn ignores_hangups(status: &str) -> Option<bool> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
     let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
     Some(mask & 1 == 1)
 }
 
-/// Waits for a request to end.
 pub(super) async fn asked_to_end() {
     let Ok(mut signals) = EndSignals::listen() else {
         if tokio::signal::ctrl_c().await.is_err() {
@@ -86,7 +80,6 @@ pub(super) async fn asked_to_end() {
     signals.next().await;
 }
 
-/// Listens from now on, within a tokio runtime.
 pub(super) fn interrupts() -> io::Result<Interrupts> {
     let mut signals = EndSignals::listen()?;
     // One registration replaces the default action for good.
@@ -106,8 +99,7 @@ pub(super) fn interrupts() -> io::Result<Interrupts> {
     Ok(Interrupts { first, second })
 }
 
-/// Becomes true at the first Ctrl-C or SIGTERM, or when the terminal closes, so that a simulation cleans up.
-/// The second Ctrl-C or SIGTERM ends the program at once.
+/// Becomes true at the first signal, so that a simulation cleans up. The second ends the program at once.
 pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
     let interrupt = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&interrupt);
@@ -116,12 +108,11 @@ pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async move {
             let Ok(mut signals) = EndSignals::listen() else { return };
-            // The receiver may be gone; the handler is installed all the same.
             let _ = ready.send(());
             loop {
                 signals.next().await;
                 if told.swap(true, Ordering::Relaxed) {
-                    // An abort drops nothing, so the folders in memory would remain.
+                    // An abort runs no destructors, so the folders in memory would remain.
                     remove_folders();
                     std::process::abort();
                 }

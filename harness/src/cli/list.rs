@@ -1,5 +1,4 @@
-//! `hookproof list`, `explain` and `schema`: the catalogue of checks and cases, one entry of it, and the JSON
-//! Schemas.
+//! `hookproof list`, `explain` and `schema`: the catalogue of checks and cases, one of its entries, and JSON Schemas.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,7 +17,6 @@ pub(super) struct Asked {
     json: bool,
 }
 
-/// An entry, with the side that it judges.
 #[derive(Serialize)]
 struct Listed<'a> {
     judges: &'a str,
@@ -45,7 +43,6 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
         let parts = sides.iter().map(|(side, entries)| format!("{}\n{}", title(side), table(entries)));
         parts.collect::<Vec<_>>().join("\n")
     };
-    // A closed pipe (`head`) is no failure.
     let _closed = std::io::stdout().lock().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
@@ -58,8 +55,6 @@ fn table(entries: &[Entry]) -> String {
     entries.iter().map(line).collect()
 }
 
-// `hookproof explain ID`: an id's requirement, reason, source and remedy.
-
 #[derive(Debug, Args)]
 pub(super) struct Explain {
     /// An id of `hookproof list`
@@ -71,7 +66,6 @@ pub(super) fn explain(asked: &Explain) -> ExitCode {
         let what = format!("there is no {:?}; `hookproof list` shows every id", asked.id);
         return refuse("explain", what, USAGE);
     };
-    // A closed pipe (`head`) is no failure.
     let _closed = std::io::stdout().lock().write_all(text(entry).as_bytes());
     ExitCode::SUCCESS
 }
@@ -96,8 +90,6 @@ fn text(entry: &Entry) -> String {
     text
 }
 
-// `hookproof schema`: the JSON Schema of the scenario file or the report.
-
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Schema {
     /// The format
@@ -119,7 +111,6 @@ pub(crate) fn schema(arguments: &Schema) -> ExitCode {
         Form::Report => report::schema(),
     };
     match writeln!(io::stdout(), "{schema:#}") {
-        // A closed pipe is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => refuse("schema", error, HARNESS),
         _ => ExitCode::SUCCESS,
     }

@@ -1,5 +1,4 @@
-//! `hookproof load`: open-loop load on a receiver, and the search for the highest rate that meets an
-//! objective.
+//! `hookproof load`: open-loop load on a receiver, and the search for the highest rate that meets an objective.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -117,7 +116,6 @@ fn settings(asked: &Asked) -> Result<Load, Unusable> {
     Ok(load)
 }
 
-/// Waits for an interruption, and records it.
 async fn interrupted(flag: &AtomicBool) {
     asked_to_end().await;
     flag.store(true, Ordering::Relaxed);
@@ -208,7 +206,6 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
     Ok(if interrupted { INTERRUPTED } else { code(status) })
 }
 
-/// The result of a search, for people.
 fn said(slo: &Slo, found: &Found) -> String {
     let Bracket { holds, breaks, generator_limited, confirmed } = found.bracket;
     let upper = match breaks {
@@ -237,7 +234,7 @@ fn keep(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Res
     Ok(())
 }
 
-/// Writes a page with the reason why there are no figures, and removes an older load's log.
+/// The page says why there are no figures. Removes an older load's log.
 fn keep_nothing(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
     let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
     std::fs::write(dir.join("load.html"), load::page_unjudged(target, why)).map_err(failed)?;
@@ -248,7 +245,6 @@ fn keep_nothing(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
 }
 
 fn print(text: &str) {
-    // A closed pipe (`head`) is no failure.
     let _closed = std::io::stdout().lock().write_all(text.as_bytes());
 }
 

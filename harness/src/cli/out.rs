@@ -8,14 +8,12 @@ pub(super) use hookproof_judge::exit::*;
 use hookproof_judge::report::{in_one_line, visible};
 use hookproof_judge::trace::Ended;
 
-/// Prints a message to stderr. Errors are ignored: the result is also in the exit code and the files, and
-/// must not be lost over a closed stderr.
+/// Ignores errors: the result is also in the exit code and the files, and must not be lost over a closed stderr.
 pub(super) fn say(text: impl Display) {
     let _unread = writeln!(io::stderr().lock(), "{}", unobeyed(&visible(&text.to_string())));
 }
 
-/// Marks each line that begins with `::`, which a CI runner would obey as a command: others write part of the
-/// text.
+/// A CI runner would obey a line that begins with `::`, and others write part of the text.
 fn unobeyed(text: &str) -> String {
     let marked = |line: &str| {
         let mark = if line.trim_start().starts_with("::") { "| " } else { "" };
@@ -29,8 +27,7 @@ pub(super) fn written(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// Prints a line. A closed pipe (`head`) is no failure and ends nothing, since the exit code has the result
-/// too. Other errors are reported.
+/// A closed pipe (`head`) is no failure and ends nothing, since the exit code has the result too.
 pub(super) fn line(text: impl Display) {
     if let Err(error) = written(writeln!(io::stdout().lock(), "{text}")) {
         say(format_args!("hookproof: writing to stdout: {error}"));
@@ -42,7 +39,6 @@ pub(super) fn one_line(text: impl Display) {
     line(unobeyed(&in_one_line(&text.to_string())));
 }
 
-/// Quotes a word for the shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
@@ -52,16 +48,13 @@ pub(super) fn quoted(word: &str) -> String {
     }
 }
 
-// Exit codes of commands, and their error messages.
-
-/// Prints an error with its remedy to stderr.
 pub(super) fn refuse(command: &str, what: impl std::fmt::Display, code: u8) -> ExitCode {
     say(format_args!("hookproof {command}: {what}"));
     ExitCode::from(code)
 }
 
-/// The exit code of a judged run. An interrupted run proves nothing, even with a pass; a sender that was gone
-/// outweighs a pass. The verdict of a trace without an end accounts for that itself.
+/// An interrupted run proves nothing, even with a pass; a sender that was gone outweighs a pass. The verdict of a
+/// trace without an end accounts for that itself.
 pub(super) fn of_run(verdict: u8, ended: Option<Ended>) -> u8 {
     match ended {
         Some(Ended::Interrupted) => worse(verdict, INCONCLUSIVE),

@@ -147,7 +147,6 @@ impl Asks {
         })
     }
 
-    /// The scenario with all requested changes, and the conditions.
     fn scenario(&self) -> Result<(Scenario, Vec<Condition>), String> {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
@@ -193,7 +192,6 @@ impl Asks {
         self.instead.with.iter().map(|with| with.apply(scenario, &schedule)).collect()
     }
 
-    /// Checks the other options against the scenario.
     fn fits(&self, scenario: &Scenario) -> Result<(), String> {
         let times = self.times.0 / AS_IT_STANDS;
         if times == 0 {
@@ -218,7 +216,6 @@ impl Asks {
         Ok(())
     }
 
-    /// Writes the plan's files; returns their description.
     fn write(&self, scenario: &Scenario, plan: &Plan) -> std::io::Result<String> {
         let folder = self.out.join(&plan.scenario);
         let partners = folder.join("partners");
@@ -246,7 +243,7 @@ impl Asks {
     }
 }
 
-/// Removes the sheets of an older plan, so that partners who are no longer in the plan get none.
+/// Partners who left the plan must get no sheet.
 fn remove_sheets(scenario: &Scenario, partners: &Path) -> std::io::Result<()> {
     for entry in partners.read_dir()? {
         let path = entry?.path();
@@ -263,18 +260,14 @@ fn names(scenario: &Scenario) -> String {
     names.join(", ")
 }
 
-/// The plan with its answer.
 fn json(plan: &Plan) -> String {
     let mut value = serde_json::json!(plan);
     value["answer"] = answer(plan).into();
     value.to_string()
 }
 
-// The machine's capacity: given, from an older report, or measured with the sender itself.
-
 /// The report of `hookproof run scenarios/throughput.toml`.
 const THROUGHPUT: &str = "reports/runs/throughput/report.json";
-/// The length of the measurement, in seconds.
 const LASTS: u64 = 2;
 
 #[derive(Args, Debug)]
@@ -303,7 +296,6 @@ struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The machine's capacity for this scenario, with its database at this path.
     fn machine(&self, scenario: &Scenario, database: &Path) -> Result<Machine, (u8, String)> {
         if self.nodes > 1 && scenario.sender.store == Store::Sqlite {
             return Err((
@@ -357,8 +349,7 @@ impl MachineArgs {
         Ok(())
     }
 
-    /// The sender's share of the ceiling in a report, in millionths, and the report. A given report must be
-    /// valid; the last run's is skipped with a message if it is not.
+    /// In millionths. A given report must be valid; the last run's is skipped with a message if it is not.
     fn efficiency(&self, scenario: &Scenario) -> Result<Option<(u64, PathBuf)>, (u8, String)> {
         let expected = "expected the report.json of a run of throughput.toml with the sender itself";
         if let Some(path) = &self.throughput {
@@ -379,7 +370,7 @@ impl MachineArgs {
     }
 }
 
-/// Our own sender's share of the ceiling in a report, in millionths; or the reason why it has none.
+/// In millionths; or the reason why it has none.
 fn reached(path: &Path) -> Result<u64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let report: Report = serde_json::from_str(&text).map_err(|error| error.to_string())?;
@@ -406,15 +397,14 @@ fn unmeasured(why: &str) -> (u8, String) {
     (HARNESS, format!("this machine can't be measured: {why}; try --machine RATE, or --no-measure"))
 }
 
-/// The free space at a file's place, which need not exist.
+/// The file need not exist.
 fn free_bytes(path: &Path) -> Option<u64> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let stat = rustix::fs::statvfs(folder).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// A bare client's rate on this machine, in two seconds, with bodies of the scenario's largest size and
-/// endpoints without latency.
+/// A bare client's rate, with bodies of the scenario's largest size and endpoints without latency.
 async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     let subscriber = scenario.subscribers.first().ok_or_else(|| unmeasured("nobody is subscribed"))?;
     let spec = Spec {
@@ -441,8 +431,8 @@ async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     ceiling(vec![spec], &vec![b'x'; size], header).await.map_err(|error| unmeasured(&error.to_string()))
 }
 
-/// The sender's deliveries per second to one subscriber with a wide limit, and whether it kept up. It is
-/// offered half of the ceiling, then all of it if it kept up.
+/// Deliveries per second to one subscriber with a wide limit, and whether the sender kept up. It is offered half of
+/// the ceiling, then all of it if it kept up.
 async fn sender(scenario: &Scenario, ceiling: u64) -> Result<(u64, bool), (u8, String)> {
     let (carries, keeps_up) = delivers(scenario, (ceiling / 2).max(1)).await?;
     if !keeps_up {
@@ -452,7 +442,6 @@ async fn sender(scenario: &Scenario, ceiling: u64) -> Result<(u64, bool), (u8, S
     Ok((carries.max(more), keeps_up))
 }
 
-/// The sender's deliveries per second at an offered rate, and whether it kept up.
 async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8, String)> {
     let bytes = scenario.events.data_bytes;
     let store = match scenario.sender.store {
@@ -511,7 +500,6 @@ mod tests {
 
     use super::*;
 
-    /// Whether the sender keeps up with 200 events a second to a subscriber with this limit.
     fn keeps_up_at(rate: u64) -> bool {
         let text = format!(
             "name = \"machine\"\n[[traffic]]\nshape = \"steady\"\nrate = \"200/s\"\nlasts = \"2s\"\n[[subscriber]]\n\

@@ -1,5 +1,4 @@
-//! `hookproof query TRACE SQL`: queries a trace. Each kind of record is a table with its fields as columns,
-//! in a read-only database in memory.
+//! `hookproof query TRACE SQL`: each kind of record is a table with its fields as columns, in memory and read-only.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::out::{USAGE, refuse, say, written};
 
-/// The tables and their columns, which exist even if the trace has no such record.
+/// They exist even if the trace has no such record.
 const TABLES: [(&str, &str); 24] = [
     (
         "header",
@@ -80,7 +79,6 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn answer(arguments: &Arguments) -> Result<(), String> {
-    // A refused trace can't be queried either.
     Trace::open(&arguments.trace).map_err(|error| error.to_string())?;
     let database = load(&arguments.trace)?;
     let mut statement = database.prepare(&arguments.sql).map_err(|error| error.to_string())?;
@@ -210,7 +208,6 @@ mod tests {
 
     use super::*;
 
-    /// A full record of each kind about events and requests.
     fn of_exchanges() -> Vec<Record> {
         let text = || Some("x".to_owned());
         let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
@@ -267,7 +264,6 @@ mod tests {
         ]
     }
 
-    /// A full record of each kind about the sender and the run.
     fn of_the_run() -> Vec<Record> {
         let text = || Some("x".to_owned());
         let (t, endpoint) = (1, "x".to_owned());
@@ -314,7 +310,6 @@ mod tests {
         ]
     }
 
-    /// A record of each kind about the harness.
     fn of_the_harness() -> Vec<Record> {
         let (t, token, endpoint) = (1, 1, "a".to_owned());
         vec![

@@ -1,5 +1,3 @@
-//! `hookproof receiver`: tests a receiver.
-
 use std::io::{IsTerminal as _, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -105,7 +103,6 @@ struct Output {
 }
 
 impl Output {
-    /// Checks that the report can be written, before anything is sent.
     fn prepare(&self) -> Result<(), String> {
         if let Some(dir) = &self.out {
             std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
@@ -121,7 +118,6 @@ impl Output {
         self.out.as_ref().map(|dir| dir.join("receiver.html"))
     }
 
-    /// Whether JSON replaces the table.
     fn json_shown(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
@@ -134,7 +130,7 @@ impl Output {
     }
 }
 
-/// The reason why a command can't begin, in one line with its remedy.
+/// One line with its remedy.
 pub(super) struct Unusable(pub(super) String);
 
 impl<E: std::error::Error> From<E> for Unusable {
@@ -211,7 +207,7 @@ fn settings(asked: &Asked) -> Result<Settings, Unusable> {
 }
 
 impl Whom {
-    /// The receiver, if it may be attacked: on this machine, or with the user's confirmation.
+    /// Only on this machine, or with the user's confirmation.
     pub(super) fn target(&self) -> Result<Target, Unusable> {
         let target = Target::parse(&self.url)?;
         let here = target.host == "localhost"
@@ -226,7 +222,7 @@ impl Whom {
     }
 }
 
-/// A secret from the environment, which keeps it out of shell history and process lists.
+/// The environment keeps a secret out of shell history and process lists.
 pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
     let text = std::env::var(name).map_err(|error| {
         let what = match error {
@@ -245,12 +241,10 @@ fn known(path: &Path) -> Result<Known, Unusable> {
     Known::parse(&text, &suite::date(unix_seconds() / 86_400)).map_err(|error| failed(&error))
 }
 
-/// A duration with its unit.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
     text.parse::<quantity::Duration>().map(|length| Duration::from_nanos(length.nanos()))
 }
 
-/// Runs the suite with a progress bar, until its end or an interruption.
 async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
@@ -276,14 +270,13 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     report
 }
 
-/// Prints the report, and writes all requested files even if one fails.
+/// Writes all requested files even if one fails.
 fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let told = Told { report, counts: report.counts(), exit_code: report.exit_code() };
     let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;
     let stdout = std::io::stdout();
     let colours = Colours::of(stdout.is_terminal());
     let text = if output.json_shown() { json.clone() + "\n" } else { report.table(colours) };
-    // A closed pipe (`head`) is no failure.
     let _closed = stdout.lock().write_all(text.as_bytes());
     let paged = output.page().as_ref().map_or(Ok(()), |page| {
         write(page, &report.page())?;
@@ -297,7 +290,6 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
 }
 
-/// The report with its totals.
 #[derive(serde::Serialize)]
 struct Told<'a> {
     #[serde(flatten)]

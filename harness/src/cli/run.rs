@@ -22,7 +22,6 @@ use super::out::{self, HARNESS, INTERRUPTED, USAGE, quoted, say};
 use crate::clock::Clock;
 use crate::run::{Interrupt, Judging, Live, Options, PageServer, Played, play};
 
-/// The name of a run's page.
 const PAGE: &str = "report.html";
 /// How long a run may take to end its processes after a second interrupt.
 const AT_ONCE_NS: u64 = 2_000_000_000;
@@ -80,7 +79,6 @@ pub(super) struct Run {
     forms: Forms,
 }
 
-/// The results of all runs so far.
 #[derive(Debug, Default)]
 struct Found {
     reports: Vec<Report>,
@@ -94,7 +92,6 @@ struct Shared {
     server: Option<PageServer>,
 }
 
-/// A run without a verdict.
 struct Failure {
     code: u8,
     why: String,
@@ -114,7 +111,6 @@ impl Run {
         ExitCode::from(code)
     }
 
-    /// Plays until the end, or until the second interrupt.
     async fn until_ended(self) -> u8 {
         let Interrupts { first, second } = match interrupts() {
             Ok(interrupts) => interrupts,
@@ -125,7 +121,6 @@ impl Run {
         };
         let mut playing = tokio::spawn(self.all(first));
         tokio::select! {
-            // A panic was reported.
             code = &mut playing => code.unwrap_or(HARNESS),
             _ = second => {
                 // Dropping the task kills the sender's processes. While it judges there are none.
@@ -140,7 +135,6 @@ impl Run {
         }
     }
 
-    /// Plays all scenarios in turn; returns the worst exit code.
     async fn all(self, interrupt: Interrupt) -> u8 {
         let (baseline, shared) = match self.begin(interrupt) {
             Ok(begun) => begun,
@@ -181,7 +175,6 @@ impl Run {
         worst
     }
 
-    /// Checks everything that could make the runs useless; returns the baseline and the shared state.
     fn begin(&self, interrupt: Interrupt) -> Result<(Option<Vec<Report>>, Shared), String> {
         let fit = self.forms.fit(self.scenarios.len() * self.times as usize);
         fit.map_err(|what| format!("{what}; each run leaves its page in its folder"))?;
@@ -195,7 +188,6 @@ impl Run {
         Ok((baseline, Shared { selection, interrupt, server }))
     }
 
-    /// Plays and judges one scenario. A run without a verdict is reported and recorded.
     async fn one(&self, path: &Path, shared: &Shared, found: &mut Found) -> u8 {
         let (mut subject, shown) = (path.display().to_string(), found.reports.len());
         let result = match read(path, &self.set) {
@@ -243,22 +235,19 @@ impl Run {
         let code = out::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
         let kept = self.keep(&report, &played, shared);
-        // Even after an error the command's own reports have the result.
+        // The command's own reports have the result even after an error.
         reports.push(report);
         kept.map_err(|error| ours("the report could not be written", error))?;
         if let Some(error) = played.failure {
             return Err(Failure { code: HARNESS, why: format!("the run broke off: {error}") });
         }
         Ok(match played.ended {
-            // The run was interrupted just now.
             Ended::Interrupted => INTERRUPTED,
             ended => out::of_run(code, Some(ended)),
         })
     }
 
-    /// Writes a run's report: first its folder, then the terminal.
-    ///
-    /// # Errors The first one, after all was tried.
+    /// Writes the folder first, then the terminal. Returns the first error, after all was tried.
     fn keep(&self, report: &Report, played: &Played, shared: &Shared) -> io::Result<()> {
         let page = played.trace.with_file_name(PAGE);
         if let Some(server) = &shared.server {
@@ -273,7 +262,6 @@ impl Run {
         all.into_iter().collect()
     }
 
-    /// The settings of the live page, which judges as the final report does.
     fn live(&self, server: PageServer, shared: &Shared, out: &Path, repeat: &str) -> Live {
         let (gate, selection, repeat) = (self.gate.clone(), shared.selection.clone(), repeat.to_owned());
         let judging: Judging = Arc::new(move |scenario, trace| {
@@ -283,7 +271,7 @@ impl Run {
         Live { server, judging, kept: out.join(PAGE) }
     }
 
-    /// Refuses traffic that is longer than confirmed. Unreadable scenarios are reported when they are due.
+    /// Unreadable scenarios are reported when they are due.
     fn allow_lengths(&self) -> Result<(), String> {
         for path in &self.scenarios {
             if let Ok(scenario) = read(path, &self.set) {
@@ -293,7 +281,6 @@ impl Run {
         Ok(())
     }
 
-    /// Reports and records the regressions since the baseline; returns the exit code.
     fn against(&self, baseline: &[Report], found: &mut Found) -> u8 {
         let comparison = compare_all(baseline, &found.reports, &self.allowances.allow);
         let mut code = comparison.code();
@@ -323,7 +310,6 @@ impl Run {
         code
     }
 
-    /// The command that repeats a run.
     fn repeat(&self, path: &Path, seed: u64) -> String {
         let mut command = format!("hookproof run {} --seed {seed}", quoted(&path.display().to_string()));
         if let Some(driver) = &self.driver {
@@ -338,7 +324,6 @@ impl Run {
     }
 }
 
-/// Parses a loopback address.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
         text.parse().map_err(|error| format!("{error}; expected one such as 127.0.0.1:7000"))?;
@@ -355,12 +340,10 @@ fn read(path: &Path, changes: &[String]) -> Result<Scenario, String> {
         .map_err(|problems| problems.iter().map(|problem| format!("\n  {problem}")).collect())
 }
 
-// The real time of scenarios, and the guard against long ones.
-
 /// The longest traffic without confirmation.
 const UNASKED_MAX: Duration = Duration::from_secs(3_600);
 
-/// Refuses a scenario whose traffic takes more than an hour, or than the confirmed time.
+/// Refuses traffic of more than an hour, or than the confirmed time.
 pub(super) fn allow(path: &Path, scenario: &Scenario, known: Option<Duration>) -> Result<(), String> {
     let lasts = lasts(path, scenario)?;
     if lasts <= known.unwrap_or(UNASKED_MAX).max(UNASKED_MAX) {
@@ -373,7 +356,7 @@ pub(super) fn allow(path: &Path, scenario: &Scenario, known: Option<Duration>) -
     ))
 }
 
-/// The length of a scenario's traffic. A recording without a length has that of its events.
+/// A recording without a length has that of its events.
 fn lasts(path: &Path, scenario: &Scenario) -> Result<Duration, String> {
     let known: Option<u64> = scenario
         .traffic

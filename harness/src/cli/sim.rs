@@ -75,7 +75,6 @@ pub(super) struct Sim {
     forms: Forms,
 }
 
-/// The results of all scenarios so far.
 #[derive(Debug, Default)]
 struct Found {
     reports: Vec<Report>,
@@ -109,8 +108,7 @@ impl Sim {
         }
     }
 
-    /// The scenario files, with none for a folder without any; an error if the requested reports can't hold
-    /// them.
+    /// None stands for a folder without any.
     fn files(&self) -> Result<Vec<Option<PathBuf>>, String> {
         if self.forms.is_asked() && (self.figures || self.seeds.is_some()) {
             return Err(
@@ -185,7 +183,6 @@ impl Sim {
         if bare { Keep::Figures } else { Keep::Trace }
     }
 
-    /// Reports a run, judges it, and saves its trace if requested.
     fn tell(
         &self,
         path: &Path,
@@ -220,7 +217,7 @@ impl Sim {
         }
     }
 
-    /// Judges a run without a trace by its figures: the store's counts must balance.
+    /// Without a trace, the store's counts must balance.
     fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
         if let Some(missing) = figures.ledger.missing() {
             line(format_args!("{}: not conserved: {missing}", scenario.name));
@@ -241,7 +238,7 @@ impl Sim {
         0
     }
 
-    /// Saves a trace if requested; returns whether that worked.
+    /// Returns whether that worked.
     fn save(&self, scenario: &Scenario, trace: &[u8]) -> bool {
         let Some(out) = &self.out else { return true };
         let folder = out.join(&scenario.name);
@@ -254,7 +251,6 @@ impl Sim {
         }
     }
 
-    /// A seed of the swarm is judged as in the sweep.
     fn judged(&self, scenario: &Scenario, trace: &Trace) -> Judgement {
         if self.swarm {
             judged_disturbed(scenario, trace)
@@ -305,7 +301,6 @@ impl Sim {
         line(format_args!("  repeat: {}", self.command(path, failure.seed, " --swarm", until)));
     }
 
-    /// The command that repeats a run.
     fn command(
         &self,
         path: &Path,
@@ -338,7 +333,6 @@ fn failed(scenario: &Scenario, error: &SimError) -> u8 {
     exit_code(error)
 }
 
-/// The exit code of a failed simulation.
 pub(super) const fn exit_code(error: &SimError) -> u8 {
     match error {
         SimError::Schedule(_)
@@ -355,7 +349,6 @@ fn save(folder: &Path, trace: &[u8]) -> std::io::Result<()> {
     std::fs::write(folder.join("trace.jsonl"), trace)
 }
 
-/// The scenario file at a path, or all files of a folder.
 fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -373,8 +366,6 @@ pub(super) fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<Stri
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
-
-// The lines that `sim` prints about a simulation.
 
 pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
     let figures = &simulated.figures;
@@ -398,7 +389,7 @@ pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration
     )
 }
 
-/// Prints the verdicts; returns the exit code.
+/// Returns the exit code.
 pub(super) fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {

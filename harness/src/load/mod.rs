@@ -1,8 +1,7 @@
 //! Open-loop load on a receiver: signed events on a precomputed schedule, regardless of the receiver.
 //!
-//! Latencies count from the intended moment, which avoids coordinated omission. Requests that the generator
-//! could not send in time count as missed; figures that the generator limits are marked, since they say
-//! nothing of the receiver.
+//! Latencies count from the intended moment, which avoids coordinated omission. Requests that the generator could not
+//! send in time count as missed. Figures that the generator limits are marked.
 
 mod search;
 mod trial;
@@ -16,9 +15,6 @@ pub use trial::{Load, REQUESTS_MAX, Trial, run};
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
 
-// The output of a trial: text, an HDR log, and an HTML page with its percentiles.
-
-/// The percentiles in the output.
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -139,7 +135,7 @@ impl Trial {
         })
     }
 
-    /// Latency over percentiles; each step to the right is ten times rarer.
+    /// Each step to the right is ten times rarer.
     fn chart(&self) -> Chart {
         const STEPS: [(&str, f64); 6] =
             [("least", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
@@ -152,14 +148,13 @@ impl Trial {
     }
 }
 
-/// The page of a load without figures, so that an older page does not stand for it.
+/// An older page must not stand for a load without figures.
 #[must_use]
 pub fn page_unjudged(target: &str, why: &str) -> String {
     let more = ["Nothing is known of what this receiver carries."];
     unjudged(&format!("Load on {target}"), "hookproof load", why, &more)
 }
 
-/// Microseconds as milliseconds.
 fn millis(micros: u64) -> String {
     if micros < 10_000 {
         format!("{}.{:02} ms", micros / 1000, micros % 1000 / 10)

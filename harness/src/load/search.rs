@@ -1,5 +1,4 @@
-//! Finds the highest rate that meets an objective: doubles until it breaks, bisects the bracket, and confirms
-//! the result.
+//! Finds the highest rate that meets an objective: doubles until it breaks, bisects, and confirms the result.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +8,13 @@ use hookproof_judge::scenario::quantity;
 
 use super::trial::{Load, REQUESTS_MAX, Trial, run};
 
-/// The final width of the bracket: 5 % of its lower end.
+/// 5 % of the bracket's lower end.
 const NARROW: u64 = 20;
-/// How often the lower end must hold at the end.
+/// How often the lower end must hold.
 const CONFIRMATIONS: u32 = 3;
-/// The most rates that are tried for confirmation, each lower than the last by the bracket's width.
+/// Each is lower than the last by the bracket's width.
 const CONFIRMED_RATES_MAX: u32 = 4;
-/// The highest rate, in requests per second.
+/// Requests per second.
 const RATE_MAX: u64 = 1_000_000;
 
 /// An objective: a latency percentile below a limit, and only 2xx answers.
@@ -129,7 +128,6 @@ pub async fn find_max(
             bracket.breaks = Some(rate);
             bracket.generator_limited = is_ours(slo, &trial);
             if trial.accepted() == 0 && bracket.holds == 0 {
-                // The rate is not the cause.
                 found.best = Some(trial);
                 return Ok(());
             }
@@ -183,7 +181,6 @@ async fn try_at(rate: u64, load: &Load) -> std::io::Result<Trial> {
     run(&load, std::future::pending()).await
 }
 
-/// The highest rate with a schedule that fits into memory.
 fn rate_max(lasts: Duration) -> u64 {
     (REQUESTS_MAX / lasts.as_secs().max(1)).clamp(1, RATE_MAX)
 }
@@ -196,7 +193,6 @@ impl Bracket {
     }
 }
 
-/// The next rate, until the bracket is narrow.
 fn next(bracket: &Bracket, rate_max: u64) -> Option<u64> {
     let Some(breaks) = bracket.breaks else {
         return (bracket.holds < rate_max).then(|| (bracket.holds * 2).min(rate_max));

@@ -1,4 +1,4 @@
-//! The client side of the suite: makes, signs and sends deliveries, and records the exchanges.
+//! The client side of the suite: signs and sends deliveries, and records the exchanges.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -14,11 +14,10 @@ use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, succession};
 use crate::wire::request::{Framing, Request};
 
-/// The most exchanges of a case that are recorded.
 const RECORDED_MAX: usize = 40;
-/// How often a request is repeated after a 429 or 503 with `Retry-After`, and the longest wait in seconds.
+/// Repeats after a 429 or 503 with `Retry-After`, and the longest wait in seconds.
 const PATIENCE: (u32, u64) = (3, 30);
-/// The longest total of these waits, so that a receiver that always delays still ends the run.
+/// The longest total of these waits: a receiver that always delays still ends the run.
 const PATIENCE_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
@@ -28,18 +27,14 @@ pub(super) struct Bench<'a> {
     /// Distinguishes this run's ids from all others.
     run: String,
     made: Cell<u64>,
-    /// The total of the waits so far.
     waited: Cell<Duration>,
     recorded: RefCell<Vec<Recorded>>,
-    /// Secrets and internals found in answers.
     leaks: RefCell<Vec<String>>,
     /// Whether the list of effects works, or the reason why not.
     pub(super) effects: RefCell<Result<(), String>>,
-    /// The delivery that showed it.
     pub(super) first_listed: RefCell<String>,
 }
 
-/// A delivery before it is signed.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) id: String,
@@ -48,7 +43,6 @@ pub(super) struct Delivery {
     pub(super) body: Vec<u8>,
 }
 
-/// A request of a case, with its expectation.
 #[derive(Clone, Debug)]
 pub(super) struct Shot {
     pub(super) label: String,
@@ -115,7 +109,6 @@ impl<'a> Bench<'a> {
         delivery.with_data(r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#)
     }
 
-    /// The valid signature, with its prefix.
     pub(super) fn signature(&self, delivery: &Delivery) -> String {
         delivery.signing().signature(self.settings.profile, &self.settings.secret)
     }
@@ -124,18 +117,15 @@ impl<'a> Bench<'a> {
         delivery.signing().tag(self.settings.profile, &self.settings.secret)
     }
 
-    /// The signature by another secret.
     pub(super) fn signature_by(&self, delivery: &Delivery, secret: &Secret) -> String {
         delivery.signing().signature(self.settings.profile, secret)
     }
 
-    /// A random secret.
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
         let text = base64(&sha256_hex(format!("foreign {}", self.run).as_bytes()).as_bytes()[..32]);
         Secret::parse(self.settings.profile, &format!("whsec_{text}")).map_err(|error| error.to_string())
     }
 
-    /// The request of a delivery with these signatures, valid or not.
     pub(super) fn request(&self, delivery: &Delivery, signatures: &[String]) -> Request {
         let mut headers = vec![
             ("Host".to_owned(), self.settings.target.host_header.clone().into_bytes()),
@@ -152,7 +142,7 @@ impl<'a> Bench<'a> {
         self.request(delivery, &[self.signature(delivery)])
     }
 
-    /// Sends a request and records the exchange. Obeys `Retry-After`, within bounds.
+    /// Obeys `Retry-After`, within bounds.
     pub(super) async fn send(&self, label: &str, request: &Request, want: Want) -> Exchange {
         let feed = Feed::Whole(request.bytes());
         let (mut tries, most_seconds) = PATIENCE;
@@ -179,17 +169,14 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Sends bytes on a connection of their own, without recording.
     pub(super) async fn exchange(&self, feed: &Feed, limit: Duration) -> Exchange {
         exchange(&self.settings.target, &self.addresses, feed, limit).await
     }
 
-    /// Sends requests in turn on one connection, without recording.
     pub(super) async fn succession(&self, requests: &[Vec<u8>]) -> Vec<Exchange> {
         succession(&self.settings.target, &self.addresses, requests, self.settings.timeout).await
     }
 
-    /// Records an exchange for the report.
     pub(super) fn keep(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
         self.look_for_leaks(label, exchange, request);
         let mut recorded = self.recorded.borrow_mut();
@@ -200,7 +187,6 @@ impl<'a> Bench<'a> {
         recorded.push(Recorded::new(label, want.words(), met, request, exchange, self.settings));
     }
 
-    /// The exchanges recorded since the last call.
     pub(super) fn take_recorded(&self) -> Vec<Recorded> {
         self.recorded.take()
     }
@@ -216,7 +202,7 @@ impl<'a> Bench<'a> {
         if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(words(&exchange.outcome)) }
     }
 
-    /// Searches an error answer for information that helps an attacker.
+    /// Looks in an error answer for information that helps an attacker.
     fn look_for_leaks(&self, label: &str, exchange: &Exchange, request: &Request) {
         let Outcome::Answer(answer) = &exchange.outcome else { return };
         if (200..300).contains(&answer.status) {
@@ -234,7 +220,6 @@ impl<'a> Bench<'a> {
     }
 
     fn told(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
-        /// Texts of stack traces in common languages.
         const TRACES: [&str; 12] = [
             "Traceback (most recent call last)",
             "\n    at ",

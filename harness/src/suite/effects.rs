@@ -13,13 +13,12 @@ use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::{Feed, Outcome, exchange};
 use crate::wire::request::{Framing, Request, Target};
 
-/// The longest time for a worker to process a backlog.
+/// For a worker to process a backlog.
 const BACKLOG_MAX: Duration = Duration::from_secs(120);
-/// The polling interval of the list.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Bench<'_> {
-    /// Tests the list: an accepted delivery must appear in it.
+    /// An accepted delivery must appear in the list.
     pub(super) async fn try_effects(&self, accepted: &str) {
         let Some(target) = &self.settings.effects else { return };
         let works = match self.wait_for(target, accepted).await {
@@ -31,8 +30,8 @@ impl Bench<'_> {
         self.first_listed.replace(accepted.to_owned());
     }
 
-    /// The number of accepted deliveries that never appeared; an error if the list is unusable. Waits as long
-    /// as their number falls, since a worker may be slow.
+    /// Counts the accepted deliveries that never appeared. Waits as long as their number falls, since a worker may be
+    /// slow.
     pub(super) async fn lost(&self, mut ids: Vec<String>) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
         let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
@@ -63,14 +62,14 @@ impl Bench<'_> {
         }
     }
 
-    /// How often a delivery was processed, once everything accepted earlier was.
+    /// Waits until everything accepted earlier was processed.
     pub(super) async fn effects_of(&self, id: &str) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
         let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
         if self.wait_for(target, id).await? == 0 {
             return Ok(0);
         }
-        // A second effect comes after the first. Once a later delivery has been processed, all copies have.
+        // A second effect comes after the first: once a later delivery was processed, all copies were.
         let fence = self.delivery();
         let exchange = self.send("a delivery to wait for", &self.signed(&fence), Want::Accept).await;
         if Want::Accept.is_met(&exchange.outcome) && self.wait_for(target, &fence.id).await? == 0 {
@@ -112,15 +111,12 @@ impl Bench<'_> {
     }
 }
 
-/// Parses a list in any of its forms.
 fn parsed(text: &str) -> Value {
     let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
     serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::trim).map(line).collect())
 }
 
-/// The occurrences of an id in a list.
 fn in_value(value: &Value, id: &str) -> usize {
-    /// The names of an id's field.
     const NAMES: [&str; 5] = ["id", "delivery_id", "delivery", "webhook_id", "event_id"];
     match value {
         Value::String(text) => usize::from(text == id),

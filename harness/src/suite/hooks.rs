@@ -1,4 +1,4 @@
-//! The owner's commands that act on the receiver.
+//! The user's commands that act on the receiver.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
@@ -9,13 +9,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The time limit of a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
 /// Shell commands.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
-    /// Restarts the receiver, and ends when it serves or soon will.
+    /// Restarts the receiver; returns when it serves or soon will.
     pub restart: Option<String>,
     /// Makes the receiver answer deliveries with 5xx: stops its database, fills its disk.
     pub break_it: Option<String>,
@@ -23,13 +22,13 @@ pub struct Hooks {
     pub mend: Option<String>,
 }
 
-/// Runs a command. Its output is discarded: it may start a server that keeps the output open.
+/// Discards the output, because a server that the command starts may keep it open.
 pub(super) async fn run(command: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
-    // A command that is abandoned is killed.
+    // Kills an abandoned command.
     shell
         .kill_on_drop(true)
-        // Its own group: processes that it starts outlive the harness, and do not get its Ctrl-C.
+        // A process group of its own: processes that it starts outlive the harness, and do not get its Ctrl-C.
         .process_group(0)
         .arg("-c")
         .arg(command)
@@ -50,7 +49,6 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
     }
 }
 
-/// The process group of a running command, which is killed on drop.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -62,13 +60,11 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may be gone already.
             let _gone = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// A broken receiver, which is mended on drop.
 pub(super) struct Broken<'a> {
     mend: &'a str,
     mended: bool,
@@ -91,26 +87,24 @@ impl Drop for Broken<'_> {
         if self.mended {
             return;
         }
-        // The run was interrupted, and an error could not be reported.
+        // The run was interrupted: no report could take an error.
         run_unheard(self.mend, COMMAND_LIMIT);
     }
 }
 
-/// Runs a command synchronously, and kills its group after the limit.
+/// Kills the command's group after the limit.
 fn run_unheard(command: &str, limit: Duration) {
     let mut shell = std::process::Command::new("sh");
     shell.process_group(0).arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null());
     let Ok(mut child) = shell.spawn() else { return };
     let mut group = Group::of(Some(child.id()));
     let (tell, ended) = mpsc::channel();
-    // Waits until the command has ended, even after a kill, so that no zombie remains.
+    // Waits even after a kill, so that no zombie remains.
     let waiter = std::thread::Builder::new().spawn(move || {
         let _unheard = child.wait();
-        // After the limit nobody receives it.
         let _ = tell.send(());
     });
     if waiter.is_ok() && ended.recv_timeout(limit).is_ok() {
-        // Its descendants may live on.
         group.0 = None;
     }
 }
@@ -119,7 +113,7 @@ fn run_unheard(command: &str, limit: Duration) {
 mod tests {
     use super::*;
 
-    /// Whether a process lives; a killed one is gone or a zombie once the kernel has handled it.
+    /// A killed process is gone or a zombie once the kernel has handled it.
     fn lives(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -127,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_command_starts_is_of_no_group_of_ours() {
-        // The fifth field of the state is the process group, whose leader has the same number.
+        // The fifth field is the process group, whose leader has the same number.
         run("[ $(cut -d ' ' -f 5 /proc/$$/stat) = $$ ]").await.unwrap();
     }
 

@@ -1,10 +1,7 @@
-//! The cases that certify a receiver. Each sends one or a few requests, and knows a correct receiver's
-//! answers.
+//! The cases that certify a receiver. Each sends one or a few requests, and knows a correct receiver's answers.
 //!
-//! A case without evidence is `inconclusive`, never `pass`. A receiver that accepts nothing also rejects
-//! forgeries, so everything depends on `sig.valid`, which is sent first and after every attack.
-//!
-//! In reading order: `Settings` is the request; the bench signs, sends and records; cases are tables of
+//! A case without evidence is `inconclusive`, never `pass`. A receiver that accepts nothing also rejects forgeries,
+//! so everything depends on `sig.valid`, which is sent first and after every attack.
 //! requests with expectations, or scripts; `run` executes them; `Report` is the result.
 
 mod bench;
@@ -32,11 +29,10 @@ use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
 pub use hookproof_judge::catalogue::{SelectError, Selection};
 
-/// How long a receiver may take to serve again after a failed case.
+/// For a receiver to serve again after a failed case.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// How long a receiver may take to start: scripts start it and continue at once.
+/// For a receiver to start: scripts start it and continue at once.
 const STARTING: Duration = Duration::from_secs(3);
-/// The polling interval.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The progress of a run.
@@ -52,7 +48,7 @@ pub enum Step<'a> {
     Came(&'a Row),
 }
 
-/// Runs the selected cases. Dropping the future ends the run; `step` has received the results so far.
+/// `step` receives each result at once; dropping the future ends the run.
 pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<Report, Stopped> {
     let url = || settings.target.url.clone();
     let resolved = settings.target.resolve().await;
@@ -86,8 +82,7 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
     Ok(report)
 }
 
-/// The first correct delivery: it shows whether the receiver is reachable, accepts anything, and lists
-/// effects.
+/// Shows whether the receiver is reachable, accepts anything, and lists effects.
 async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Result<(), String>, Stopped> {
     let watch = Watch::start();
     let (delivery, exchange) = loop {
@@ -112,7 +107,6 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
     Ok(Ok(()))
 }
 
-/// Whether a receiver that failed a case serves again in time.
 async fn recovers(bench: &Bench<'_>) -> bool {
     let watch = Watch::start();
     let serves = loop {
@@ -156,14 +150,14 @@ fn weigh(
     }
 }
 
-/// A moment in the form `2026-01-31T12:00:00Z`.
+/// As `2026-01-31T12:00:00Z`.
 fn moment(unix_seconds: i64) -> String {
     let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{}T{hour:02}:{minute:02}:{second:02}Z", date(days))
 }
 
-/// The date of a day since 1970. The computation starts the year in March, so that a leap day is its last.
+/// Days count from 1970. The computation starts the year in March, so that a leap day is its last.
 #[must_use]
 pub fn date(days: i64) -> String {
     let days = days + 719_468;

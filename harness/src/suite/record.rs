@@ -1,4 +1,4 @@
-//! An exchange in a report: bounded, as text, without the secret.
+//! An exchange in a report: bounded text, without the secret.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,17 +11,14 @@ use crate::wire::answer::Answer;
 use crate::wire::exchange::{Exchange, Outcome};
 use crate::wire::request::{Framing, Request, Target};
 
-/// The most bytes of a body that are shown.
 const BODY_SHOWN_MAX: usize = 600;
-/// The most bytes of a head that are shown.
 const HEAD_SHOWN_MAX: usize = 4_000;
-/// The largest body in a command line.
 const BODY_CURL_MAX: usize = 16_000;
 
 /// An exchange in a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recorded {
-    /// A short description of the request.
+    /// Describes the request.
     pub label: String,
     /// The request, redacted.
     pub request: String,
@@ -67,7 +64,6 @@ impl Recorded {
     }
 }
 
-/// Seconds, rounded to a tenth of a millisecond.
 #[expect(clippy::cast_precision_loss, reason = "a time for people, far below 2^53 tenths of a millisecond")]
 pub(super) fn rounded(length: Duration) -> f64 {
     (length.as_micros() / 100) as f64 / 10_000.0
@@ -91,14 +87,14 @@ fn shown(head: &[u8], body: &[u8]) -> String {
     format!("{}\n{}", cut(head, HEAD_SHOWN_MAX), cut(body, BODY_SHOWN_MAX))
 }
 
-/// The request as a command. Bytes that are no text use the shell's `$'…'`.
+/// Bytes that are no text use the shell's `$'…'`.
 fn curl(target: &Target, request: &Request) -> Option<String> {
     if request.body.len() > BODY_CURL_MAX || request.body.contains(&0) {
         return None;
     }
     let mut line = format!("curl -i -X {} {}", request.method, quoted(target.url.as_bytes()));
     for (name, value) in &request.headers {
-        // curl omits a header without a value, unless it ends with a semicolon.
+        // curl omits a header without a value unless it ends with a semicolon.
         let header = if value.is_empty() {
             format!("{name};").into_bytes()
         } else {

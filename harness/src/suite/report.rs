@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// Finds the expected failures that did not occur: such an entry would hide the next failure.
+    /// Such an entry would hide the next failure.
     pub fn find_stale(&mut self, settings: &Settings) {
         let stale = self.rows.iter().filter(|row| {
             settings.known.why(&row.id).is_some()
@@ -145,9 +145,7 @@ impl Report {
 }
 
 impl Report {
-    /// The report as JUnit XML.
-    ///
-    /// # Errors When XML can't represent it.
+    /// Fails when XML can't represent the report.
     pub fn junit(&self) -> Result<String, String> {
         let cases = self.rows.iter().map(case).chain(self.stale.iter().map(|id| stale(id))).collect();
         let name = format!("hookproof receiver {}", self.target);
@@ -155,7 +153,6 @@ impl Report {
         written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases })
     }
 
-    /// The exit code's meaning in words.
     fn outcome(&self) -> Outcome {
         let counts = self.counts();
         match self.exit_code() {
@@ -199,9 +196,8 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// The JUnit file of a run without a verdict; without it, CI would show the last run's.
-    ///
-    /// # Errors When XML can't represent it.
+    /// Of a run without a verdict: without this file, CI would show the last run's. Fails when XML can't represent
+    /// it.
     pub fn junit(&self) -> Result<String, String> {
         let (name, outcome) = ("hookproof receiver".to_owned(), Outcome::Unproven(self.to_string()));
         written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases: Vec::new() })
@@ -237,8 +233,6 @@ fn stale(id: &str) -> Case {
         excused: None,
     }
 }
-
-// The report as an HTML page: the summary, the failures with every exchange, all cases.
 
 impl Report {
     /// The page.
@@ -301,7 +295,7 @@ impl Report {
 }
 
 impl Stopped {
-    /// The page of a run without a verdict, so that an older run's does not stand for it.
+    /// Of a run without a verdict, in place of an older run's page.
     #[must_use]
     pub fn page(&self, target: &str) -> String {
         let more = [
@@ -344,9 +338,6 @@ fn exchange(one: &Recorded) -> Part {
     fold(summary, !one.met, parts)
 }
 
-// The report as a table: by section, failures with their remedies, then the summary.
-
-/// The longest id, with a gap after it.
 const ID_WIDTH: usize = 26;
 
 impl Report {
@@ -374,7 +365,7 @@ impl Report {
         text
     }
 
-    /// The number of final cases that are inconclusive for the same reason, which is shown once.
+    /// Counts the final cases that are inconclusive for the same reason, which is shown once.
     fn unjudged(&self) -> usize {
         let same = |row: &&Row| {
             row.verdict == Verdict::Inconclusive
@@ -407,7 +398,6 @@ impl Report {
         }
     }
 
-    /// Further notes, with remedies for inconclusive cases.
     pub(super) fn remarks(&self) -> Vec<String> {
         let stale = self
             .stale
@@ -420,7 +410,6 @@ impl Report {
         stale.chain(wanting).chain(self.interrupted.then_some(interrupted)).collect()
     }
 
-    /// The inconclusive cases by the option that they need.
     fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
         let mut wanting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let unclear =

@@ -43,9 +43,9 @@ pub struct Settings {
 impl Settings {
     /// The default of `tolerance_seconds`.
     pub const TOLERANCE_SECONDS: i64 = 300;
-    /// The default of `timeout`. Senders give up after 5 to 30 seconds.
+    /// Senders give up after 5 to 30 seconds.
     pub const TIMEOUT: Duration = Duration::from_secs(15);
-    /// The default of `slow_limit`, which patient servers allow a whole request.
+    /// Patient servers allow a whole request so long.
     pub const SLOW_LIMIT: Duration = Duration::from_secs(60);
 
     /// The secrets that no report may contain.
@@ -61,8 +61,6 @@ impl Settings {
         self.secrets().fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 }
-
-// Expected failures, each with a reason; one that no longer occurs is an error.
 
 /// Expected failures by id, in TOML: `["raw.chunked"]` with `why`, and optionally `until`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -104,7 +102,6 @@ impl Known {
     }
 }
 
-/// Whether it is a valid date, such as `2026-01-31`.
 fn is_date(text: &str) -> bool {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (true, Some(year), Some(month), Some(day)) =
@@ -112,7 +109,7 @@ fn is_date(text: &str) -> bool {
     else {
         return false;
     };
-    // Compares with every date near an estimate; leap years shift that by less than a month for centuries.
+    // Leap years shift the estimate by less than a month for centuries.
     let near = (year - 1970) * 365 + (year - 1969).div_euclid(4) + (month - 1) * 30 + day;
     (near - 30..near + 30).any(|days| date(days) == text)
 }

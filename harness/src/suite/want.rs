@@ -2,15 +2,14 @@
 
 use crate::wire::exchange::Outcome;
 
-/// The most characters of a `Retry-After` that are shown; a date has 29.
+/// A date has 29.
 const RETRY_AFTER_SHOWN_MAX: usize = 64;
 
-/// The expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     /// 2xx.
     Accept,
-    /// 4xx to a forgery. 5xx also refuses it, but counts as an accident.
+    /// 4xx to a forgery. 5xx counts as an accident.
     Reject,
     /// 4xx to a request that may crash a receiver; 5xx is the failure.
     Refuse,
@@ -57,11 +56,10 @@ impl Want {
     }
 }
 
-/// An outcome in a few words.
 pub(super) fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Answer(answer) => match answer.header("retry-after") {
-            // The receiver's text goes to a terminal and into files.
+            // The receiver's text reaches a terminal and files.
             Some(after) => {
                 let plain = after.chars().filter(|c| matches!(c, ' '..='~')).take(RETRY_AFTER_SHOWN_MAX);
                 format!("{} (Retry-After: {})", answer.status, plain.collect::<String>())

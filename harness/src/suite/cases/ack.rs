@@ -28,14 +28,13 @@ pub(super) const CASES: [Case; 9] = [
     Case::shots("method.options", |bench| method(bench, "OPTIONS", Report)),
 ];
 
-/// The number of timed acknowledgements, and their total time limit.
+/// The count, and the total time limit.
 const TIMED: (usize, Duration) = (100, Duration::from_secs(30));
-/// The least number for a verdict.
 const TIMED_MIN: usize = 10;
 /// Beyond the first senders give up; beyond the second they complain.
 const SLOWEST: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(1);
-/// The number of requests, far beyond any rate, and of those open at once.
+/// Requests, far beyond any rate, and those open at once.
 const OVERLOAD: (usize, usize) = (600, 100);
 
 fn swapped(bench: &Bench<'_>) -> Shots {
@@ -68,7 +67,7 @@ async fn fast(bench: &Bench<'_>) -> Finding {
         match &exchange.outcome {
             Outcome::Silent => return Finding::fail("no acknowledgement in time"),
             Outcome::Answer(answer) if answer.status < 300 => times.push(exchange.took),
-            // The amount that it takes is judged by another case.
+            // Another case judges the amount that it takes.
             Outcome::Answer(answer) if [429, 503].contains(&answer.status) && times.len() >= TIMED_MIN => {
                 break;
             }
@@ -164,17 +163,14 @@ fn method(bench: &Bench<'_>, method: &'static str, want: Want) -> Shots {
     Ok(vec![Shot::new(format!("{method}, signed"), request, want)])
 }
 
-// `leak.*`, `timing.*`: information in rejections.
-
 pub(super) const LEAKS: [Case; 2] = [
     Case::course("leak.error-body", |bench| -> Running<'_> { Box::pin(leak(bench)) }),
     Case::course("timing.remote", |bench| -> Running<'_> { Box::pin(timing(bench)) }),
 ];
 
-/// The number of timed signatures of each kind: nearly right and wholly wrong.
 const REJECTIONS: u8 = 100;
 
-/// Provokes several kinds of errors. Every error answer of the run has been searched already.
+/// Every error answer of the run has been searched already.
 async fn leak(bench: &Bench<'_>) -> Finding {
     let delivery = bench.delivery();
     let header = bench.settings.profile.signature_header();
@@ -202,7 +198,7 @@ async fn leak(bench: &Bench<'_>) -> Finding {
     }
 }
 
-/// Compares the times of both kinds of wrong signatures by Welch's t, as information only.
+/// Welch's t, as information only.
 async fn timing(bench: &Bench<'_>) -> Finding {
     let (mut near, mut far) = (Spread::default(), Spread::default());
     for at in 0..REJECTIONS {
@@ -211,7 +207,7 @@ async fn timing(bench: &Bench<'_>) -> Finding {
         let mut tag = bench.tag(&delivery);
         tag[31] ^= 1;
         let signatures = [encode(profile, &tag), wrong(bench, at)];
-        // Alternating, and each first in turn, so that a drift of the network affects both alike.
+        // Each kind is first in turn, so that a drift of the network affects both alike.
         for place in [at % 2, 1 - at % 2] {
             let request = bench.request(&delivery, &[signatures[usize::from(place)].clone()]);
             let exchange = bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout).await;
@@ -229,7 +225,7 @@ async fn timing(bench: &Bench<'_>) -> Finding {
     ))
 }
 
-/// The running mean and variance (Welford).
+/// Running mean and variance (Welford).
 #[derive(Default)]
 struct Spread {
     count: f64,

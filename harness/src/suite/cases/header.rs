@@ -1,5 +1,4 @@
-//! `header.*`: names in odd case, repeated values, bytes that are no text, oversized headers. `raw.*`:
-//! verification of the raw bytes.
+//! `header.*`: odd case, repeated values, bytes that are no text, oversized headers. `raw.*`: the raw bytes.
 
 use hookproof_judge::catalogue::Verdict;
 
@@ -19,7 +18,7 @@ pub(super) const CASES: [Case; 4] = [
 ];
 
 const LARGE_BYTES: usize = 32 * 1024;
-/// The bytes of headers after which a receiver must have reacted.
+/// A receiver must have reacted to so many bytes.
 const ENDLESS_MAX: u64 = 8 * 1024 * 1024;
 
 fn odd_case(bench: &Bench<'_>) -> Shots {
@@ -73,7 +72,7 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     Ok(shots)
 }
 
-/// The signature after its prefix, in characters that Unicode compatibility forms fold to ASCII.
+/// Unicode compatibility forms fold these characters to ASCII.
 fn full_width(prefix: &[u8], good: Vec<u8>) -> Vec<u8> {
     let wide = |byte: &u8| match byte {
         b'!'..=b'~' => char::from_u32(u32::from(*byte) + 0xfee0).unwrap_or(' '),
@@ -98,15 +97,13 @@ async fn large(bench: &Bench<'_>) -> Finding {
     let came =
         format!("headers without end: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
     let ended = match &exchange.outcome {
-        // An answer after the last of them comes from a timeout, not a limit.
+        // A later answer comes from a timeout, not a limit.
         _ if exchange.written >= ENDLESS_MAX => false,
         Outcome::Answer(_) => RejectOrClose.is_met(&exchange.outcome),
         other => *other == Outcome::Closed,
     };
     if ended { Finding::pass(format!("{}; {came}", found.came)) } else { Finding::fail(came) }
 }
-
-// `raw.*`: verification of the raw bytes.
 
 pub(super) const RAW: [Case; 12] = [
     Case::shots("raw.whitespace", |bench| {
@@ -150,7 +147,6 @@ fn newline(bench: &Bench<'_>) -> Shots {
     Ok(shots.into())
 }
 
-/// A delivery with a mark in its body, and the body with other bytes in its place.
 fn marked(bench: &Bench<'_>, bytes: &[u8]) -> (super::super::bench::Delivery, Vec<u8>) {
     let delivery = bench.delivery().with_data(r#"{"a":"@"}"#);
     let at = delivery.body.iter().position(|byte| *byte == b'@').unwrap_or_default();

@@ -23,10 +23,10 @@ pub(super) const CASES: [Case; 5] = [
     Case::shots("limit.deep", deep),
 ];
 
-/// The bytes of an endless body after which it counts as swallowed.
+/// So many bytes of an endless body count as swallowed.
 const ENDLESS_MAX: u64 = 64 * 1024 * 1024;
 const DEEP: usize = 100_000;
-/// Slow connections: half of them never end their head, half never end their body.
+/// Half of them never end their head, half never end their body.
 const SLOW_CONNECTIONS: usize = 50;
 const SLOW_GAP: Duration = Duration::from_secs(1);
 /// At a byte a second, twelve days.
@@ -73,7 +73,6 @@ async fn slow(bench: &Bench<'_>) -> Finding {
         let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
         connections.spawn(async move { exchange(&target, &addresses, &feed, limit).await });
     }
-    // Until each of them has sent something.
     pass(SLOW_GAP).await;
     for _ in 0..5 {
         if let Err(came) = bench.still_serves().await {
@@ -97,11 +96,10 @@ async fn slow(bench: &Bench<'_>) -> Finding {
     Finding::pass(format!("others were served; all closed after {} s", longest.as_secs()))
 }
 
-/// Bytes one by one, of a head or a body, for longer than the limit.
+/// One byte at a time, for longer than the limit.
 fn never_ending(request: &Request, of_head: bool, limit: Duration) -> Feed {
     let bytes = usize::try_from(limit.as_secs()).unwrap_or(usize::MAX).saturating_add(60).min(SLOW_BYTES_MAX);
-    // Valid until here, so that a receiver closes it for its slowness only. The head continues with a
-    // header's name.
+    // Valid until here, so that a receiver closes it for its slowness only. The head continues with a header's name.
     let first = if of_head {
         request.head()
     } else {
@@ -110,7 +108,6 @@ fn never_ending(request: &Request, of_head: bool, limit: Duration) -> Feed {
     Feed::Slow(first, b"x".repeat(bytes), SLOW_GAP)
 }
 
-/// A head without its last header, the body's length.
 fn unframed(request: &Request) -> Vec<u8> {
     let mut head = request.head();
     let length = head.windows(16).position(|name| name == b"Content-Length: ").unwrap_or(head.len());
@@ -127,40 +124,34 @@ fn deep(bench: &Bench<'_>) -> Shots {
     )])
 }
 
-// `limit.gzip`, `limit.inflate`: bodies that claim a compression. A receiver must unpack nothing unverified,
-// and nothing without a bound.
+// `limit.gzip`, `limit.inflate`: a receiver must unpack nothing unverified, and nothing without a bound.
 
 pub(super) const COMPRESSED: [Case; 2] = [
     Case::shots("limit.gzip", packed),
     Case::course("limit.inflate", |bench| -> Running<'_> { Box::pin(inflate(bench)) }),
 ];
 
-/// The unpacked size of the gzip and deflate bombs, in MiB. Unpacking their half a megabyte takes much longer
-/// than the network and the signature, on a busy machine too.
+/// Of the gzip and deflate bombs: unpacking takes much longer than the network and the signature.
 const DEFLATED_MIB: usize = 512;
-/// The same of the brotli bomb, and of one zstd frame.
 const BOMB_MIB: usize = 128;
-/// The number of zstd frames: one alone unpacks too fast to measure.
+/// One frame alone unpacks too fast to measure.
 const FRAMES: usize = 16;
-/// How often each body is timed. The fastest counts, since other load only adds time.
+/// The fastest counts, since other load only adds time.
 const ROUNDS: usize = 5;
-/// How often the plain bytes are timed at most on a busy machine, and how often a slow bomb is repeated.
+/// Rounds on a busy machine, for the plain bytes and for a slow bomb.
 const ROUNDS_MAX: usize = 50;
 const AGAIN: usize = 5;
-/// The factor of an equal plain body's time that is too long.
+/// A bomb is too slow at this multiple of an equal plain body's time.
 const SLOWER_MAX: u32 = 20;
 /// Smaller differences are the network's.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 struct Bomb {
-    /// The value of `Content-Encoding`.
     coding: &'static str,
     packed: Vec<u8>,
-    /// The unpacked size.
     mib: usize,
 }
 
-/// Blanks in each of the usual codings.
 static BOMBS: LazyLock<std::io::Result<[Bomb; 4]>> = LazyLock::new(|| {
     let gzip = filled(GzEncoder::new(Vec::new(), Compression::default()), DEFLATED_MIB)?.finish()?;
     let deflate = filled(ZlibEncoder::new(Vec::new(), Compression::default()), DEFLATED_MIB)?.finish()?;
@@ -187,7 +178,6 @@ fn filled<W: std::io::Write>(mut encoder: W, mib: usize) -> std::io::Result<W> {
     Ok(encoder)
 }
 
-/// Parses hexadecimal digits, and skips other characters.
 fn unhex(text: &str) -> Vec<u8> {
     let digits =
         text.chars().filter_map(|digit| digit.to_digit(16)).filter_map(|digit| u8::try_from(digit).ok());
@@ -212,8 +202,7 @@ fn packed(bench: &Bench<'_>) -> Shots {
     Ok(shots)
 }
 
-/// Compares each bomb's time with that of the same bytes without the claim: a receiver that unpacks without a
-/// bound and survives shows only by its time.
+/// A receiver that unpacks without a bound and survives shows only by its time.
 async fn inflate(bench: &Bench<'_>) -> Finding {
     let bombs = match bombs() {
         Ok(bombs) => bombs,
@@ -251,7 +240,6 @@ fn is_too_long(claimed: Duration, plain: Duration) -> bool {
     claimed > plain.max(SHORTEST).saturating_mul(SLOWER_MAX)
 }
 
-/// A receiver's time for a bomb, with or without the claim of compression.
 async fn took(bench: &Bench<'_>, coding: &str, packed: &[u8], claims: bool) -> Result<Duration, Finding> {
     let request = bench.signed(&bench.delivery().with_body(packed));
     let request = if claims { request.with("Content-Encoding", coding) } else { request };

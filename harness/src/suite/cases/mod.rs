@@ -1,5 +1,4 @@
-//! Cases: tables of requests, or scripts. Every case in its order: correct requests first, attacks on the
-//! process last.
+//! Every case in its order: correct requests first, attacks on the process last.
 
 mod ack;
 mod header;
@@ -33,15 +32,11 @@ pub(super) fn all() -> Vec<Case> {
     .concat()
 }
 
-// A case: a table of requests, or a script for more; and its finding.
-
-/// A case's finding, before its severity applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
-    /// The answer, in a few words.
     pub(super) came: String,
-    /// Whether an acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
+    /// An acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
     pub(super) is_loss: bool,
 }
 
@@ -66,7 +61,7 @@ impl Finding {
         Self::new(Verdict::Warn, came)
     }
 
-    /// A forgery was refused as if the receiver had failed; it may fail open the next time.
+    /// The receiver may fail open the next time.
     pub(super) fn accident(came: &str) -> Self {
         Self::warn(format!("rejected by accident: {came}"))
     }
@@ -76,16 +71,13 @@ impl Finding {
     }
 }
 
-/// The requests of a case, or the reason why it does not apply.
 pub(super) type Shots = Result<Vec<Shot>, String>;
 
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Finding> + 'a>>;
 
 #[derive(Clone, Copy)]
 pub(super) enum How {
-    /// Requests in turn, each judged alone.
     Shots(fn(&Bench<'_>) -> Shots),
-    /// A script.
     Course(for<'a> fn(&'a Bench<'a>) -> Running<'a>),
 }
 
@@ -104,7 +96,7 @@ impl Case {
         Self { id, how: How::Course(course) }
     }
 
-    /// Runs the case, then sends a correct delivery: a receiver that stopped serving fails the case.
+    /// A correct delivery follows: a receiver that stopped serving fails the case.
     pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
         let finding = match self.how {
             How::Shots(shots) => match shots(bench) {
@@ -123,7 +115,6 @@ impl Case {
     }
 }
 
-/// Sends all requests; passes if each expectation is met.
 pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
     let mut seen: Vec<String> = Vec::new();
     let (mut broken, mut accidents) = (Vec::new(), Vec::new());
@@ -142,7 +133,7 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
         if !want.is_met(&exchange.outcome) {
             broken.push(format!("{label}: {came}"));
             if exchange.outcome == Outcome::Silent {
-                // The case has failed, and further silent requests would take as long.
+                // Further silent requests would take as long.
                 break;
             }
         }

@@ -27,7 +27,7 @@ pub(super) const CASES: [Case; 7] = [
 const COPIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends a delivery; an unexpected answer ends the case.
+/// An unexpected answer ends the case.
 pub(super) async fn step(
     bench: &Bench<'_>,
     label: &str,
@@ -46,7 +46,6 @@ fn judge(label: &str, outcome: &Outcome, want: Want) -> Result<(), Finding> {
     }
 }
 
-/// The case passes if the delivery had one effect.
 async fn one_effect(bench: &Bench<'_>, delivery: &Delivery) -> Finding {
     match bench.effects_of(&delivery.id).await {
         Ok(1) => Finding::pass("accepted, one effect"),
@@ -81,7 +80,7 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
             return Finding::new(Verdict::HarnessError, "a copy could not be sent");
         };
         accepted += usize::from(Accept.is_met(&exchange.outcome));
-        // A copy that arrives while another is processed may be delayed.
+        // The receiver may delay a copy while it processes another.
         let later = matches!(&exchange.outcome, Outcome::Answer(answer)
             if answer.status == 409 || answer.header("retry-after").is_some());
         if !Accept.is_met(&exchange.outcome) && !later && broken.is_none() {
@@ -208,7 +207,7 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
 }
 
-/// Waits until deliveries are accepted again; fails with the last answer.
+/// Fails with the last answer.
 async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
     let watch = Watch::start();
     loop {
@@ -224,15 +223,13 @@ async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
     }
 }
 
-// `replay.cached`, `replay.distinct`: a receiver's memory of deliveries.
-
 pub(super) const MEMORY: [Case; 2] = [
     Case::course("replay.cached", |bench| -> Running<'_> { Box::pin(cached(bench)) }),
     Case::course("replay.distinct", |bench| -> Running<'_> { Box::pin(distinct(bench)) }),
 ];
 
-/// The length of ids that differ in their last character: longer than columns that truncate silently, shorter
-/// than receivers' limits.
+/// The ids differ in their last character: longer than columns that truncate silently, shorter than receivers'
+/// limits.
 const LONG_ID: usize = 100;
 
 async fn cached(bench: &Bench<'_>) -> Finding {
@@ -248,7 +245,7 @@ async fn cached(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{}; {}", finding.came, after.came), ..after }
 }
 
-/// Forgeries that each share something with a verified delivery.
+/// Each shares something with a verified delivery.
 fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     let profile = bench.settings.profile;
     let shot = |what: &str, delivery: &Delivery, signature: String| {
@@ -271,7 +268,6 @@ fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     shots
 }
 
-/// A forgery on a connection after an accepted delivery.
 async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     let forged = bench.delivery();
     let rows = [

@@ -34,7 +34,7 @@ fn valid(bench: &Bench<'_>) -> Shots {
 }
 
 fn wrong_secret(bench: &Bench<'_>) -> Shots {
-    // HMAC pads keys with zeros, so a key of one zero byte equals the empty key: that of an unset variable.
+    // HMAC pads keys with zeros, so a key of one zero byte equals the empty key of an unset variable.
     let nothing = if bench.settings.profile.is_base64() { "whsec_AA==" } else { "\0" };
     let nothing = Secret::parse(bench.settings.profile, nothing).map_err(|error| error.to_string())?;
     let shot = |what: &str, secret: &Secret| {
@@ -78,8 +78,7 @@ fn body_bit(bench: &Bench<'_>) -> Shots {
     Ok(shots.into_iter().chain(other_spellings(bench)).collect())
 }
 
-/// Bodies that normalisation turns into the signed one: trimming, a dropped byte order mark, composed
-/// accents.
+/// Normalisation turns them into the signed body: trimming, a dropped byte order mark, composed accents.
 fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
     let composed = bench.delivery().with_data("\"caf\u{e9}\"");
     let decomposed = String::from_utf8_lossy(&composed.body).replace('\u{e9}', "e\u{301}");
@@ -223,7 +222,7 @@ fn encoding(bench: &Bench<'_>) -> Shots {
             Shot::new("upper-case hexadecimal", upper, Report),
         ]);
     }
-    // URL-safe base64 differs in two characters of 64: nearly every signature has one of them.
+    // URL-safe base64 differs in two characters of 64, so nearly every signature has one.
     for _ in 0..64 {
         if bench.signature(&delivery).contains(['+', '/']) {
             break;
@@ -274,7 +273,7 @@ fn junk(bench: &Bench<'_>) -> Shots {
     ])
 }
 
-/// In base64 the case of a letter matters, so a case-insensitive comparison accepts many signatures.
+/// A case-insensitive comparison of base64 accepts many signatures.
 fn folded(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.is_base64() {
@@ -302,7 +301,7 @@ fn folded(bench: &Bench<'_>) -> Shots {
     ])
 }
 
-/// Equal bytes for a lenient decoder: 32 bytes leave unused bits in the last character.
+/// A lenient decoder reads equal bytes: 32 bytes leave unused bits in the last character.
 fn other_last_bits(good: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let body = good.trim_end_matches('=');
@@ -311,12 +310,9 @@ fn other_last_bits(good: &str) -> String {
     format!("{}{other}{}", &body[..body.len() - 1], &good[body.len()..])
 }
 
-/// A wrong signature in the right form.
 pub(super) fn wrong(bench: &Bench<'_>, place: u8) -> String {
     encode(bench.settings.profile, &bench.settings.secret.tag(&[b"wrong", &[place]]))
 }
-
-// `rotation.*`: several signatures, and retired keys.
 
 pub(super) const ROTATION: [Case; 4] = [
     Case::shots("rotation.second-valid", second_valid),
@@ -327,7 +323,6 @@ pub(super) const ROTATION: [Case; 4] = [
 
 /// More signatures than any sender has keys.
 const MANY: usize = 500;
-/// The time limit for them.
 const PROMPT: Duration = Duration::from_secs(2);
 
 fn several(bench: &Bench<'_>) -> Result<(), String> {

@@ -20,7 +20,7 @@ pub(super) const CASES: [Case; 8] = [
     Case::shots("time.resigned", resigned),
 ];
 
-/// The distance of timestamps from the tolerance, larger than clock differences.
+/// Larger than clock differences.
 const MARGIN_SECONDS: i64 = 30;
 
 fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
@@ -62,7 +62,7 @@ fn inside(bench: &Bench<'_>) -> Shots {
 fn missing(bench: &Bench<'_>) -> Shots {
     signs_timestamp(bench)?;
     let profile = bench.settings.profile;
-    // Signed with an empty one, as a receiver that does not check its presence sees it.
+    // A receiver that does not check its presence sees an empty timestamp.
     let delivery = bench.delivery().at("");
     let request = bench.signed(&delivery);
     let request = match profile.timestamp_header() {
@@ -72,7 +72,6 @@ fn missing(bench: &Bench<'_>) -> Shots {
     Ok(vec![Shot::new("no timestamp", request, Reject)])
 }
 
-/// Deliveries with these timestamps, signed over them.
 fn spelled(bench: &Bench<'_>, want: Want, rows: &[(&str, String)]) -> Shots {
     signs_timestamp(bench)?;
     let shot =
@@ -95,7 +94,7 @@ fn noncanonical(bench: &Bench<'_>) -> Shots {
     spelled(bench, Reject, &rows)
 }
 
-/// For Stripe's profile future values are a warning, for the same reason; none may break the receiver.
+/// For Stripe's profile future values are a warning; none may break the receiver.
 async fn extreme(bench: &Bench<'_>) -> Finding {
     let ahead = [
         ("the greatest 64-bit number", i64::MAX.to_string()),
