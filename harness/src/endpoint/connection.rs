@@ -17,7 +17,6 @@ use super::stream::{Stream, shake_hands};
 use super::{Deed, Endpoint, ShutdownSignal, http2, is_blackhole, ok};
 use crate::clock::Clock;
 
-/// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const PIECE_BYTES: usize = scenario::PIECE_BYTES as usize;
 static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
@@ -28,7 +27,6 @@ enum Then {
     End,
 }
 
-/// Serves a connection until it ends, the port shuts, or the run is over.
 pub(super) async fn serve(
     port: Arc<Port>,
     stream: TcpStream,
@@ -36,7 +34,7 @@ pub(super) async fn serve(
     mut open: watch::Receiver<bool>,
     mut tether: ShutdownSignal,
 ) {
-    // Small answers must not wait for acknowledgements; without this they are merely late.
+    // Without it small answers are merely late.
     let _ = stream.set_nodelay(true);
     let (stream, is_second) = if let Some(acceptor) = &port.tls {
         let agreed = tokio::select! {
@@ -63,7 +61,6 @@ pub(super) async fn serve(
     }
 }
 
-/// Serves an HTTP/1.1 connection, one request after another.
 async fn requests(
     port: Arc<Port>,
     stream: Stream,
@@ -72,7 +69,7 @@ async fn requests(
     mut tether: ShutdownSignal,
 ) {
     let clock = &port.stage.clock;
-    // Created once: registering with a watch on each request costs more.
+    // Created once: registering with a watch costs too much for each request.
     let mut closed = pin!(tether.closed());
     let mut shut = pin!(async { drop(open.wait_for(|open| !*open).await) });
     let mut wire = Wire::new(stream, clock.clone());
@@ -94,7 +91,7 @@ async fn requests(
         match endpoint.choices.before(clock.now(), luck) {
             Before::Read => {}
             Before::Reset => {
-                // It is read so that its arrival is recorded; the peer cannot tell.
+                // It is read so that its arrival is recorded.
                 tokio::select! {
                     () = &mut closed => {}
                     _ = wire.begin() => {}
@@ -107,8 +104,7 @@ async fn requests(
                     () = &mut closed => return,
                     () = clock.until(until) => {}
                 }
-                // On a shared port the head was read early to find the endpoint; the endpoint's own read
-                // begins now.
+                // On a shared port the head was read early to find the endpoint. The endpoint's own read begins now.
                 if port.alone().is_none() {
                     wire.read_now();
                 }
@@ -117,14 +113,13 @@ async fn requests(
         let then = exchange(&endpoint, &mut wire, number, luck, &mut closed).await;
         match then {
             Ok(Then::Again) => {}
-            // A broken connection has no more requests; the received ones are recorded.
+            // A broken connection has no more requests.
             Ok(Then::End) | Err(_) => return unanswered(&port, &mut wire, number).await,
         }
     }
 }
 
-/// The endpoint of the next request on a shared port. Requests for none are recorded and answered 404. None
-/// if the connection ends.
+/// A request for no endpoint is recorded and answered 404. None if the connection ends.
 async fn named(
     port: &Port,
     wire: &mut Wire,
@@ -162,7 +157,6 @@ async fn named(
     }
 }
 
-/// How a request ended that could not be read.
 const fn how(error: &ReadError) -> CutKind {
     match error {
         ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone,
@@ -170,8 +164,7 @@ const fn how(error: &ReadError) -> CutKind {
     }
 }
 
-/// Records the requests behind the one at which a connection ended: they reached the endpoint and get no
-/// answer.
+/// They reached the endpoint and get no answer.
 async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     while let Some(first_byte) = wire.first_byte() {
         let request = tokio::select! {
@@ -193,7 +186,6 @@ async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     }
 }
 
-/// Serves one request.
 async fn exchange(
     endpoint: &Arc<Endpoint>,
     wire: &mut Wire,
@@ -234,13 +226,10 @@ async fn exchange(
     }
 }
 
-/// The times of an answer's bytes, each taken just before the write. So a peer cannot have read a byte before
-/// its stamp, even if the write had to wait.
+/// Each time is taken just before the write. So a peer cannot have read a byte before its stamp.
 #[derive(Debug, Default)]
 struct Stamps {
-    /// When the first byte was written; none if none was.
     first: Option<u64>,
-    /// When the last byte was written.
     last: u64,
 }
 
@@ -256,12 +245,10 @@ impl Stamps {
     }
 }
 
-/// The answer to one arrival.
 struct Act<'a> {
     endpoint: &'a Endpoint,
     n: u64,
     luck: Luck,
-    /// When the request was read.
     read: u64,
 }
 
@@ -275,7 +262,7 @@ impl Act<'_> {
         let latency = self.endpoint.choices.latency(chosen, self.luck, now);
         if latency > 0 {
             tokio::select! {
-                // A peer that has gone gets no answer, even if the answer is due.
+                // A peer that has gone gets no answer.
                 biased;
                 () = wire.gone() => return self.cut(CutKind::PeerGone),
                 () = clock.pass(latency) => now = clock.now(),
@@ -286,7 +273,7 @@ impl Act<'_> {
             Deed::Drip(pace) => self.drip(wire, pace).await,
             Deed::HalfAnswer => {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
-                // The exchange is over, even if the peer is gone.
+                // The exchange is over in any case.
                 let _ = wire.stream.write_all(half).await;
                 wire.stream.say_end().await;
                 self.cut(CutKind::HalfAnswer)
@@ -308,7 +295,7 @@ impl Act<'_> {
         Ok(Then::End)
     }
 
-    /// Writes a whole answer with this time. The head goes out together with the first piece of the body.
+    /// The head goes out together with the first piece of the body.
     async fn answer(&self, wire: &mut Wire, reply: &Reply, now: u64) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(reply, clock.unix_ns(now));
@@ -326,7 +313,7 @@ impl Act<'_> {
         Ok(self.answered(rendered, &stamps, written.is_ok()))
     }
 
-    /// Writes an answer one byte at a time, until the peer goes.
+    /// Ends when the peer goes.
     async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));

@@ -1,5 +1,4 @@
-//! The port of an endpoint: open, closed while the endpoint refuses, or open without accepting. A shared port
-//! is always open.
+//! The port of an endpoint: open, closed, or open without accepting. A shared port is always open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,14 +11,13 @@ use tokio::sync::watch;
 use super::reach::Port;
 use super::{ShutdownSignal, connection};
 
-/// The kernel's backlog: a stalling endpoint accepts slowly.
+/// A stalling endpoint accepts slowly.
 const BACKLOG: u32 = 4_096;
-/// The pause before opening a port or accepting a connection is retried.
 const AGAIN_NS: u64 = 5_000_000;
-/// The longest pause after repeated failures; it bounds the records of them.
+/// Bounds the records of repeated failures.
 const AGAIN_MAX_NS: u64 = 1_000_000_000;
 
-/// Accepts connections until the endpoints close, except while the port is shut.
+/// Accepts connections until the endpoints close.
 pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: ShutdownSignal) {
     let (open, opened) = watch::channel(true);
     let mut listener = Some(listener);
@@ -51,7 +49,6 @@ pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: S
     }
 }
 
-/// Shuts the port until then, and opens it again.
 async fn closed(
     port: &Port,
     until: Option<u64>,
@@ -82,7 +79,7 @@ async fn closed(
     held.listen(BACKLOG).ok()
 }
 
-/// Waits until a moment of the run, which may not have begun yet.
+/// The run may not have begun yet.
 async fn begun_until(port: &Port, at: u64) {
     const LOOK_NS: u64 = 1_000_000;
     while port.stage.clock.now() == 0 && at > 0 {
@@ -106,9 +103,8 @@ async fn accept(
                 let (port, open) = (Arc::clone(port), open.clone());
                 tokio::spawn(connection::serve(port, stream, number, open, tether.clone()));
             }
-            // The peer is gone; others may still come.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-            // No file descriptor or memory: the endpoint accepts nobody, which is not the sender's fault.
+            // No file descriptor or memory: not the sender's fault.
             Err(_) => {
                 let from = port.stage.clock.now();
                 port.stage.clock.pass(pause).await;
@@ -120,7 +116,6 @@ async fn accept(
     }
 }
 
-/// Binds the port without listening.
 async fn hold(port: &Port, tether: &mut ShutdownSignal) -> Option<TcpSocket> {
     loop {
         match bind(port.address) {
@@ -140,8 +135,8 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Opens the port without accepting, until it is dropped. The kernel completes one connection, our own, and
-/// leaves further peers unconnected; if a peer comes first, ours waits as well.
+/// Opens the port without accepting, until it is dropped. The kernel completes one connection, our own or an earlier
+/// peer's, and leaves further peers unconnected.
 async fn fill(address: SocketAddr, socket: TcpSocket) {
     let _listener = socket.listen(0);
     let _first = TcpStream::connect(address).await;

@@ -7,17 +7,15 @@
 //!                            records
 //! ```
 //!
-//! Every endpoint has a port of its own, which accepts HTTP/1.1, and HTTP/2 by its preface or over TLS (`http2`,
-//! `stream`). With a public URL all endpoints share one port, and the path or host of a request names its endpoint
-//! (`reach`). An accepted connection has no endpoint until then, so a shut port (`refuse`, `no-accept`) resets each
-//! request instead. A request for no endpoint is answered 404 and recorded.
+//! Every endpoint has a port of its own, which accepts HTTP/1.1, and HTTP/2 by its preface or over TLS. With a public
+//! URL all endpoints share one port, and the path or host of a request names its endpoint (`reach`). A shut port
+//! (`refuse`, `no-accept`) then resets each request instead. A request for no endpoint is answered 404 and recorded.
 //!
 //! An arrival is stamped when its first byte is read, and recorded before its answer is written. An answer's times
-//! are taken just *before* each write: the sender cannot have seen a byte earlier, so no check can accuse it
-//! wrongly.
+//! are taken just *before* each write: the sender cannot have seen a byte earlier.
 //!
-//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`Choices`), and the
-//! records that wait ([`hookproof_judge::trace::Recorder`]). The limit of open files bounds connections.
+//! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`Choices`), the waiting
+//! records ([`hookproof_judge::trace::Recorder`]), and the limit of open files.
 
 mod connection;
 mod http2;
@@ -62,7 +60,7 @@ pub struct Spec {
     pub scheme: Scheme,
 }
 
-/// The context that all endpoints of a run share.
+/// All endpoints of a run share it.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// The run's clock.
@@ -79,11 +77,10 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Endpoints {
     keys: Keys,
-    /// The address of each, in order.
+    /// In order.
     addresses: Vec<SocketAddr>,
     strays: Arc<Strays>,
     closing: watch::Sender<bool>,
-    /// Closed when the last task of any endpoint ends.
     ended: mpsc::Receiver<()>,
 }
 
@@ -91,41 +88,36 @@ pub struct Endpoints {
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     all: Vec<Arc<Endpoint>>,
-    /// The first subscriber of each secret, by its hash, to find shared secrets.
+    /// By the secret's hash: its first subscriber, to find shared secrets.
     owners: Arc<Mutex<BTreeMap<[u8; 32], String>>>,
 }
 
 #[derive(Debug)]
 struct Endpoint {
     name: String,
-    /// The name, as records share it.
     text: Text,
-    /// The URL of its subscriber.
     url: String,
     scheme: Scheme,
-    /// Empty while unknown: then nothing can be verified.
+    /// Empty while unknown.
     secrets: RwLock<Vec<Key>>,
     choices: Choices,
-    /// The head of its latest request, which the next one usually repeats.
     last_head: Mutex<Option<Shared<Head>>>,
     stage: Stage,
 }
 
-/// The end signal of an endpoint's tasks.
 #[derive(Clone, Debug)]
 struct ShutdownSignal {
     closing: watch::Receiver<bool>,
-    /// Held until the task ends.
     _alive: mpsc::Sender<()>,
 }
 
 impl Endpoints {
-    /// Opens endpoints on loopback, in plain HTTP.
+    /// Loopback, plain HTTP.
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
         Self::open_at(specs, stage, &Reach::default(), None).await
     }
 
-    /// Opens endpoints at their address, over TLS if they have an identity.
+    /// Over TLS with an identity.
     pub async fn open_at(
         specs: Vec<Spec>,
         stage: &Stage,
@@ -187,7 +179,7 @@ impl Endpoints {
         self.keys.clone()
     }
 
-    /// Sets the secrets of an endpoint's requests: see [`Keys::learn`].
+    /// See [`Keys::learn`].
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         self.keys.learn(at, secrets);
     }
@@ -202,8 +194,8 @@ impl Endpoints {
 }
 
 impl Keys {
-    /// Sets the secrets of an endpoint's requests, the oldest first. The trace records a secret that two
-    /// endpoints share, without the secret itself.
+    /// Sets an endpoint's secrets, the oldest first. The trace records that two endpoints share a secret, without the
+    /// secret.
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         if let Some(endpoint) = self.all.get(at) {
             secrets.iter().for_each(|secret| self.tell_shared(endpoint, secret));
@@ -222,7 +214,7 @@ impl Keys {
         }
     }
 
-    /// Marks an endpoint's secrets as unknown: its signatures are no longer checked.
+    /// The endpoint's signatures are no longer checked.
     pub fn forget(&self, at: usize) {
         if let Some(endpoint) = self.all.get(at) {
             endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -269,22 +261,18 @@ impl ShutdownSignal {
     }
 }
 
-// The action of an endpoint for a request that it has read, shared by HTTP/1.1 and HTTP/2.
-
 #[derive(Debug)]
 enum Deed<'a> {
     Answer(Cow<'a, Reply>),
-    /// An answer, one byte at a time.
     Drip(Duration),
     HalfAnswer,
-    /// An orderly end without an answer.
+    /// Ends the connection orderly.
     Close,
-    /// A reset without an answer.
     Reset,
 }
 
 impl Endpoint {
-    /// The action for a request that met this behaviour; none means that the endpoint behaves.
+    /// None means that the endpoint behaves.
     fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
         let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
         match &behaviour.answer {
@@ -323,11 +311,9 @@ fn too_many(retry_after_s: u64) -> Reply {
     Reply { status: 429, retry_after: Some(RetryAfter::Seconds(retry_after_s)), ..no_content() }
 }
 
-// Requests and handshakes that matched no endpoint. The first are recorded one by one, the rest counted.
+// The first strays are recorded one by one, the rest counted.
 
-/// The most single records of a kind.
 const STRAYS_MAX: u64 = 1_000;
-/// The longest quotation.
 const SAID_MAX: usize = 300;
 
 #[derive(Debug)]
@@ -343,7 +329,7 @@ impl Strays {
         Self { clock, recorder, requests: AtomicU64::new(0), handshakes: AtomicU64::new(0) }
     }
 
-    /// Records or counts one; `token` is the harness's, if it had one.
+    /// `token` is the harness's, if there was one.
     fn note(&self, kind: StrayKind, token: Option<u64>, said: &str) {
         if self.count(kind).fetch_add(1, Ordering::Relaxed) < STRAYS_MAX {
             let said: String = said.chars().take(SAID_MAX).collect();
@@ -351,7 +337,7 @@ impl Strays {
         }
     }
 
-    /// Records the counted rest. Called once, after all connections have ended.
+    /// Called once, after all connections have ended.
     fn end(&self) {
         for kind in [StrayKind::Request, StrayKind::Handshake] {
             let count = self.count(kind).load(Ordering::Relaxed).saturating_sub(STRAYS_MAX);

@@ -18,13 +18,12 @@ use super::{Endpoint, Stage, Strays};
 /// The placeholder of an endpoint's name in a public URL.
 pub const HOLE: &str = "{endpoint}";
 
-/// The way to the endpoints. By default, each has a port of its own on loopback, in plain HTTP.
+/// By default, each endpoint has a port of its own on loopback, in plain HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// The address; loopback by default.
+    /// Loopback by default.
     pub bind: Option<Bind>,
-    /// The URLs of subscribers; the endpoints' own addresses by default. With it, all endpoints share one
-    /// port.
+    /// The endpoints' own addresses by default. With it, all endpoints share one port.
     pub public: Option<PublicUrl>,
     /// TLS.
     pub tls: Tls,
@@ -98,7 +97,6 @@ pub enum ReachError {
     },
 }
 
-/// An address that can't be listened at.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody can listen at {bind}: {error}{expected}", expected = self.expected())]
 pub(crate) struct ListenError {
@@ -115,7 +113,6 @@ impl ListenError {
         !self.expected().is_empty()
     }
 
-    /// The hint; empty where another address would not help.
     fn expected(&self) -> &'static str {
         match self.error.kind() {
             _ if !self.is_asked => "",
@@ -128,7 +125,7 @@ impl ListenError {
 }
 
 impl Reach {
-    /// The address to listen at; port 0 means any free one.
+    /// Port 0 means any free one.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let Bind { address, port } = self.bind();
@@ -139,9 +136,7 @@ impl Reach {
         self.bind.unwrap_or(Bind { address: Ipv4Addr::LOCALHOST.into(), port: None })
     }
 
-    /// Listens.
-    ///
-    /// # Errors A [`ListenError`].
+    /// Fails with a [`ListenError`].
     pub(super) async fn listen(&self) -> io::Result<TcpListener> {
         TcpListener::bind(self.address()).await.map_err(|error| {
             let (kind, bind, is_asked) = (error.kind(), self.bind(), self.bind.is_some());
@@ -155,9 +150,7 @@ impl Reach {
         !matches!(self.tls, Tls::None)
     }
 
-    /// Checks the settings for endpoints with these names.
-    ///
-    /// # Errors When they contradict each other.
+    /// Fails when the settings contradict each other, or a name.
     pub fn check<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), ReachError> {
         let address = self.address();
         let Some(public) = &self.public else {
@@ -200,8 +193,7 @@ impl FromStr for Bind {
     }
 }
 
-/// The public URL of an endpoint, with a placeholder for its name: a segment of the path, or the first label
-/// of the host.
+/// Its placeholder is a segment of the path, or the first label of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     text: String,
@@ -236,7 +228,7 @@ impl PublicUrl {
         self.text.starts_with("https://")
     }
 
-    /// The endpoint's name in a request's target or host. It need not exist.
+    /// The endpoint need not exist.
     #[must_use]
     pub fn name_in<'a>(&self, target: &'a str, host: Option<&'a str>) -> Option<&'a str> {
         if let Some(before) = self.path.split_once(HOLE).map(|(before, _)| before) {
@@ -251,7 +243,6 @@ impl PublicUrl {
         host.get(..at).filter(|_| is_ours)
     }
 
-    /// Whether an endpoint may have that name.
     fn takes(&self, name: &str) -> bool {
         const LABEL_MAX: usize = 63;
         if self.path.contains(HOLE) {
@@ -305,7 +296,7 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// A host without its port. An IPv6 address ends with a bracket.
+/// An IPv6 address ends with a bracket.
 fn without_port(authority: &str) -> &str {
     let split = authority.rsplit_once(':');
     let split = split.filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
@@ -318,28 +309,23 @@ impl std::fmt::Display for PublicUrl {
     }
 }
 
-// A port and the endpoints behind it: one, or with a public URL all of them, which each request names.
-
-/// Concurrent handshakes of a port; further ones wait, within their time limit.
+/// Further handshakes of a port wait, within their time limit.
 const HANDSHAKES_MAX: usize = 1_024;
 
 pub(super) struct Port {
     pub(super) address: SocketAddr,
     pub(super) behind: Behind,
-    /// TLS, if the port uses it.
     pub(super) tls: Option<TlsAcceptor>,
-    /// Permits for handshakes.
     pub(super) handshakes: Semaphore,
     pub(super) stage: Stage,
     pub(super) strays: Arc<Strays>,
-    /// Numbers connections over the run.
     pub(super) connections: Arc<AtomicU64>,
 }
 
 pub(super) enum Behind {
-    /// One endpoint: every request is for it.
+    /// One endpoint gets every request.
     One(Arc<Endpoint>),
-    /// All endpoints, by name.
+    /// By name.
     All { url: PublicUrl, endpoints: BTreeMap<String, Arc<Endpoint>> },
 }
 
@@ -360,7 +346,7 @@ impl Port {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The only endpoint of this port, if it is not shared.
+    /// None on a shared port.
     pub(super) const fn alone(&self) -> Option<&Arc<Endpoint>> {
         match &self.behind {
             Behind::One(endpoint) => Some(endpoint),
@@ -379,13 +365,12 @@ impl Port {
         }
     }
 
-    /// Records a request that matches no endpoint.
     pub(super) fn stray(&self, method: &str, target: &str, host: Option<&str>, body: &[u8]) {
         let said = format!("{method} {target} at {}", host.unwrap_or("no host"));
         self.strays.note(StrayKind::Request, self.stage.tokens.find(body), &said);
     }
 
-    /// Records an incomplete request; `began` is the time of its first byte.
+    /// `began` is the time of the first byte.
     pub(super) fn broken_off(&self, how: CutKind, began: u64, bytes: &[u8]) {
         let token = self.stage.tokens.find(bytes);
         match &self.behind {

@@ -1,5 +1,5 @@
-//! Reads HTTP/1.1 requests from a connection. The endpoints parse HTTP themselves, since no server library
-//! lets them stop before the first byte, stamp it, answer half, drip bytes or reset.
+//! Reads HTTP/1.1 requests from a connection. No server library stops before the first byte, stamps it, answers half,
+//! drips bytes or resets.
 //!
 //! Pipelined requests are read while an answer is pending, and keep the time of their own first byte.
 
@@ -17,37 +17,32 @@ use super::Endpoint;
 use super::stream::Stream;
 use crate::clock::Clock;
 
-/// The longest head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
-/// The most header fields.
 const FIELDS_MAX: usize = 100;
-/// The longest body. Senders cap events far below.
+/// Senders cap events far below.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
-/// The buffer that a connection retains between requests.
+/// Of a connection between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
-/// The most bytes that are read ahead of the current answer.
+/// Ahead of the current answer.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// Its path, with the query.
     pub(super) path: String,
-    /// Its header fields, in their order and spelling.
     pub(super) fields: Fields,
-    /// Its body, without chunk framing.
+    /// Without chunk framing.
     pub(super) body: Vec<u8>,
-    /// Whether the connection may carry another one.
+    /// The connection may carry another request.
     pub(super) keep_alive: bool,
 }
 
-/// Header fields in their order and spelling, in two buffers, since a request has ten or more.
+/// In their order and spelling, in two buffers, since a request has ten or more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     names: String,
     values: Vec<u8>,
-    /// The ends of each name and value.
     ends: Vec<(usize, usize)>,
 }
 
@@ -83,13 +78,12 @@ impl Request {
     }
 }
 
-/// Why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// The peer closed the connection, between requests or within one.
+    /// Between requests or within one.
     #[error("the peer closed the connection after {read} bytes of a request")]
     Closed {
-        /// The bytes of the incomplete request.
+        /// Bytes of the incomplete request.
         read: usize,
     },
     #[error("what was sent is not a request: {0}")]
@@ -104,9 +98,9 @@ pub(super) struct Wire {
     pub(super) stream: Stream,
     clock: Clock,
     buffer: Vec<u8>,
-    /// The lengths and times of the reads in the buffer, in order.
+    /// The length and time of each buffered read, in order.
     came: VecDeque<(usize, u64)>,
-    /// A finished request, kept for its capacity.
+    /// Kept for its capacity.
     done: Request,
 }
 
@@ -116,25 +110,22 @@ impl Wire {
         Self { stream, clock, buffer, came, done: Request::default() }
     }
 
-    /// Takes back a finished request for its capacity.
     pub(super) fn reuse(&mut self, mut request: Request) {
         request.body.clear();
         request.body.shrink_to(IDLE_BYTES_MAX);
         self.done = request;
     }
 
-    /// The time of the first unparsed byte; none if there is none.
+    /// None if no byte is unparsed.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.came.front().map(|(_, t)| *t)
     }
 
-    /// The unparsed bytes.
     pub(super) fn rest(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Waits until the peer closes or breaks the connection, and buffers its bytes. After [`AHEAD_BYTES_MAX`]
-    /// bytes the end can no longer be seen.
+    /// After [`AHEAD_BYTES_MAX`] buffered bytes the end can no longer be seen.
     pub(super) async fn gone(&mut self) {
         while self.buffer.len() < AHEAD_BYTES_MAX {
             if !matches!(self.more().await, Ok(1..)) {
@@ -144,13 +135,12 @@ impl Wire {
         std::future::pending::<()>().await;
     }
 
-    /// Waits for a byte or the end. Reads nothing from the socket.
+    /// Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
 
-    /// Reads the first bytes of a request and everything that is ready; returns the time of the first byte,
-    /// or none if the peer has closed.
+    /// Also reads everything that is ready. None if the peer has closed.
     pub(super) async fn begin(&mut self) -> io::Result<Option<u64>> {
         if self.buffer.is_empty() && self.more().await? == 0 {
             return Ok(None);
@@ -168,7 +158,6 @@ impl Wire {
         Ok(self.first_byte())
     }
 
-    /// Reads the rest of a request that has begun.
     pub(super) async fn request(&mut self) -> Result<Request, ReadError> {
         let (mut request, head) = self.head().await?;
         if request.field("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
@@ -192,8 +181,7 @@ impl Wire {
         Ok(request)
     }
 
-    /// Reads until the head of a request is complete, without consuming it; returns the request without a
-    /// body, and the head's length.
+    /// Consumes nothing; returns the request without a body, and the head's length.
     pub(super) async fn head(&mut self) -> Result<(Request, usize), ReadError> {
         loop {
             if let Some(head) = parse(&self.buffer, &mut self.done)? {
@@ -221,7 +209,6 @@ impl Wire {
                 std::str::from_utf8(digits).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
             let length = length.ok_or(ReadError::Malformed("a chunk's length is not a number"))?;
             if length == 0 {
-                // Trailers end with an empty line.
                 while !self.line().await?.is_empty() {}
                 return Ok(body);
             }
@@ -236,7 +223,6 @@ impl Wire {
         }
     }
 
-    /// The next line, without its end.
     async fn line(&mut self) -> Result<Vec<u8>, ReadError> {
         const LINE_BYTES_MAX: usize = 8 << 10;
         loop {
@@ -266,12 +252,10 @@ impl Wire {
         Ok(read)
     }
 
-    /// Drops the unparsed bytes.
     pub(super) fn forget(&mut self) {
         self.consume(self.buffer.len());
     }
 
-    /// Removes bytes from the buffer.
     fn consume(&mut self, mut bytes: usize) {
         self.buffer.drain(..bytes);
         while let Some((first, _)) = self.came.front_mut() {
@@ -307,7 +291,7 @@ fn framing(request: &Request) -> Result<Framing, ReadError> {
     }
 }
 
-/// Parses the head in a buffer; returns its length, or none if it is incomplete.
+/// Returns the head's length, or none if it is incomplete.
 fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadError> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
@@ -330,11 +314,8 @@ fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadErro
     Ok(Some(head))
 }
 
-// Records an endpoint's exchanges, for HTTP/1.1 and HTTP/2.
-
 impl Endpoint {
-    /// Records an answer, by the times of its first byte, if there was one, and its last. A broken one ends
-    /// now.
+    /// A broken answer ends now.
     pub(super) fn answered(
         &self,
         n: u64,
@@ -349,30 +330,26 @@ impl Endpoint {
         self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
     }
 
-    /// Records the end of an arrival's exchange without an answer.
     pub(super) fn cut(&self, n: u64, how: CutKind) {
         self.keep_cut(Some(n), how, None, None);
     }
 
-    /// Records that a connection ended before a request was read from it.
     pub(super) fn unread(&self, wire: &Wire, how: CutKind) {
         self.keep_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
     }
 
-    /// Records an incomplete request.
     pub(super) fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
         self.keep_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
         // After an invalid request the next one's beginning is unknown.
         wire.forget();
     }
 
-    /// Records an exchange without an answer, for an arrival or an incomplete request.
     pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
         let (t, endpoint) = (self.stage.clock.now(), self.text.clone());
         self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
-    /// The record of a request, without its number.
+    /// Without its number.
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
         let fields: Vec<_> = request.fields.iter().collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
@@ -404,7 +381,7 @@ impl Endpoint {
             },
         }
     }
-    /// The shared head of a request; reuses the previous one if it is equal.
+    /// Reuses the previous head if it is equal.
     fn head(&self, request: &Request) -> Shared<Head> {
         let content_type = request.field("content-type");
         let mut last = self.last_head.lock().unwrap_or_else(PoisonError::into_inner);
@@ -427,7 +404,6 @@ mod tests {
     use super::*;
     use tokio::net::{TcpListener, TcpStream};
 
-    /// The requests read from a connection on which the peer writes `pieces` and closes.
     async fn read(pieces: &[&[u8]]) -> Vec<Result<Request, ReadError>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The bytes of a connection, plain or over TLS, the operations of its socket, and the handshake.
+//! The bytes of a connection, plain or over TLS, and the handshake.
 
 use std::future::poll_fn;
 use std::io;
@@ -39,11 +39,10 @@ impl Stream {
         }
     }
 
-    /// Waits for a byte or the end. Reads nothing from the socket.
+    /// Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
-            // Bytes that came with the handshake have left the socket already. The next read reports an error
-            // in them.
+            // Bytes that came with the handshake have left the socket already. The next read reports their errors.
             let waits = tls.get_mut().1.process_new_packets();
             if waits.is_err()
                 || waits.is_ok_and(|waits| waits.plaintext_bytes_to_read() > 0 || waits.peer_has_closed())
@@ -54,7 +53,7 @@ impl Stream {
         poll_fn(|cx| self.socket().poll_read_ready(cx)).await
     }
 
-    /// Reads the bytes that are ready; otherwise fails with `WouldBlock`.
+    /// Fails with `WouldBlock` if no byte is ready.
     pub(super) fn try_read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.try_read_buf(buffer),
@@ -68,14 +67,13 @@ impl Stream {
         }
     }
 
-    /// Whether a read may leave ready bytes: over TLS it ends with a record.
+    /// Over TLS a read ends with a record, and may leave ready bytes.
     pub(super) const fn reads_in_pieces(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// Writes some bytes once there is room; returns their number, and the time just before.
+    /// Returns the number of written bytes, and the time just before.
     pub(super) async fn write_some(&mut self, clock: &Clock, bytes: &[u8]) -> io::Result<(usize, u64)> {
-        /// One record of TLS.
         const RECORD_BYTES: usize = 16 << 10;
         loop {
             // A plain write reports a full socket; a TLS write blocks on it.
@@ -150,19 +148,14 @@ impl AsyncWrite for Stream {
     }
 }
 
-// TLS at the endpoints: a given certificate or one created for the run, and the handshake, bounded in time
-// and number. Behaviours of endpoints do not affect handshakes; a port that is shut makes none.
-
-/// The protocols of ALPN, the best first.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// The time limit of a handshake, its first byte included.
+/// The first byte included.
 const HANDSHAKE_WITHIN_NS: u64 = 10 * SECOND;
-/// The validity of a run's certificates, in days: longer than any run.
+/// Longer than any run.
 const GOOD_FOR_DAYS: u64 = 90;
-/// The most hosts of a certificate: a handshake carries at most 64 KiB of it.
+/// A handshake carries at most 64 KiB of certificate.
 const HOSTS_MAX: usize = 200;
-/// The file of the run's authority, in the run's folder.
 const CA_FILE: &str = "ca.pem";
 
 /// An unusable certificate.
@@ -204,10 +197,9 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The identity of endpoints with these names; none without TLS. A run's authority is written into its
-    /// folder; its key is never written.
+    /// None without TLS. Writes a run's authority into its folder, but never its key.
     ///
-    /// # Errors When a file can't be used or written.
+    /// Fails when a file can't be used or written.
     pub fn of(reach: &Reach, names: &[&str], folder: &Path, clock: &Clock) -> Result<Option<Self>, TlsError> {
         match &reach.tls {
             Tls::None => Ok(None),
@@ -224,14 +216,14 @@ impl Identity {
         }
     }
 
-    /// The file that a sender must trust.
+    /// A sender must trust this file.
     #[must_use]
     pub fn trust(&self) -> &Path {
         &self.trust
     }
 }
 
-/// The hosts of the endpoints; if there are many, the wildcard that matches them: each name is one label.
+/// If there are many, the wildcard that matches them: each name is one label.
 fn hosts(reach: &Reach, names: &[&str]) -> Vec<String> {
     let Some(public) = &reach.public else { return vec![reach.address().ip().to_string()] };
     let mut hosts: Vec<String> = names.iter().map(|name| public.host(name)).collect();
@@ -270,7 +262,6 @@ fn given(certificate: &Path, key_file: &Path) -> Result<Identity, TlsError> {
     Ok(Identity { acceptor: acceptor(config), trust })
 }
 
-/// A certificate for these hosts, and the PEM certificate of its own authority.
 fn make(hosts: Vec<String>, today: u64) -> Result<(ServerConfig, String), String> {
     let text = |error: rcgen::Error| error.to_string();
     let mut root = CertificateParams::new(Vec::new()).map_err(text)?;
@@ -307,8 +298,8 @@ fn date(day: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Performs the TLS handshake; returns whether HTTP/2 was chosen. Records a failure as a stray, unless the
-/// peer left without sending a byte: port probes do so.
+/// Returns whether HTTP/2 was chosen. Records a failure as a stray, unless the peer left without sending a byte: port
+/// probes do so.
 pub(super) async fn shake_hands(
     port: &Port,
     acceptor: &TlsAcceptor,

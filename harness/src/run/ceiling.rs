@@ -1,7 +1,7 @@
 //! Measures the machine's own limit before a run: a bare client calls the same endpoints with the same body.
 //!
-//! The ratio of the sender's rate to this one is comparable across machines. The client uses plain HTTP on
-//! kept-alive connections, one request after another on each; it signs, stores and decides nothing.
+//! The ratio of the sender's rate to this one is comparable across machines. The client uses plain HTTP on kept-alive
+//! connections, one request after another; it signs, stores and decides nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,13 +22,13 @@ use super::heartbeat::EndpointThread;
 use crate::clock::Clock;
 use crate::endpoint::{Reach, Spec, Stage};
 
-/// Connections of the bare client, over all endpoints. More are no faster on a few cores.
+/// Over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;
-/// The length of the measurement, after a warm-up.
+/// After a warm-up.
 const LASTS_NS: u64 = 2 * SECOND;
 const WARM_NS: u64 = SECOND / 4;
 
-/// Answered requests per second of a bare client. The endpoints record as in a run.
+/// Requests per second. The endpoints record as in a run.
 pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Result<u64> {
     let clock = Clock::begun();
     let (recorder, writer) = Recorder::writing(io::sink())?;
@@ -46,7 +46,7 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     drop(thread);
     let end =
         End { t: clock.now(), ended: Ended::Done, dead_listed: false, late: 0, dropped: recorder.dropped() };
-    // The sink's result does not matter, only the end of the writer.
+    // Only the end of the writer matters.
     let _ = tokio::task::spawn_blocking(move || {
         recorder.end(end);
         writer.join()
@@ -56,13 +56,12 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     Ok(u64::try_from(per_second).unwrap_or(u64::MAX))
 }
 
-/// An endpoint without latency or misbehaviour: the ceiling measures the machine.
 fn at_their_best(spec: Spec) -> Spec {
     let at_once = Range::just(Duration(0));
     Spec { behaviours: Vec::new(), answers: at_once, ..spec }
 }
 
-/// Sends requests over these connections, one after another on each; returns the number of answers.
+/// One after another on each connection; returns the number of answers.
 pub async fn bare_client(
     addresses: &[SocketAddr],
     body: &[u8],

@@ -1,5 +1,5 @@
-//! Conducts the run: injects faults, samples the queue, and decides when the run is over. Nothing here waits
-//! for the sender: operator actions and database locks are tasks (`operator`).
+//! Conducts the run: injects faults, samples the queue, and decides when the run is over. It never waits for the
+//! sender: operator actions and database locks are tasks (`operator`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,7 @@ use crate::endpoint::Keys;
 use crate::fault::WallClock;
 use crate::traffic::Lag;
 
-/// The period of the loop.
 const TICK_NS: u64 = 10_000_000;
-/// The period of queue samples.
 const SAMPLE_NS: u64 = 250_000_000;
 const UNKNOWN: u64 = u64::MAX;
 
@@ -38,35 +36,30 @@ pub(super) struct Conductor<'a> {
     pub(super) api: &'a Api,
     pub(super) processes: &'a mut Processes,
     pub(super) keys: Keys,
-    /// The private database server, if there is one.
     pub(super) server: Option<Arc<Server>>,
-    /// Each process's link to it, if a fault cuts that.
+    /// If a fault cuts it.
     pub(super) links: &'a [Link],
-    /// The wall clocks that faults set, by process.
+    /// By process, if faults set them.
     pub(super) clocks: &'a mut BTreeMap<usize, WallClock>,
-    /// The scheme of each subscriber, in order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
-    /// The end of the traffic.
     pub(super) traffic_end: u64,
     pub(super) view: View,
-    /// Operator actions and database locks under way; at most one for each fault.
+    /// At most one for each fault.
     pub(super) errands: JoinSet<Result<Done, String>>,
 }
 
-/// The latest sample of the queue, and the sender's process groups; shared with the sampling task.
+/// Shared with the sampling task.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: AtomicU64,
-    /// The time of the sample.
     asked: AtomicU64,
-    /// The process groups that live.
     groups: watch::Sender<Vec<Pid>>,
 }
 
 impl Queue {
-    /// The cost of the sender's processes. The scan blocks, as a machine may have many processes.
+    /// The scan blocks, as a machine may have many processes.
     async fn cost(&self) -> Option<Cost> {
         let groups = self.groups.borrow().clone();
         tokio::task::spawn_blocking(move || cost_of(&groups)).await.ok().flatten()
@@ -74,7 +67,7 @@ impl Queue {
 }
 
 impl Conductor<'_> {
-    /// Conducts until the end; returns how the run ended, and the generator's lag.
+    /// Also returns the generator's lag.
     pub(super) async fn conduct(
         &mut self,
         mut emitting: Emitting,
@@ -88,7 +81,7 @@ impl Conductor<'_> {
         stop.store(true, Ordering::Relaxed);
         sampling.abort();
         self.relieve().await;
-        // The callers end first, so that a generator that waits for one sees the channel closed.
+        // A generator that waits for a caller then sees the channel closed.
         if !matches!(ended, Ok(Ended::Done)) {
             emitting.callers.shutdown().await;
         }
@@ -133,7 +126,7 @@ impl Conductor<'_> {
             }
             let emitted = emitting.generator.is_finished() && emitting.callers.is_empty();
             let drained = now >= self.traffic_end.saturating_add(self.scenario.drain.0);
-            // A sender that takes events too slowly is not waited for beyond `drain`.
+            // Waits no longer than `drain` for a slow sender.
             if !emitted && drained {
                 emitting.give_up.send_replace(true);
             }
@@ -162,8 +155,7 @@ impl Conductor<'_> {
         self.scenario.is_over(&standing, now)
     }
 
-    /// Whether nothing is outstanding: by the sender's report made after the last event, or by the harness's
-    /// own ledger for a sender without a depth call.
+    /// By the sender's report made after the last event, or by the harness's own ledger.
     fn is_settled(&self, queue: &Queue, since: u64) -> bool {
         let settled = match self.recorder.owed() {
             Some(owed) => owed == 0,
@@ -175,7 +167,6 @@ impl Conductor<'_> {
         settled && self.processes.is_whole() && self.errands.is_empty()
     }
 
-    /// Samples the queue periodically.
     fn sample(&self, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (api, clock, recorder) = (self.api.clone(), self.clock.clone(), self.recorder.clone());
         let queue = Arc::clone(queue);
@@ -205,7 +196,7 @@ impl Conductor<'_> {
         })
     }
 
-    /// Ends all lasting faults, so that the sender stops as it would without them.
+    /// So the sender stops as it would without faults.
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
         self.links.iter().for_each(Link::open_again);
@@ -215,12 +206,12 @@ impl Conductor<'_> {
         }
     }
 
-    /// Reports an action that was not done, or continues with a prepared one.
+    /// Reports an action that failed, or continues with a prepared one.
     fn hear(&mut self, done: Result<Result<Done, String>, JoinError>) {
         match done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
             Ok(Done::All) => {}
             Ok(Done::Found(place, worker)) => self.strike_owner(place, worker),
-            // A fault that was not injected has no record, and its check reports that it saw none.
+            // It has no record, so its check reports that it saw none.
             Err(why) => self.view.say(&why),
         }
     }
@@ -230,7 +221,6 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The record of a sample. Memory, processor time and retained deliveries concern the whole sender.
 fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
     let whole = subscriber.is_none();
@@ -249,20 +239,17 @@ fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Reco
     })
 }
 
-/// The scheme that verifies a subscriber's deliveries.
 pub(crate) fn scheme(file: &DriverFile, wanted: Profile) -> Scheme {
     file.sign.as_ref().map_or_else(|| Scheme::from(wanted), |sign| sign.scheme.clone())
 }
 
-// Observes the deliveries that the sender retains after success, where the scenario bounds them: by its
-// list, and by the size of its database on disk.
+// Deliveries that the sender retains after success, by its list and by the size of its database.
 
-/// The period; a list call costs the sender work.
+/// A list call costs the sender work.
 const EVERY_NS: u64 = 1_000_000_000;
 
 struct Keeping {
     bound: KeptBound,
-    /// The database, if its size is bounded.
     database: Option<PathBuf>,
     next: u64,
 }
@@ -271,13 +258,13 @@ impl Keeping {
     pub(super) fn of(scenario: &Scenario, api: &Api) -> Self {
         let bound = scenario.expect.holds.kept;
         let template = api.file().start.as_ref().and_then(|start| start.database.as_ref());
-        // A template that can't be filled names no file; the size then stays unknown.
+        // A template that can't be filled leaves the size unknown.
         let path = template.and_then(|template| template.fill(&api.variables(0)).ok());
         let measured = bound.bytes.is_some() && scenario.sender.store == Store::Sqlite;
         Self { bound, database: path.map(PathBuf::from).filter(|_| measured), next: 0 }
     }
 
-    /// The retained deliveries, if it is time. For a silent sender only the size is known.
+    /// None before it is time. Of a silent sender only the size is known.
     pub(super) async fn look(&mut self, api: &Api, now: u64) -> Option<Kept> {
         if now < self.next || self.bound == KeptBound::default() {
             return None;
@@ -294,7 +281,7 @@ impl Keeping {
     }
 }
 
-/// The bytes of a database with its logs; none if it does not exist.
+/// With its logs; none if it does not exist.
 fn size(database: &Path) -> Option<u64> {
     let beside = |end: &str| {
         let mut name = database.as_os_str().to_owned();
@@ -304,8 +291,6 @@ fn size(database: &Path) -> Option<u64> {
     let own = std::fs::metadata(database).ok()?.len();
     Some(own + beside("-wal") + beside("-journal"))
 }
-
-// Injects faults when they are due, reports and records them.
 
 impl Conductor<'_> {
     fn strike_owner(&mut self, place: usize, worker: usize) {
@@ -332,8 +317,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Ends a lasting fault on all of its targets, and continues after an error. A fault that was not
-    /// injected is unknown here by its index.
+    /// Continues after an error. `place` is unknown here if the fault was not injected.
     fn end(&mut self, place: u32) -> std::io::Result<()> {
         self.links.iter().for_each(|link| link.unbar(place));
         let clocks = self.clocks.values_mut().map(|clock| clock.end(place)).fold(Ok(()), Result::and);
@@ -349,12 +333,11 @@ impl Conductor<'_> {
         self.errands.spawn(found);
     }
 
-    /// Injects a fault; `worker` is its process, if it has one.
     fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
         let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
-        // The time is taken first: later events may be caused by the fault.
+        // Taken first: the fault may cause later events.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
-        // A fault that the harness ends itself ends as planned, even if its target was found late.
+        // A fault that the harness ends itself ends as planned, even if it began late.
         let from = if fault::ends(&fault.action) { fault.at.0 } else { t };
         let (plan, until) = (Some(place), from.saturating_add(lasts).max(t));
         let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
@@ -398,7 +381,7 @@ impl Conductor<'_> {
         self.recorder.keep(Record::Undone(undone.record(self.clock.now())));
     }
 
-    /// Strikes the processes of a fault. Succeeds if one of them could be struck.
+    /// Succeeds if one of them could be struck.
     fn each(
         &mut self,
         worker: Option<usize>,
@@ -410,7 +393,6 @@ impl Conductor<'_> {
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
     }
 
-    /// The sender's processes, if the harness started them.
     fn ours(&mut self) -> std::io::Result<&mut Processes> {
         if self.processes.is_empty() {
             return Err(std::io::Error::other(
@@ -420,13 +402,11 @@ impl Conductor<'_> {
         Ok(&mut *self.processes)
     }
 
-    /// The database links of a process, or of all.
     fn links_of(&self, worker: Option<usize>) -> impl Iterator<Item = &Link> {
         let links = self.links.iter().enumerate();
         links.filter(move |(at, _)| worker.is_none_or(|one| one == *at)).map(|(_, link)| link)
     }
 
-    /// Cuts a process, or all of them, off from the database server.
     fn cut_off(&self, worker: Option<usize>, place: u32, how: Partition) -> std::io::Result<()> {
         if self.links.is_empty() {
             return Err(std::io::Error::other("the database server is not the harness's own"));

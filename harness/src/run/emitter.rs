@@ -1,5 +1,4 @@
-//! From the schedule to the sender: the generator's thread releases events, and callers write them to the
-//! sender's API.
+//! From the schedule to the sender: the generator releases events, and callers write them to the sender's API.
 //!
 //! ```text
 //!   intended ──► released ──────────────► a caller is free ──► written (the offer) ──► answered
@@ -7,8 +6,8 @@
 //!            generator         earlier answers are awaited   harness
 //! ```
 //!
-//! An event is offered when its call is written. An event that waits for a free caller waits for the sender; an
-//! event that was not written before the end is `unoffered`.
+//! An event is offered when its call is written. An event that waits for a free caller waits for the sender; without
+//! a call before the end it is `unoffered`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +24,7 @@ use crate::clock::Clock;
 use crate::driver::{Api, EmitResult, Event};
 use crate::traffic::{Lag, Pace, play};
 
-/// The lag from which an event counts as late.
+/// An event counts as late from here.
 const LATE_NS: u64 = 50_000_000;
 
 #[derive(Clone)]
@@ -39,31 +38,26 @@ pub(super) struct Emission {
 
 pub(super) struct Emitting {
     pub(super) generator: JoinHandle<Lag>,
-    /// Ends when all released events are emitted.
     pub(super) callers: tokio::task::JoinSet<()>,
-    /// Set to true, the callers stop waiting: a call without an answer is in doubt, and the rest is not
-    /// emitted.
+    /// Once true, a call without an answer is in doubt, and the rest is not emitted.
     pub(super) give_up: watch::Sender<bool>,
 }
 
-/// An event that is due.
 #[derive(Clone, Copy, Debug)]
 struct Released {
     due: Due,
-    /// When the schedule had it.
     intended: u64,
-    /// When the generator released it.
     at: u64,
 }
 
 impl Released {
-    /// How long it waited for a caller that became free at `free`.
+    /// A caller became free at `free`.
     const fn held(&self, free: u64) -> u64 {
         free.saturating_sub(self.at)
     }
 }
 
-/// The generator's clock; records a stall when its thread oversleeps.
+/// Records a stall when its thread oversleeps.
 struct Paced {
     clock: Clock,
     recorder: Recorder,
@@ -87,23 +81,21 @@ impl Pace for Paced {
     }
 }
 
-/// The state that callers share.
 struct Waiting {
     queue: Mutex<Queue>,
-    /// The subscribers of each type, in the order of the schedule's types.
+    /// By type, in the schedule's order.
     owed: Vec<Shared<[Text]>>,
 }
 
-/// Released events, in order.
 struct Queue {
     released: mpsc::Receiver<Released>,
-    /// An event that did not fit its batch, and begins the next one.
+    /// It did not fit its batch, and begins the next one.
     next: Option<Released>,
 }
 
 impl Queue {
-    /// Waits for an event, and adds those that are already there: at most `most` events, and `bytes_max`
-    /// bytes of data unless one event alone exceeds that. False at the end.
+    /// Waits for one event, and adds those that are already there: at most `most` events, and `bytes_max` bytes
+    /// unless one event alone exceeds that. False at the end.
     async fn take(&mut self, batch: &mut Vec<Released>, most: usize, bytes_max: u64) -> bool {
         let first = match self.next.take() {
             Some(first) => Some(first),
@@ -127,7 +119,7 @@ impl Queue {
 }
 
 impl Emission {
-    /// Starts the callers, and the generator with the schedule's beginning at `begin`.
+    /// `begin` is the schedule's beginning.
     pub(super) fn start(
         &self,
         scenario: &Scenario,
@@ -161,14 +153,12 @@ impl Emission {
         Ok(Emitting { generator, callers, give_up })
     }
 
-    /// The deliveries that the whole schedule owes.
     pub(super) fn owed_in_all(&self, scenario: &Scenario) -> usize {
         let owed = self.owed(scenario);
         let kinds = self.schedule.due().iter().filter_map(|due| usize::try_from(due.kind).ok());
         kinds.filter_map(|kind| owed.get(kind)).map(|owed| owed.len()).sum()
     }
 
-    /// The subscribers of each type, in the order of the schedule's types.
     fn owed(&self, scenario: &Scenario) -> Vec<Shared<[Text]>> {
         let to = |kind: &str| {
             let owed = scenario.subscribers.iter().filter(|subscriber| subscriber.is_owed(kind));
@@ -191,7 +181,7 @@ impl Emission {
         }
     }
 
-    /// Emits waiting events in the largest batches that the driver allows, until the channel closes.
+    /// In the largest batches that the driver allows, until the channel closes.
     async fn call(self, waiting: Arc<Waiting>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
         let (most, bytes_max) = (if emit.batch { emit.batch_max } else { 1 }, emit.batch_bytes_max.0);
@@ -220,7 +210,6 @@ impl Emission {
         self.recorder.keep(Record::Unoffered(Unoffered { t, intended, token, why }));
     }
 
-    /// Makes a call, and returns the outcome of each event.
     async fn emit(
         &self,
         batch: &[Released],
@@ -280,7 +269,6 @@ mod tests {
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";
 
-    /// An emission of a scenario to a sender on this port, and its records.
     fn emission(file: &str, scenario: &str, port: u16) -> (Emission, Scenario, Records) {
         let file = DriverFile::parse(file, "x.toml").unwrap();
         let scenario = Scenario::from_text(scenario, "burst.toml").unwrap();
@@ -297,7 +285,6 @@ mod tests {
         (emission, scenario, records)
     }
 
-    /// A sender that answers each call with 202, and reports the sizes of the bodies.
     fn reading(listener: tokio::net::TcpListener) -> mpsc::UnboundedReceiver<usize> {
         let (sizes, read) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -359,7 +346,7 @@ mod tests {
         let (emission, scenario, records) = emission(file, BURST, port);
         assert_eq!(emission.owed_in_all(&scenario), 20);
         let mut emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
-        // All callers wait for an answer that never comes.
+        // No caller gets an answer.
         let mut held = Vec::new();
         for _ in 0..4 {
             held.push(listener.accept().await.unwrap());

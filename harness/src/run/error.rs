@@ -196,12 +196,12 @@ impl RunError {
     }
 }
 
-/// Whether a call failed before it was sent, because of the driver file or its variables.
+/// The driver file or its variables prevented the call.
 const fn is_unmade(error: &ApiError) -> bool {
     matches!(error, ApiError::Template { .. } | ApiError::Request { .. } | ApiError::Certificate(_))
 }
 
-/// A hint where no file descriptor is left; otherwise empty.
+/// Empty unless no file descriptor is left.
 fn more_files(error: &std::io::Error) -> &'static str {
     let first: &(dyn std::error::Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |error| error.source());
@@ -224,7 +224,6 @@ mod tests {
     use crate::driver::DriverFile;
     use crate::endpoint::{Endpoints, Reach, Stage};
 
-    /// The error of listening at an address.
     async fn opened_at(bind: &str) -> RunError {
         let (recorder, _records) = Recorder::new(10);
         let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };

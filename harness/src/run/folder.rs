@@ -1,5 +1,5 @@
-//! The folder of the sender's files: emptied before a run, and locked for it. A marker identifies a run's
-//! folder; without the marker nothing in a folder is removed. Also the limit of open files.
+//! The folder of the sender's files: emptied before a run, and locked for it. Without a marker nothing in a folder is
+//! removed. Also the limit of open files.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -9,19 +9,18 @@ use hookproof_judge::scenario::Scenario;
 
 use super::RunError;
 
-/// The marker file. The holder of its lock owns the folder.
+/// The holder of its lock owns the folder.
 pub(super) const MARKER: &str = ".hookproof-run";
 
-/// The folder, locked until this is dropped or the harness is killed.
+/// Locked until this is dropped or the harness is killed.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
-    /// Holds the lock.
     _marker: File,
 }
 
 impl Home {
-    /// Creates or opens a folder, and empties it: files of an earlier run would be another sender's history.
+    /// Empties it: files of an earlier run would be another sender's history.
     pub fn take(path: &Path) -> Result<Self, RunError> {
         let failed = |error| RunError::File { path: path.to_owned(), error };
         std::fs::create_dir_all(path).map_err(failed)?;
@@ -47,7 +46,7 @@ impl Home {
     }
 }
 
-/// Removes everything but the marker. Without the marker another run could create and lock a second one.
+/// Keeps the marker, without which another run could create and lock a second one.
 fn empty(path: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
@@ -63,22 +62,17 @@ fn empty(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-// The limit of open files.
-
-/// Raises the limit of open files to its maximum, and checks it before the endpoints open. The sender
-/// inherits it.
+/// Raises it to its maximum, and checks it before the endpoints open. The sender inherits it.
 pub(super) fn raise_files(scenario: &Scenario) -> Result<(), RunError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    /// Other open files: the trace, the sender's API, libraries.
     const OTHERS: u64 = 100;
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // On an error the limit stays, and the check below decides.
+    // On an error the check below decides.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let subscribers = scenario.subscribers.len();
-    // A listener for each, and a connection for each concurrent request; one, where the contract has no
-    // bound.
+    // A listener for each, and a connection for each concurrent request; one without a bound.
     let connections =
         scenario.subscribers.iter().map(|one| one.limit.in_flight.map_or(1, |most| u64::from(most).max(1)));
     let listeners = u64::try_from(subscribers).unwrap_or(u64::MAX);

@@ -1,11 +1,8 @@
 //! The endpoints' thread and its heartbeat, which finds the times when that thread stood still.
 //!
-//! One thread stamps all arrivals, so one heartbeat bounds the lateness of every stamp. It beats every
-//! [`BEAT_NS`]; two beats [`STALL_NS`] apart are a stall, which goes into the trace. A thread may be stopped,
-//! starved of its core or too busy: stamps of that time are late.
-//!
-//! With each beat it reads the machine's wall clock. A jump of [`SET_NS`] means that the clock was set or the
-//! machine was suspended; that goes into the trace too, since the sender uses the wall clock.
+//! One thread stamps all arrivals, so one heartbeat bounds the lateness of every stamp. Two beats [`STALL_NS`] apart
+//! are a stall, which goes into the trace. Each beat also reads the machine's wall clock: a jump of [`SET_NS`] means
+//! that the clock was set or the machine was suspended.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -18,20 +15,17 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 
-/// The period of the heartbeat.
 const BEAT_NS: u64 = 4_000_000;
-/// The distance of beats that is a stall. A timer alone is late by 1 to 2 ms.
+/// A timer alone is late by 1 to 2 ms.
 pub(super) const STALL_NS: u64 = 12_000_000;
-/// Stalls that are recorded one by one; all later ones become one record.
+/// All later stalls become one record.
 const STALLS_MAX: usize = 10_000;
 
-/// The jump that counts as a set clock. systemd-timesyncd steps a clock from 0.4 s on, and slews smaller
-/// offsets on both clocks.
+/// systemd-timesyncd steps a clock from 0.4 s on, and slews smaller offsets on both clocks.
 const SET_NS: u64 = 250_000_000;
-/// The most jumps that are recorded.
 const SETS_MAX: usize = 100;
 
-/// The thread. Dropping this ends it and its tasks.
+/// Dropping it ends its tasks.
 pub(super) struct EndpointThread {
     runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
@@ -49,7 +43,6 @@ impl EndpointThread {
         Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Opens endpoints on this thread.
     pub(super) async fn open(
         &self,
         specs: Vec<Spec>,
@@ -96,16 +89,15 @@ async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver
     }
 }
 
-/// The state of the heartbeat.
 struct Beats {
     last: u64,
     kept: usize,
-    /// The beginning of the first stall without a record of its own.
+    /// Of the first stall without a record of its own.
     rest: Option<u64>,
 }
 
 impl Beats {
-    /// A beat; returns the stall before it, if there is one to record.
+    /// Returns the stall before it, if there is one to record.
     fn at(&mut self, now: u64) -> Option<Stall> {
         let from = std::mem::replace(&mut self.last, now);
         if now.saturating_sub(from) < STALL_NS {
@@ -120,17 +112,16 @@ impl Beats {
     }
 }
 
-/// The state of the wall clock's watch.
 #[derive(Default)]
 struct WallLooks {
     seen: u64,
-    /// Its lead over the run's clock, in nanoseconds; none before the run begins.
+    /// In nanoseconds, over the run's clock; none before the run begins.
     ahead: Option<i64>,
     kept: usize,
 }
 
 impl WallLooks {
-    /// Compares the clock; returns its jump, if there is one to record.
+    /// Returns a jump to record.
     fn at(&mut self, now: u64, ahead: Option<i64>) -> Option<ClockSet> {
         let from = std::mem::replace(&mut self.seen, now);
         let ahead = ahead?;

@@ -1,7 +1,5 @@
-//! The live page of a run: a server on loopback, and a sketch of the growing trace, judged.
-//!
-//! The run never waits for it. It reads the trace from disk on threads of the lowest priority, and rests nine
-//! times as long as a page took, so it uses at most a tenth of one core.
+//! The live page of a run: a server on loopback, and a sketch of the growing trace, judged. The run never waits for
+//! it: it reads the trace from disk at the lowest priority, and uses at most a tenth of one core.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,9 +18,9 @@ use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 
-/// The least time between two pages.
+/// Between two pages.
 const PAUSE_NS: u64 = SECOND;
-/// The rest after a page, as a multiple of its own time.
+/// A multiple of a page's own time.
 const REST: u64 = 9;
 
 /// Judges an incomplete trace.
@@ -42,9 +40,7 @@ struct Serving {
 }
 
 impl PageServer {
-    /// Listens, and starts the thread.
-    ///
-    /// # Errors When the address is unavailable, or no thread can start.
+    /// Fails when the address is unavailable, or no thread can start.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -79,9 +75,9 @@ impl PageServer {
     }
 }
 
-/// Gives this thread and the threads that it starts the lowest priority.
+/// Also for the threads that it starts.
 fn step_back() {
-    // Only Linux has priorities of threads; elsewhere the thread runs as others do.
+    // Elsewhere than on Linux the thread runs as others do.
     #[cfg(target_os = "linux")]
     let _as_before = rustix::process::setpriority_process(None, 19);
 }
@@ -104,7 +100,7 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// Draws this run repeatedly until the result is dropped.
+    /// Draws this run until the result is dropped.
     pub(super) fn follow(&self, scenario: &Scenario, trace: &Path, recorder: &Recorder) -> Following {
         let sketch = Sketch::new(self, scenario, trace, recorder);
         let failed = Arc::new(Mutex::new(Vec::new()));
@@ -121,7 +117,6 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// The ids of checks that have failed already.
     pub(super) fn failed(&self) -> Vec<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -141,7 +136,7 @@ async fn draw(mut sketch: Sketch, server: PageServer, failed: Arc<Mutex<Vec<Stri
             let sketched = sketch.draw();
             (sketch, sketched)
         });
-        // A panic was reported; the page stays as it was.
+        // After a panic, which was reported, the page stays.
         let Ok((back, sketched)) = drawing.await else { return };
         sketch = back;
         match sketched {
@@ -159,24 +154,18 @@ async fn draw(mut sketch: Sketch, server: PageServer, failed: Arc<Mutex<Vec<Stri
     }
 }
 
-// Serves the latest page on loopback for `GET /`, and closes the connection. A client that sends no request
-// or reads no answer is cut off, and delays no other.
-
-/// Concurrent connections; further ones are closed at once.
+/// Further connections are closed at once.
 const CONNECTIONS_MAX: usize = 8;
-/// The longest head of a request, in bytes.
 const HEAD_MAX: usize = 8 << 10;
-/// The time limit of a connection.
 const WITHIN_NS: u64 = 5 * SECOND;
-/// The pause after a failed accept: file descriptors may be short.
+/// File descriptors may be short.
 const ACCEPT_PAUSE_NS: u64 = SECOND / 10;
 /// The page may show itself and reload itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Serves until it is dropped.
 async fn serve(listener: std::net::TcpListener, page: watch::Receiver<Arc<str>>) {
-    // The listener worked when it was opened; on an error the page is unavailable.
+    // On an error the page is unavailable.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (clock, room) = (Clock::begun(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     loop {
@@ -227,7 +216,7 @@ async fn answer(mut stream: TcpStream, page: &watch::Receiver<Arc<str>>) -> std:
 
 const OK: &str = "200 OK";
 
-/// The status for the request with this head; none while the head is incomplete.
+/// None while the head is incomplete.
 fn asked(head: &[u8]) -> Option<&'static str> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
@@ -237,8 +226,7 @@ fn asked(head: &[u8]) -> Option<&'static str> {
         Ok(httparse::Status::Complete(_)) => {}
     }
     let mut hosts = request.headers.iter().filter(|one| one.name.eq_ignore_ascii_case("host"));
-    // Refuses other host names: a foreign name resolved to loopback would let its pages read this one (DNS
-    // rebinding).
+    // A foreign name resolved to loopback would let its pages read this one (DNS rebinding).
     let is_here = hosts.next().is_some_and(|host| is_loopback(host.value)) && hosts.next().is_none();
     Some(match (request.method, request.path) {
         _ if !is_here => "421 Misdirected Request",
@@ -257,8 +245,6 @@ fn is_loopback(host: &[u8]) -> bool {
     let address = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     address || name.eq_ignore_ascii_case("localhost") || host == "[::1]"
 }
-
-// Judges and draws a run as if it ended now.
 
 struct Sketch {
     scenario: Scenario,
@@ -345,7 +331,7 @@ mod tests {
         }
     }
 
-    /// The ids of failed checks after each of these numbers of lines.
+    /// After each of these numbers of lines.
     fn failed(name: &str, lines: impl Iterator<Item = usize>) -> Vec<(usize, Vec<String>)> {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name);
         let text = std::fs::read_to_string(&shipped).unwrap();
@@ -377,7 +363,6 @@ mod tests {
         seen.collect()
     }
 
-    /// No prefix of a passing run fails a check.
     #[test]
     fn no_beginning_of_a_run_that_passes_has_failed() {
         let count = failed("good.jsonl", std::iter::once(usize::MAX)).len();

@@ -1,6 +1,6 @@
-//! One run, from the scenario to the trace. It opens the endpoints, starts the sender, subscribes every
-//! endpoint, plays the schedule with its faults, and records everything; then it lists the dead letters and
-//! stops the sender. However a run ends, the trailer of its trace says how.
+//! One run, from the scenario to the trace: opens the endpoints, starts the sender, subscribes, plays the schedule
+//! with its faults, lists the dead letters and stops the sender. However a run ends, the trailer of its trace says
+//! how.
 
 mod ceiling;
 mod conductor;
@@ -51,7 +51,7 @@ pub type Interrupt = watch::Receiver<bool>;
 /// The result of a run.
 #[derive(Debug)]
 pub struct Played {
-    /// The sender's folder; while this is held, no other run overwrites it.
+    /// While this is held, no other run overwrites the sender's folder.
     pub home: Home,
     /// The trace.
     pub trace: PathBuf,
@@ -65,7 +65,6 @@ pub struct Played {
     pub failure: Option<RunError>,
 }
 
-/// The outcome of a run that began.
 struct Course {
     ended: Ended,
     lag: Lag,
@@ -123,7 +122,6 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     Ok(Played { home, trace, ended, lag, dropped, failure })
 }
 
-/// The prepared parts of a run.
 struct Staged<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
@@ -200,8 +198,7 @@ impl Staged<'_> {
         Ok(Course { ended, lag, dead_listed, failure })
     }
 
-    /// Starts the sender and subscribes every endpoint; takes all back on an error. Returns the number of
-    /// reported differences.
+    /// Takes all back on an error. Returns the number of reported differences.
     async fn make_ready(
         &self,
         api: &Api,
@@ -221,8 +218,7 @@ impl Staged<'_> {
         ready.map(|()| tell_differences(api, 0))
     }
 
-    /// Begins the trace, and the ledger for a sender without a depth call. The trace of the previous run
-    /// exists until here.
+    /// Begins the trace, and a ledger for a sender without a depth call. The previous run's trace exists until here.
     fn begin(&self, recorder: &Recorder, api: &Api) -> Result<(), RunError> {
         let trace = self.options.trace();
         TraceFile::empty(&trace).map_err(|error| cannot_write(&trace, error))?;
@@ -239,7 +235,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// The endpoints' identity; reports how they are reached, unless on loopback only.
+    /// Reports how the endpoints are reached, unless on loopback only.
     fn identity(&self) -> Result<Option<Identity>, RunError> {
         let reach = &self.options.reach;
         let names: Vec<&str> = self.scenario.subscribers.iter().map(|one| one.name.as_str()).collect();
@@ -288,7 +284,6 @@ impl Staged<'_> {
         }
     }
 
-    /// Measures the machine's limit with the body of the first event, and records it.
     async fn measure_ceiling(&self) -> Result<(), RunError> {
         let first = self.schedule.due().first();
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
@@ -326,7 +321,7 @@ impl Staged<'_> {
         }
     }
 
-    /// A link to the private database server for each process, if a fault may cut it.
+    /// For each process, if a fault may cut it.
     fn links(&self) -> Result<Vec<Link>, RunError> {
         let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition(_));
         let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
@@ -337,14 +332,11 @@ impl Staged<'_> {
         Ok(links.map_err(DatabaseError::Io)?)
     }
 
-    /// The scheme of each subscriber.
     fn schemes(&self) -> Vec<Scheme> {
         self.scenario.subscribers.iter().map(|subscriber| scheme(&self.file, subscriber.sign)).collect()
     }
 
-    /// Subscribes every endpoint, and gives it its secret.
     async fn subscribe(&self, api: &Api, endpoints: &Endpoints) -> Result<(), RunError> {
-        /// The seed's stream for secrets.
         const SECRETS: u64 = 3;
         let mut chance = Chance::new(self.stage.seed, SECRETS);
         for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
@@ -367,7 +359,7 @@ impl Staged<'_> {
     }
 }
 
-/// The result of a future, unless the run is interrupted first.
+/// None if the run is interrupted first.
 async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Option<T> {
     let mut interrupt = interrupt.clone();
     tokio::select! {
@@ -376,7 +368,7 @@ async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Opt
     }
 }
 
-/// The folder of a driver file, for templates.
+/// For templates.
 pub(crate) fn here(driver: Option<&Path>) -> String {
     let folder = driver.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string())
@@ -385,8 +377,6 @@ pub(crate) fn here(driver: Option<&Path>) -> String {
 fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
     RunError::File { path: path.to_owned(), error }
 }
-
-// Checks that a driver supports a scenario.
 
 fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
     let slack = |one: &&hookproof_judge::scenario::Subscriber| one.limit.slack != Slack::default();
@@ -410,8 +400,6 @@ fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
     }
     Ok(())
 }
-
-// The settings of a run, beside its scenario.
 
 /// The settings of a run, beside its scenario.
 #[derive(Clone, Debug)]
@@ -440,26 +428,20 @@ impl Options {
     }
 }
 
-// The end of a run, however it went, and of one that could not begin: lists the dead letters and takes back
-// the subscriptions.
-
-/// Reports the values that the sender got in place of the scenario's, after the first `said`; returns their
-/// number.
+/// Skips the first `said`; returns the number of differences.
 fn tell_differences(api: &Api, said: usize) -> usize {
     let told = api.told();
     told.iter().skip(said).for_each(|told| tell(&format!("{}: {}", told.subscriber, told.what)));
     told.len()
 }
 
-/// Makes the calls of the teardown, and reports those that failed.
 async fn tear_down(api: &Api) {
     for failed in api.tear_down().await {
         tell(&format!("after the run: {failed}"));
     }
 }
 
-/// Takes back a run that could not begin, and stops the sender within `within` nanoseconds. Reports each
-/// failure.
+/// Of a run that could not begin. Stops the sender within `within` nanoseconds, and reports each failure.
 async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
     tear_down(api).await;
     // A clock that has not begun stands still, and no timeout would pass.
@@ -471,11 +453,11 @@ async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: 
     }
 }
 
-/// Lists the dead letters; false if the sender cannot list them all.
+/// False if the sender cannot list them all.
 async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
-    /// Room for letters of earlier runs, which a sender that the harness does not start may retain.
+    /// A sender that the harness does not start may retain letters of earlier runs.
     const OLD_MAX: usize = 100_000;
-    /// The time limit of all pages together.
+    /// For all pages together.
     const WITHIN_NS: u64 = 120 * hookproof_judge::scenario::SECOND;
     let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
     let listed = tokio::select! {
@@ -503,8 +485,7 @@ async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool 
     true
 }
 
-/// Ends the processes of the sender, and reports faults that were not injected: first those of the run, then
-/// those of this stop.
+/// Reports faults that were not injected: first those of the run, then those of this stop.
 async fn end(processes: &mut Processes, emission: &Emission, within: u64) -> Result<(), RunError> {
     let settled = processes.settle().await;
     tell_undone(processes, emission);

@@ -1,5 +1,4 @@
-//! Reads an HTTP/2 connection for the library, and finds the beginning of each request: the time of the first
-//! byte of its HEADERS frame.
+//! Reads an HTTP/2 connection for the library, and stamps each request: the first byte of its HEADERS frame.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,13 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::endpoint::reach::Port;
 use crate::endpoint::stream::Stream;
 
-/// The connection preface of a client (RFC 9113 §3.4).
+/// RFC 9113 §3.4.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The length of a frame's header (§4.1), and the type of the frame that begins a request.
+/// §4.1; and the type of the frame that begins a request.
 const HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 
-/// The beginnings of requests that are not taken yet, by stream. Clones share them.
+/// By stream: beginnings of requests that are not taken yet. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Begun(Arc<Mutex<BTreeMap<u32, u64>>>);
 
@@ -27,7 +26,7 @@ impl Begun {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, t);
     }
 
-    /// Takes the beginning of a stream, and those of all earlier streams, which never became requests.
+    /// Also takes those of all earlier streams, which never became requests.
     pub(super) fn take(&self, stream: u32) -> (Option<u64>, Vec<u64>) {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let later = begun.split_off(&stream.saturating_add(1));
@@ -41,17 +40,16 @@ impl Begun {
     }
 }
 
-/// A parser's position in a client's bytes.
 #[derive(Debug)]
 struct Frames {
     begun: Begun,
     /// Bytes until the next frame's header.
     skip: usize,
     head: [u8; HEAD_BYTES],
-    /// The bytes of the header so far, and when its first byte came.
+    /// Bytes of the header so far, and when the first came.
     filled: usize,
     came: u64,
-    /// The last stream that began: later HEADERS of a stream are trailers.
+    /// Later HEADERS of this stream are trailers.
     last: u32,
 }
 
@@ -60,7 +58,6 @@ impl Frames {
         Self { begun, skip: PREFACE.len(), head: [0; HEAD_BYTES], filled: 0, came: 0, last: 0 }
     }
 
-    /// Reads bytes that came at a moment, and records the beginning of each request.
     pub(super) fn advance(&mut self, mut bytes: &[u8], now: u64) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -91,14 +88,11 @@ impl Frames {
     }
 }
 
-// Passes a connection's bytes to the HTTP/2 library, and records when they were read.
-
 /// A connection that reads nothing while its endpoint stalls, and records when requests begin.
 pub(super) struct Watched {
     port: Arc<Port>,
     stream: Stream,
     frames: Frames,
-    /// The end of a stall.
     stalled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

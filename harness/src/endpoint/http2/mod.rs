@@ -1,9 +1,7 @@
-//! An HTTP/2 connection to an endpoint, chosen over TLS or by prior knowledge (RFC 9113 §3.3): its preface
-//! distinguishes it from HTTP/1.1 on the same port. The library (`h2`) does frames and flow control; [`frames`]
-//! finds the time of each request.
+//! An HTTP/2 connection to an endpoint, chosen over TLS or by prior knowledge (RFC 9113 §3.3). `h2` does frames and
+//! flow control; [`frames`] finds the time of each request.
 //!
-//! Each stream is a request, and arrives with the first byte of its HEADERS frame. A behaviour of a connection
-//! applies to the stream, so that it meets only the intended request:
+//! A behaviour of a connection applies to the stream, so that it meets only the intended request:
 //!
 //! | behaviour | over HTTP/2 |
 //! |---|---|
@@ -18,8 +16,7 @@
 //!
 //! On a shared port each stream stalls alone, and `refuse` and `no-accept` meet it as `reset`.
 //!
-//! Bounds: streams of a connection ([`STREAMS_MAX`]), unread bytes of a stream and of a connection, heads and
-//! bodies as over HTTP/1.1.
+//! Bounds: [`STREAMS_MAX`], [`STREAM_BYTES_MAX`], heads and bodies as over HTTP/1.1.
 
 mod frames;
 mod stream;
@@ -42,17 +39,15 @@ use super::reach::Port;
 use super::request::HEAD_BYTES_MAX;
 use crate::clock::Clock;
 
-/// The most open streams of a connection.
 const STREAMS_MAX: u32 = 1_000;
-/// The most unread bytes of a stream, and of a connection.
+/// Unread bytes of a stream, and of a connection.
 const STREAM_BYTES_MAX: u32 = 1 << 20;
 const CONNECTION_BYTES_MAX: u32 = 4 << 20;
-/// Streams that a peer may reset before they are accepted. A stalled peer may reset many.
+/// Streams that a peer may reset before they are accepted: a stalled peer may reset many.
 const ENDED_MAX: usize = 10_000;
-/// The polling interval for the rest of a preface.
 const PAUSE_NS: u64 = 1_000_000;
 
-/// Whether a connection begins as HTTP/2 does. Reads nothing from it.
+/// Reads nothing from the connection.
 pub(super) async fn is_spoken(clock: &Clock, stream: &TcpStream) -> bool {
     /// No method of HTTP/1.1 begins with these bytes.
     const TELLING: usize = 3;
@@ -69,7 +64,6 @@ pub(super) async fn is_spoken(clock: &Clock, stream: &TcpStream) -> bool {
     }
 }
 
-/// Serves a connection until it ends, or the run is over.
 pub(super) async fn serve(
     port: Arc<Port>,
     stream: super::stream::Stream,
@@ -90,14 +84,14 @@ pub(super) async fn serve(
         loop {
             tokio::select! {
                 () = over.closed() => break,
-                // A closed port holds no idle connections either.
+                // A closed port holds no idle connections.
                 _ = open.wait_for(|open| !*open), if is_open => {
                     is_open = false;
                     connection.graceful_shutdown();
                 }
                 accepted = connection.accept() => match accepted {
                     Some(Ok((request, respond))) => taken.take(&mut streams, request, respond, is_open),
-                    // The received requests are recorded; the connection has no more.
+                    // The received requests are recorded.
                     Some(Err(_)) | None => break,
                 },
                 Some(_) = streams.join_next() => {}
@@ -109,7 +103,7 @@ pub(super) async fn serve(
     begun.rest().into_iter().for_each(|t| port.broken_off(how, t, &[]));
 }
 
-/// Waits until every stream has ended and is recorded; their writes continue meanwhile.
+/// Waits until every stream is recorded; their writes continue meanwhile.
 async fn end(connection: &mut Connection<Watched, Bytes>, streams: &mut JoinSet<()>) {
     let mut is_over = false;
     while !streams.is_empty() {
@@ -132,7 +126,6 @@ fn builder() -> Builder {
     builder
 }
 
-/// The context of accepted streams.
 struct Taken<'a> {
     port: &'a Arc<Port>,
     begun: &'a Begun,
@@ -168,7 +161,6 @@ impl Taken<'_> {
         streams.spawn(stream.serve(request, respond, tether));
     }
 
-    /// Reads, records and answers a request for no endpoint.
     fn not_found(
         &self,
         streams: &mut JoinSet<()>,
@@ -181,7 +173,7 @@ impl Taken<'_> {
             let mut body = Vec::new();
             tokio::select! {
                 () = tether.closed() => {}
-                // On an error the bytes so far are recorded.
+                // Records the bytes before an error.
                 _ = stream::read(&mut source, &mut body) => {}
             }
             let request = stream::taken(&parts, body);
@@ -190,7 +182,7 @@ impl Taken<'_> {
             port.stray(&request.method, &request.path, host, &request.body);
             let mut head = http::Response::new(());
             *head.status_mut() = http::StatusCode::NOT_FOUND;
-            // The exchange is over, even if the peer is gone.
+            // The exchange is over in any case.
             let _ = respond.send_response(head, true);
         });
     }

@@ -14,7 +14,6 @@ use http::{HeaderName, HeaderValue, Response};
 use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
 use crate::endpoint::{Deed, Endpoint, ShutdownSignal, is_blackhole, ok};
 
-/// The piece size of a large body.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const PIECE_BYTES: usize = scenario::PIECE_BYTES as usize;
 static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
@@ -68,7 +67,6 @@ impl Stream {
         }
     }
 
-    /// Records an incomplete request.
     fn broken_off(&self, body: &[u8], how: CutKind) {
         self.endpoint.keep_cut(None, how, Some(self.began), self.endpoint.stage.tokens.find(body));
     }
@@ -82,7 +80,7 @@ impl Stream {
         let latency = endpoint.choices.latency(chosen, self.luck, endpoint.stage.clock.now());
         if latency > 0 {
             tokio::select! {
-                // A peer that has gone gets no answer, even if the answer is due.
+                // A peer that has gone gets no answer.
                 biased;
                 () = gone(&mut respond) => return endpoint.cut(n, CutKind::PeerGone),
                 () = endpoint.stage.clock.pass(latency) => {}
@@ -95,7 +93,7 @@ impl Stream {
                 endpoint.cut(n, CutKind::HalfAnswer);
                 let half = Bytes::from_static(b"half of what was prom");
                 let head = Response::builder().header(http::header::CONTENT_LENGTH, 100).body(());
-                // The exchange is over, even if the peer is gone.
+                // The exchange is over in any case.
                 let sent = head.map(|head| respond.send_response(head, false));
                 let _ = sent.map(|sent| sent.and_then(|mut body| body.send_data(half, true)));
             }
@@ -110,7 +108,7 @@ impl Stream {
         }
     }
 
-    /// Writes a whole answer. Each time is taken before the library gets the bytes.
+    /// Each time is taken before the library gets the bytes.
     async fn answer(&self, n: u64, mut respond: SendResponse<Bytes>, reply: &Reply) {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(reply, clock.unix_ns(clock.now()));
@@ -136,7 +134,7 @@ impl Stream {
         self.endpoint.answered(n, rendered, (Some(first), last), true);
     }
 
-    /// Writes an answer's body one byte at a time, until the peer goes.
+    /// Ends when the peer goes.
     async fn drip(&self, n: u64, mut respond: SendResponse<Bytes>, pace: Duration) {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));
@@ -167,11 +165,11 @@ impl Stream {
 
 /// Waits until the peer has ended the stream or its connection.
 async fn gone(respond: &mut SendResponse<Bytes>) {
-    // An error means that the connection has ended.
+    // An error means the end of the connection.
     let _ = poll_fn(|cx| respond.poll_reset(cx)).await;
 }
 
-/// Waits for flow-control capacity, up to this many bytes; none if the peer takes no more.
+/// Waits for flow-control capacity up to `wanted`; none if the peer takes no more.
 async fn room(body: &mut SendStream<Bytes>, wanted: usize) -> Option<usize> {
     body.reserve_capacity(wanted);
     loop {
@@ -205,7 +203,7 @@ pub(super) fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
     Request { method: parts.method.to_string(), path: path.to_owned(), fields, body, keep_alive: true }
 }
 
-/// The head of an answer. Characters that are invalid in a field become `?`.
+/// Characters that are invalid in a field become `?`.
 fn head(rendered: &Rendered) -> Response<()> {
     let mut head = Response::new(());
     *head.status_mut() = http::StatusCode::from_u16(rendered.status).unwrap_or_default();

@@ -10,7 +10,6 @@ use super::super::emitter::Emission;
 use super::*;
 use crate::driver::{ProcessConfig, Variables};
 
-/// Reads a request; returns its body.
 async fn request(stream: &mut BufReader<tokio::net::TcpStream>) -> String {
     let (mut line, mut length) = (String::new(), 0);
     while stream.read_line(&mut line).await.unwrap() > 2 {
@@ -29,7 +28,6 @@ async fn answer(stream: &mut BufReader<tokio::net::TcpStream>) {
     stream.write_all(ok).await.unwrap();
 }
 
-/// A sender that accepts events, and answers the first limit change only after it got the second.
 async fn reluctant(listener: tokio::net::TcpListener) {
     let mut first = None;
     while let Ok((stream, _)) = listener.accept().await {
