@@ -1,10 +1,10 @@
-//! The harness's clock: nanoseconds since a run began, and waiting. All other modules get the time from here.
+//! The harness's clock: nanoseconds since a run began. All other modules get the time from here.
 #![expect(clippy::disallowed_methods, reason = "this is the one home of time in the harness")]
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The clock of one run. Clones share it. It stands at 0 until the run begins.
+/// Clones share it. It stands at 0 until the run begins.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<OnceLock<Beginning>>);
 
@@ -20,7 +20,6 @@ impl Beginning {
     }
 }
 
-/// Unix nanoseconds of the wall clock.
 fn wall_ns() -> u64 {
     nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
@@ -39,20 +38,19 @@ impl Clock {
         self.0.get_or_init(Beginning::now);
     }
 
-    /// Nanoseconds since the run began.
+    /// Nanoseconds since it began.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.0.get().map_or(0, |beginning| nanos(beginning.steady.elapsed()))
     }
 
-    /// The wall clock at a moment of the run, assuming that nobody set it since the beginning.
+    /// The wall clock at a moment of the run, if nobody set it since the beginning.
     #[must_use]
     pub fn unix_ns(&self, at: u64) -> u64 {
         self.0.get().copied().unwrap_or_else(Beginning::now).unix_ns.saturating_add(at)
     }
 
-    /// The wall clock's lead over [`Clock::unix_ns`], in nanoseconds, negative if it is behind. None before
-    /// the run begins.
+    /// The wall clock's lead over [`Clock::unix_ns`], in nanoseconds. None before the run begins.
     #[must_use]
     pub fn wall_ahead_ns(&self) -> Option<i64> {
         let beginning = self.0.get()?;
@@ -74,12 +72,12 @@ impl Clock {
         steps.min().unwrap_or(1)
     }
 
-    /// Waits until a moment of the run; returns at once if it has passed.
+    /// Returns at once if the moment has passed.
     pub async fn until(&self, at: u64) {
         self.pass(at.saturating_sub(self.now())).await;
     }
 
-    /// Waits for a while.
+    /// Waits this long.
     pub async fn pass(&self, nanos: u64) {
         if nanos > 0 {
             tokio::time::sleep(Duration::from_nanos(nanos)).await;
@@ -95,13 +93,13 @@ impl Clock {
     }
 }
 
-/// How far a moment is after the latest, or (negative) before the earliest; 0 in between.
+/// Zero in between; negative before the earliest.
 fn beyond(moment: u64, earliest: u64, latest: u64) -> i64 {
     let signed = |distance: u64| i64::try_from(distance).unwrap_or(i64::MAX);
     signed(moment.saturating_sub(latest)) - signed(earliest.saturating_sub(moment))
 }
 
-/// A duration in nanoseconds, saturating after centuries.
+/// Saturates after centuries.
 #[must_use]
 pub fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)

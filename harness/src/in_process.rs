@@ -1,5 +1,5 @@
-//! A sender inside of a test: a Rust sender without an API receives its subscribers and events by calls, and
-//! is judged like any other. The calls come over loopback HTTP; this module writes the driver file for that.
+//! A sender inside of a test: a Rust sender without an API receives its subscribers and events by calls, and is
+//! judged like any other. The calls come over loopback HTTP.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,15 +24,14 @@ use tokio::task::JoinSet;
 use crate::endpoint::Reach;
 use crate::run::{Options, RunError, play};
 
-/// The longest event.
 const EVENT_BYTES_MAX: usize = 64 << 20;
 
 /// A sender under test.
 pub trait Sender: Send + Sync + 'static {
-    /// Adds a subscriber. Events are delivered to it from now on.
+    /// Events are delivered to the subscriber from now on.
     fn subscribe(&self, subscriber: NewSubscriber) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Takes an event. After `Ok` the sender is responsible for it.
+    /// After `Ok` the sender is responsible for the event.
     fn emit(&self, event: NewEvent) -> impl Future<Output = Result<(), String>> + Send;
 }
 
@@ -45,7 +44,7 @@ pub struct NewSubscriber {
     pub url: String,
     /// Its secret, as `whsec_…`.
     pub secret: String,
-    /// The types of events that it is owed.
+    /// Owed event types.
     pub types: Vec<String>,
     /// Requests per second.
     pub rate_per_second: f64,
@@ -55,7 +54,7 @@ pub struct NewSubscriber {
     pub in_flight: u32,
     /// The timeout of an attempt, in seconds.
     pub timeout_seconds: u64,
-    /// Attempts of a delivery in total.
+    /// Total attempts of a delivery.
     pub attempts: u32,
 }
 
@@ -169,7 +168,6 @@ impl Harness {
     }
 }
 
-/// The driver file for a sender in this process.
 fn driver_file(address: SocketAddr, sections: &str) -> String {
     format!(
         r#"name = "in-process"
@@ -188,7 +186,6 @@ calls = 16
     )
 }
 
-/// Serves calls until it is dropped.
 async fn serve<S: Sender>(listener: TcpListener, sender: Arc<S>) {
     let mut connections = JoinSet::new();
     // A connection that can't be accepted fails at the caller.
@@ -201,7 +198,6 @@ async fn serve<S: Sender>(listener: TcpListener, sender: Arc<S>) {
 async fn connection<S: Sender>(stream: TcpStream, sender: Arc<S>) {
     let service = service_fn(|request| answer(request, Arc::clone(&sender)));
     let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // The caller sees the error.
     let _ended = served.await;
 }
 

@@ -1,6 +1,6 @@
-//! The harness: replays a viral spike against any sender, sends every awkward request to any receiver, and
-//! judges both by its own observations. Only [`cli`], for the other command lines, names the sender and the
-//! receiver. The pure parts are crates: `hookproof-judge`, `hookproof-play` and `hookproof-simulator`.
+//! The harness: replays a viral spike against any sender, sends every awkward request to any receiver, and judges
+//! both by its own observations. Only [`cli`] names the sender and the receiver. The pure parts are crates:
+//! `hookproof-judge`, `hookproof-play` and `hookproof-simulator`.
 //!
 //! In reading order:
 

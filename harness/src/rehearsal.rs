@@ -1,6 +1,5 @@
-//! Tests a driver file: starts its sender, subscribes one endpoint, offers three events, verifies the
-//! deliveries, reads the queue, and takes all back, within a minute. Reports each step; a failed one with its
-//! request and answer, redacted.
+//! Tests a driver file: starts its sender, subscribes one endpoint, offers three events, verifies the deliveries,
+//! reads the queue, and takes all back, within a minute. A failed step shows its request and answer, redacted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,18 +18,15 @@ use crate::driver::{
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::run::{Interrupt, RunError, here, scheme};
 
-/// The time limit of all steps, without the teardown.
+/// The limit of all steps, without the teardown.
 const WITHIN_NS: u64 = 60 * SECOND;
-/// The time limit of deliveries.
 const DELIVERED_WITHIN_NS: u64 = 20 * SECOND;
-/// The time limit of the sender's stop.
 const STOP_WITHIN_NS: u64 = 10 * SECOND;
-/// The lines of its log that are shown if it does not start.
+/// Shown if the sender does not start.
 const LOG_LINES: usize = 10;
-/// The polling interval of arrivals.
 const LOOK_NS: u64 = 20_000_000;
 
-/// Three events at once, and a subscriber that any sender can serve.
+/// A subscriber that any sender can serve.
 const SCENARIO: &str = r#"
 name = "driver-check"
 [[traffic]]
@@ -57,9 +53,7 @@ pub struct Options<'a> {
     pub reach: &'a Reach,
 }
 
-/// Runs the steps for a valid driver file.
-///
-/// # Errors When the harness itself fails.
+/// Fails when the harness itself fails.
 pub async fn rehearse(
     file: &DriverFile,
     options: Options<'_>,
@@ -149,7 +143,6 @@ fn api(
     Ok(Api::watched(file.clone(), &[port], variables)?)
 }
 
-/// The context of the steps.
 struct Stand<'a> {
     scenario: &'a Scenario,
     api: &'a Api,
@@ -161,7 +154,7 @@ struct Stand<'a> {
 }
 
 impl Stand<'_> {
-    /// Runs all steps; ends at the first failure that makes the others useless.
+    /// Ends at the first failure that makes the other steps useless.
     async fn play(&mut self, processes: &mut Processes) {
         let started = processes.start().await;
         let is_ours = self.api.file().start.is_some();
@@ -364,8 +357,6 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
     }
 }
 
-// The results of the steps.
-
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -425,7 +416,7 @@ impl Rehearsal {
         self.steps.push(Step { step, status: "failed", what: why, sent, got });
     }
 
-    /// A line for each step, and below a failed one its request and answer.
+    /// Below a failed step stand its request and answer.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -448,19 +439,16 @@ impl Rehearsal {
     }
 }
 
-/// Marks each line but the first: a CI runner obeys lines that begin with `::`, which a sender may print. For
-/// it a carriage return also begins a line.
+/// A CI runner obeys lines that begin with `::`, which a sender may print. For it a carriage return also begins a
+/// line.
 fn marked(text: &str) -> String {
     let lines = text.trim_end().replace("\r\n", "\n");
     lines.replace(['\r', '\n'], &format!("\n{:22}| ", ""))
 }
 
-// The arrivals of the offered events.
-
 struct Arrivals {
     records: Records,
     all: Vec<Arrival>,
-    /// The latest unrouted request or handshake.
     stray: Option<Stray>,
     wanted: BTreeSet<u64>,
 }
@@ -484,7 +472,6 @@ impl Arrivals {
         }
     }
 
-    /// Its description.
     fn stray(&self) -> Option<String> {
         let stray = self.stray.as_ref()?;
         Some(match stray.kind {
@@ -503,22 +490,18 @@ impl Arrivals {
         self.came().len() == self.wanted.len()
     }
 
-    /// The number of events that arrived, and of all.
     fn count(&self) -> (usize, usize) {
         (self.came().len(), self.wanted.len())
     }
 
-    /// A request without a token.
     fn stranger(&self) -> Option<String> {
         self.all.iter().find(|arrival| arrival.token.is_none()).map(shape)
     }
 
-    /// The form of the first request.
     fn shape(&self) -> String {
         self.all.iter().find(|arrival| arrival.token.is_some()).map(shape).unwrap_or_default()
     }
 
-    /// The verdict on the signatures.
     fn signatures(&self) -> Result<String, Outcome> {
         for arrival in self.all.iter().filter(|arrival| arrival.token.is_some()) {
             match &arrival.signed.verified {

@@ -1,7 +1,7 @@
 //! The generator: an OS thread that releases due events.
 //!
-//! *Catching up.* Events that became due while the thread was not running are released at once, all of them
-//! and in order. The lag of each event is measured from its intended moment to its release.
+//! Events that became due while the thread was not running are released at once, in order. The lag of each event is
+//! measured from its intended moment to its release.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,11 +10,11 @@ use hookproof_play::traffic::{Due, Schedule};
 
 use crate::clock::Clock;
 
-/// The longest sleep of the thread, so that it sees a stop; and the shortest.
+/// The thread sees a stop after the longest sleep.
 const QUANTUM_MAX_NS: u64 = 20_000_000;
 const QUANTUM_NS: u64 = 500_000;
 
-/// The generator's time.
+/// Time for the generator.
 pub trait Pace {
     /// Nanoseconds since the run began.
     fn now(&self) -> u64;
@@ -42,10 +42,10 @@ pub struct Lag {
 }
 
 impl Lag {
-    /// An empty one. Events later than `budget` nanoseconds count as late.
+    /// Events later than `budget` nanoseconds count as late.
     #[must_use]
     pub fn new(budget: u64) -> Self {
-        // An hour at three digits; longer lags count as an hour.
+        // Longer lags than an hour count as an hour.
         let histogram = Histogram::new_with_max(3_600_000_000_000, 3);
         Self { histogram: histogram.expect("the bounds are constants that fit"), late: 0, budget }
     }
@@ -55,21 +55,21 @@ impl Lag {
         self.late += u64::from(lag > self.budget);
     }
 
-    /// A quantile of the lag, in nanoseconds.
+    /// A quantile in nanoseconds.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         self.histogram.value_at_quantile(share)
     }
 
-    /// The number of released events.
+    /// Released events.
     #[must_use]
     pub fn released(&self) -> u64 {
         self.histogram.len()
     }
 }
 
-/// Releases every event of a schedule that begins at `begin`, until the end or `stop`. `release` receives the
-/// event, its intended moment and the present; it may wait, which counts as lag.
+/// Releases every event, until the end or `stop`. `release` receives the event, its intended moment and the present;
+/// it may wait, which counts as lag.
 pub fn play(
     schedule: &Schedule,
     begin: u64,

@@ -233,7 +233,7 @@ fn judged(path: &Path) -> Result<Report, String> {
     Ok(Report::new(&scenario, &trace, judgement, repeat(path, None, &gate)))
 }
 
-/// Without a requested file, a temporary file that stays.
+/// Without a requested file, writes a temporary file that stays.
 fn kept(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
     if let Some(path) = asked {
         forms::write(path, page)?;

@@ -284,7 +284,6 @@ impl Run {
     fn against(&self, baseline: &[Report], found: &mut Found) -> u8 {
         let comparison = compare_all(baseline, &found.reports, &self.allowances.allow);
         let mut code = comparison.code();
-        // Rewrites each page with the baseline's figures.
         for report in &found.reports {
             let page = self.out.join(&report.scenario).join(PAGE);
             if let Err(error) = forms::write(&page, &report::html(report, baseline)) {

@@ -1,5 +1,5 @@
-//! A proxy socket between one process of the sender and the private database server. A fault may silence it
-//! (both directions or one), delay it, or cut it.
+//! A proxy socket between one process of the sender and the private database server. A fault may silence, delay or
+//! cut it.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, beyond which new ones are closed; [`PIECES_MAX`] held pieces of
 //! [`PIECE_BYTES`] in each direction, beyond which the writer waits.
@@ -21,14 +21,12 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::clock::Clock;
 
-/// More than any sender's process keeps to its database.
+/// A sender's process keeps fewer connections to its database.
 const CONNECTIONS_MAX: usize = 256;
-/// The size of a piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// The most pieces that are held.
 const PIECES_MAX: usize = 64;
 
-/// The active faults of a link, by index in the scenario, so that each ends alone. Delays add up.
+/// Active faults by index in the scenario, so that each ends alone. Delays add up.
 #[derive(Debug, Default)]
 struct Barriers(BTreeMap<u32, Partition>);
 
@@ -47,34 +45,33 @@ impl Barriers {
         self.has(Partition::Cut)
     }
 
-    /// Whether messages in that direction are held, unnoticed by both sides.
+    /// Whether messages are held, unnoticed by both sides.
     fn is_silent(&self, direction: Direction) -> bool {
         let one_way = direction == Direction::ToProcess && self.has(Partition::HalfOpen);
         (self.has(Partition::Silence) || one_way) && !self.is_cut()
     }
 
-    /// The delay of messages, in nanoseconds.
+    /// The delay in nanoseconds.
     fn delay(&self) -> u64 {
         let delay = |how: &Partition| if let Partition::Delay(by) = how { by.0 } else { 0 };
         self.0.values().map(delay).fold(0, u64::saturating_add)
     }
 }
 
-/// A link, which ends with this.
+/// Dropping it ends the link.
 #[derive(Debug)]
 pub struct Link {
     folder: PathBuf,
     barriers: watch::Sender<Barriers>,
-    /// Connections so far.
     carried: Arc<AtomicU64>,
     accepting: AbortHandle,
 }
 
 impl Link {
-    /// Opens a link in a folder of its own, to the server with its socket in `server`.
+    /// Makes a folder for it. The server's socket is in `server`.
     pub(super) fn open(folder: PathBuf, server: &Path) -> io::Result<Self> {
         std::fs::create_dir(&folder)?;
-        // The server's keeper removes the folder's content, and is another user if the harness is root.
+        // The server's keeper removes the content, and is another user if the harness is root.
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
         let listener = UnixListener::bind(socket(&folder))?;
         let (barriers, passage) = watch::channel(Barriers::default());
@@ -91,7 +88,7 @@ impl Link {
         super::address_in(&self.folder)
     }
 
-    /// Whether a connection has ever used this link.
+    /// Whether a connection has ever used it.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.carried.load(Ordering::Relaxed) > 0
@@ -104,7 +101,7 @@ impl Link {
         });
     }
 
-    /// Ends a fault, if it was begun; others last.
+    /// Ends a fault; others last.
     pub fn unbar(&self, fault: u32) {
         self.barriers.send_if_modified(|barriers| barriers.0.remove(&fault).is_some());
     }
@@ -121,12 +118,10 @@ impl Drop for Link {
     }
 }
 
-/// PostgreSQL's socket in a folder.
 pub(super) fn socket(folder: &Path) -> PathBuf {
     folder.join(".s.PGSQL.5432")
 }
 
-/// The target of a link, and its state.
 #[derive(Clone, Debug)]
 struct Way {
     server: PathBuf,
@@ -155,7 +150,7 @@ async fn accept(listener: UnixListener, way: Way) {
     }
 }
 
-/// Carries both directions until one side ends or the link is cut.
+/// Ends with one side, or when the link is cut.
 async fn carry(near: UnixStream, way: Way) -> io::Result<()> {
     let Way { server, mut passage, carried, clock } = way;
     if !opens(&mut passage, Direction::ToServer).await {
@@ -173,13 +168,11 @@ async fn carry(near: UnixStream, way: Way) -> io::Result<()> {
     }
 }
 
-/// A piece of data, and when it is due at the other side.
 struct Piece {
     due: u64,
     bytes: Box<[u8]>,
 }
 
-/// One direction of a connection.
 struct OneWay {
     direction: Direction,
     passage: watch::Receiver<Barriers>,
@@ -187,7 +180,7 @@ struct OneWay {
 }
 
 impl OneWay {
-    /// Carries data until its end has passed too, since the end is a message like any other.
+    /// Ends after the end has passed too: the end is a message like any other.
     async fn pass_on(self, from: OwnedReadHalf, to: OwnedWriteHalf) -> io::Result<()> {
         let (said, heard) = mpsc::channel(PIECES_MAX);
         let listening = listen(from, said, self.passage.clone(), self.clock.clone());
@@ -215,7 +208,7 @@ impl OneWay {
     }
 }
 
-/// Reads pieces; the last is empty.
+/// The last piece is empty.
 async fn listen(
     mut from: OwnedReadHalf,
     said: mpsc::Sender<Piece>,
@@ -227,14 +220,14 @@ async fn listen(
         // The other side treats an error as the end.
         let read = from.read(&mut buffer).await.unwrap_or(0);
         let due = clock.now().saturating_add(passage.borrow().delay());
-        // The writing side already knows that the connection is over.
+        // The writing side knows the end already.
         if said.send(Piece { due, bytes: buffer[..read].into() }).await.is_err() || read == 0 {
             return;
         }
     }
 }
 
-/// Waits while the link is silent in that direction; returns whether it is open then. A dropped link is cut.
+/// Returns whether the link is open then. A dropped link is cut.
 async fn opens(passage: &mut watch::Receiver<Barriers>, direction: Direction) -> bool {
     passage.wait_for(|barriers| !barriers.is_silent(direction)).await.is_ok_and(|barriers| !barriers.is_cut())
 }
@@ -245,7 +238,6 @@ mod tests {
 
     use super::*;
 
-    /// An echo server, and a link to it.
     fn echoing(folder: &Path) -> Link {
         let listener = UnixListener::bind(socket(folder)).unwrap();
         tokio::spawn(async move {
@@ -273,7 +265,6 @@ mod tests {
         link.bar(0, Partition::Silence);
         before.write_all(b"!").await.unwrap();
         let mut during = say(&link).await;
-        // Both have waited longer than others need.
         for peer in [&mut before, &mut during] {
             let heard = tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await;
             assert!(heard.is_err(), "{heard:?}");
@@ -305,7 +296,7 @@ mod tests {
         let hows = [Partition::Cut, Partition::Silence, Partition::Cut];
         (0..).zip(hows).for_each(|(fault, how)| link.bar(fault, how));
         link.unbar(0);
-        // Each end counts once, and the end of an unknown fault changes nothing.
+        // Each end counts once; an unknown fault's end changes nothing.
         link.unbar(0);
         link.unbar(3);
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
@@ -319,7 +310,6 @@ mod tests {
         assert!(link.is_used());
     }
 
-    /// Whether nothing arrives for longer than others need.
     async fn is_silent(peer: &mut UnixStream) -> bool {
         tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await.is_err()
     }

@@ -1,9 +1,6 @@
-//! The database that a run gives to the sender under test: a file in its folder, or one on a PostgreSQL
-//! server. The server is private and ends with the run, or `HOOKPROOF_POSTGRES` names it; there the run
-//! creates and drops a database of its own.
-//!
-//! - `server`, `server.sh`: the private server. `link`: a process's proxy to it. `Given`: a database
-//!   on a given server.
+//! The database that a run gives to the sender: a file in its folder, or one on a PostgreSQL server. The server is
+//! private and ends with the run, or `HOOKPROOF_POSTGRES` names it; there the run creates and drops a database of its
+//! own.
 
 mod link;
 mod server;
@@ -22,9 +19,8 @@ use url::Url;
 
 use crate::clock::Clock;
 
-/// The environment variable with the address of a server in place of a private one.
+/// Names a server in place of a private one.
 pub const VARIABLE: &str = "HOOKPROOF_POSTGRES";
-/// The schemes of a database address.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
 /// An unavailable database.
@@ -59,19 +55,16 @@ pub enum DatabaseError {
     Io(#[from] io::Error),
 }
 
-/// The database of one run; its resources end with this.
+/// Dropping it ends its resources.
 #[derive(Debug)]
 pub struct Database {
     address: String,
     server: Option<Arc<Server>>,
-    /// Held for its drop.
     _given: Option<Given>,
 }
 
 impl Database {
-    /// Prepares a database for a sender with its files in `home`; a private server logs into `logs`.
-    ///
-    /// # Errors When there is no usable server.
+    /// The sender's files are in `home`; a private server logs into `logs`. Fails without a usable server.
     pub async fn prepare(
         store: Store,
         durability: Durability,
@@ -90,9 +83,7 @@ impl Database {
         Ok(Self { address: server.address(), server: Some(Arc::new(server)), _given: None })
     }
 
-    /// Ends its resources, and waits until they are gone.
-    ///
-    /// # Errors When the private server had ended or did not obey.
+    /// Waits until its resources are gone. Fails when the private server had ended or did not obey.
     pub async fn close(self) -> Result<(), DatabaseError> {
         match self.server.and_then(Arc::into_inner) {
             Some(server) => server.close().await,
@@ -113,26 +104,21 @@ impl Database {
     }
 }
 
-/// Whether a database is on a server, rather than a file.
+/// The address names a server, not a file.
 #[must_use]
 pub fn is_on_a_server(address: &str) -> bool {
     SCHEMES.iter().any(|scheme| address.starts_with(scheme))
 }
 
-/// The address of the only database of a server that listens in a folder.
 fn address_in(folder: &Path) -> String {
     let host = folder.display().to_string().replace('/', "%2F");
     format!("postgres://hookproof@{host}/postgres")
 }
 
-// A database for one run on a given server.
-
-/// The time limit of connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// The time limit of creating or dropping a database.
 const EXECUTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// A database that is dropped with this. A killed harness leaves it behind.
+/// Dropped with this. A killed harness leaves it behind.
 #[derive(Debug)]
 struct Given {
     server: Config,
@@ -141,7 +127,7 @@ struct Given {
 }
 
 impl Given {
-    /// Creates one on the server with that address.
+    /// The server has that address.
     async fn create(server: &str) -> Result<Self, DatabaseError> {
         let unusable = |error: &dyn std::fmt::Display| DatabaseError::Given(error.to_string());
         if !is_on_a_server(server) {
@@ -166,7 +152,7 @@ impl Given {
 impl Drop for Given {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        // On a thread with its own runtime: a run that is aborted has none any more.
+        // An aborted run has no runtime any more, so the thread makes its own.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let dropped = runtime.block_on(execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")));
@@ -181,11 +167,9 @@ impl Drop for Given {
 fn tell(text: &str) {
     use std::io::Write as _;
 
-    // Without a reader there is nobody to inform.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// The address of another database on the same server.
 fn named(server: &str, name: &str) -> Result<String, DatabaseError> {
     let mut address = Url::parse(server).map_err(|error| DatabaseError::Given(error.to_string()))?;
     if address.query_pairs().any(|(key, _)| key == "dbname") {
@@ -207,7 +191,6 @@ async fn execute(server: &Config, statement: &str) -> Result<(), DatabaseError> 
     })
 }
 
-/// A connection, which ends with the client.
 async fn connect(server: &Config) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = server.connect(NoTls).await?;
     // The client's next query reports the error.

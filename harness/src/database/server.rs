@@ -1,5 +1,5 @@
-//! A private PostgreSQL server. A shell script keeps it, obeys orders from its standard input, and ends with
-//! that: so the server ends with the harness, however that ends.
+//! A private PostgreSQL server. A shell script keeps it, and ends with its standard input: so the server ends with
+//! the harness, however that ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,13 @@ use super::DatabaseError;
 use super::link::Link;
 
 const SCRIPT: &str = include_str!("server.sh");
-/// The script's exit code without PostgreSQL's programs.
 const NO_PROGRAMS: i32 = 3;
-/// The time limit of an order.
 const WITHIN: Duration = Duration::from_secs(60);
-/// The most bytes of its log.
 const LOG_BYTES_MAX: usize = 32 << 20;
-/// The most unread log lines; others are only in the file.
+/// Further lines are only in the file.
 const UNREAD_MAX: usize = 1_024;
 
-/// A server, which ends with this or with the harness.
+/// It ends with this or with the harness.
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
@@ -34,30 +31,29 @@ pub struct Server {
     orders: Mutex<Orders>,
 }
 
-/// Access to the server, exclusive for each order.
+/// Exclusive for each order.
 #[derive(Debug)]
 struct Orders {
     to: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     log: mpsc::Receiver<String>,
     state: State,
-    /// It ends with its input.
+    /// The script ends with its input.
     keeper: Child,
 }
 
-/// The expected state of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It was started, and is there unless it ended by itself.
+    /// It may have ended by itself.
     Runs,
-    /// It is stopped, or was not started yet.
+    /// It was stopped, or not started yet.
     Stopped,
     /// It did not obey.
     Lost,
 }
 
 impl Server {
-    /// Starts one with an empty database, and waits until it answers. It logs into `log`.
+    /// Waits until the server answers.
     pub(super) async fn start(durability: Durability, log: &Path) -> Result<Self, DatabaseError> {
         let (path, kept) = (log.to_owned(), tokio::fs::File::create(log).await?);
         // A killed process leaves its acknowledged writes in the page cache.
@@ -81,26 +77,21 @@ impl Server {
         Ok(Self { folder: folder.into(), log: path, orders: Mutex::new(orders) })
     }
 
-    /// The address of its only database.
     pub(super) fn address(&self) -> String {
         super::address_in(&self.folder)
     }
 
-    /// A link to it for a process.
-    ///
-    /// # Errors When the folder or the socket can't be created.
+    /// Fails when the folder or the socket can't be created.
     pub fn link(&self, number: usize) -> io::Result<Link> {
         Link::open(self.folder.join(format!("link-{number}")), &self.folder)
     }
 
-    /// Ends it, and waits until it is gone.
-    ///
-    /// # Errors When it had ended by itself or did not obey.
+    /// Waits until it is gone. Fails when it had ended by itself or did not obey.
     pub(super) async fn close(self) -> Result<(), DatabaseError> {
         let is_there = self.is_there().await;
         let Orders { to, state, mut keeper, .. } = self.orders.into_inner();
         drop(to);
-        // It ends in any case, and its log has the reason.
+        // Its log has the reason.
         let _ended = timeout(WITHIN, keeper.wait()).await;
         match state {
             State::Runs if !is_there => Err(DatabaseError::Ended(self.log)),
@@ -109,14 +100,11 @@ impl Server {
         }
     }
 
-    /// Whether it accepts connections.
     async fn is_there(&self) -> bool {
         UnixStream::connect(super::link::socket(&self.folder)).await.is_ok()
     }
 
-    /// Stops it at once, as a crash would, and waits until it is gone.
-    ///
-    /// # Errors When it is not running, or its keeper does not answer.
+    /// Stops it at once, as a crash would. Fails when it is not running, or its keeper does not answer.
     pub async fn stop(&self) -> Result<(), DatabaseError> {
         let mut orders = self.orders.lock().await;
         match orders.state {
@@ -132,8 +120,6 @@ impl Server {
     }
 
     /// Starts it again, and waits until it answers.
-    ///
-    /// # Errors When it doesn't.
     pub async fn begin(&self) -> Result<(), DatabaseError> {
         let mut orders = self.orders.lock().await;
         orders.begin().await.inspect_err(|_| orders.state = State::Lost)
@@ -148,7 +134,7 @@ impl Orders {
         Ok(self.to.flush().await?)
     }
 
-    /// The keeper's next line; none if it has ended.
+    /// None if the keeper has ended.
     async fn answer(&mut self) -> Result<Option<String>, DatabaseError> {
         let line = timeout(WITHIN, self.answers.next_line()).await;
         line.map_err(|_| DatabaseError::Server(format!("nothing was heard of it for {WITHIN:?}")))?
@@ -182,7 +168,6 @@ impl Orders {
             .map_err(|_| DatabaseError::Server(format!("it is not ready after {WITHIN:?}")))?
     }
 
-    /// The reason why the keeper ended.
     async fn end(&mut self) -> DatabaseError {
         let code = self.keeper.wait().await.ok().as_ref().and_then(ExitStatus::code);
         if code == Some(NO_PROGRAMS) {
@@ -196,7 +181,7 @@ impl Orders {
     }
 }
 
-/// Copies the server's output into its log, as far as there is room, and forwards its lines.
+/// Logs as far as there is room, and forwards the lines.
 async fn keep(from: impl AsyncRead + Unpin, mut log: tokio::fs::File, tell: mpsc::Sender<String>) {
     let (mut lines, mut kept) = (BufReader::new(from).lines(), 0);
     while let Ok(Some(line)) = lines.next_line().await {
@@ -206,7 +191,6 @@ async fn keep(from: impl AsyncRead + Unpin, mut log: tokio::fs::File, tell: mpsc
             let _ = log.write_all(format!("{line}\n").as_bytes()).await;
             let _ = log.flush().await;
         }
-        // Without a receiver the line is dropped.
         let _ = tell.try_send(line);
     }
 }

@@ -10,7 +10,6 @@ use super::error::ApiError;
 use super::moment;
 use super::template::{Redactor, Variables};
 
-/// The longest quotation of an answer about an event.
 const LINE_CHARS_MAX: usize = 200;
 
 /// The outcome of an emitted event.
@@ -20,29 +19,28 @@ pub enum EmitResult {
     Accepted {
         /// The answer's status.
         status: u16,
-        /// The number of matching subscribers, where the sender reports it.
+        /// Matching subscribers, where the sender reports them.
         matched: Option<u32>,
     },
     /// The sender refused it.
     Refused {
-        /// The status: of its line in a batch, if the line has one.
+        /// The status of its line in a batch, if the line has one.
         status: u16,
-        /// `Retry-After`, word for word.
+        /// `Retry-After`, verbatim.
         retry_after: Option<String>,
         /// The answer's beginning.
         why: String,
     },
-    /// The harness could not offer it: its template can't be filled, or the harness has no file or port left
-    /// for a connection.
+    /// Its template can't be filled, or the harness has no file or port left for a connection.
     Unoffered {
-        /// Whether the harness lacks the resource itself.
+        /// The harness lacks the resource.
         ours: bool,
         /// The reason.
         why: String,
     },
     /// There was no answer.
     Silent {
-        /// Whether the outcome is in doubt.
+        /// The outcome is in doubt.
         unknown: bool,
         /// The error.
         why: String,
@@ -52,17 +50,17 @@ pub enum EmitResult {
 /// A sender's report of its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The subscriber; none for the whole sender.
+    /// None for the whole sender.
     pub subscriber: Option<String>,
     /// Deliveries waiting.
     pub waiting: Option<u64>,
     /// Their bytes.
     pub bytes: Option<u64>,
-    /// Dead letters so far.
+    /// Dead letters.
     pub dead: Option<u64>,
-    /// Deliveries done so far.
+    /// Deliveries done.
     pub delivered: Option<u64>,
-    /// Deliveries replaced by newer ones so far.
+    /// Coalesced so far.
     pub coalesced: Option<u64>,
 }
 
@@ -77,11 +75,11 @@ pub struct Listed {
     pub reason: String,
     /// Attempts made.
     pub attempts: Option<u32>,
-    /// The whole JSON of its item, which holds the harness's token.
+    /// Its whole JSON, which holds the harness's token.
     pub text: String,
 }
 
-/// Whether a status is accepted; an empty list means 2xx.
+/// An empty list means 2xx.
 pub(super) fn is_right(status: u16, accept: &[u16]) -> bool {
     if accept.is_empty() { (200..300).contains(&status) } else { accept.contains(&status) }
 }
@@ -104,7 +102,6 @@ pub(super) fn save(what: &'static str, request: &Request, answer: &Value) -> Res
     request.save.iter().map(save).collect()
 }
 
-/// The first difference between an answer and its expected values, for people.
 pub(super) fn differing(answer: &Value, until: &BTreeMap<String, Scalar>) -> Option<String> {
     let different =
         |(pointer, wanted): &(&String, &Scalar)| text(answer, pointer).as_deref() != Some(&wanted.0);
@@ -117,7 +114,7 @@ fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
     value.pointer(pointer?)?.as_u64()
 }
 
-/// The outcome of each event of a call, with secrets redacted.
+/// Secrets are redacted.
 pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor) -> Vec<EmitResult> {
     let matched =
         |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
@@ -129,7 +126,7 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor
     }
     let lines = if emit.batch { json_lines(&reply.body) } else { Vec::new() };
     if emit.batch && emit.status.is_some() && lines.len() != events {
-        // With another number of lines, no line can be assigned to its event.
+        // With another number of lines, no line belongs to an event.
         let why = format!("the answer has {} lines for {events} events", lines.len());
         return vec![EmitResult::Silent { unknown: true, why }; events];
     }
@@ -148,8 +145,7 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor
     lines.iter().map(line).collect()
 }
 
-/// The status in a line of a batch's answer, if there is one. Without a JSON object or a valid status, the
-/// outcome of the event is in doubt.
+/// Without a JSON object or a valid status, the outcome of the event is in doubt.
 fn own_status(emit: &Emit, line: &Value, hidden: &Redactor) -> Result<Option<u16>, String> {
     let Some(pointer) = &emit.status else { return Ok(None) };
     if !line.is_object() {
@@ -171,7 +167,7 @@ fn json_lines(body: &[u8]) -> Vec<Value> {
     lines.map(|line| serde_json::from_slice(line).unwrap_or_default()).collect()
 }
 
-/// The whole sender's sample first, then those of subscribers.
+/// The whole sender's comes first.
 pub(super) fn samples(depth: &Depth, answer: &Value) -> Vec<Sample> {
     let whole = Sample {
         subscriber: None,
@@ -199,10 +195,7 @@ fn of_one(each: &Each, item: &Value) -> Sample {
     }
 }
 
-/// The dead letters of one page.
-///
-/// # Errors When the page is not JSON, or has no list at the driver's pointer: an unreadable page is not an
-/// empty list.
+/// The dead letters of one page. An unreadable page is an error, not an empty list.
 pub(super) fn listed(
     dead: &Dead,
     page: &[u8],
@@ -227,9 +220,7 @@ pub(super) fn listed(
     Ok((answer, letters))
 }
 
-/// When the oldest listed delivery was delivered, in Unix nanoseconds; none for an empty list.
-///
-/// # Errors When there is no list at the driver's pointer, or an item has no time.
+/// When the oldest was delivered, in Unix nanoseconds; none for an empty list. Fails without a list or a time.
 pub(super) fn oldest(kept: &Kept, page: &[u8]) -> Result<Option<u64>, ApiError> {
     let unreadable = |why: String| ApiError::Unreadable { what: "kept", why };
     let answer: Value = serde_json::from_slice(page).map_err(|error| unreadable(error.to_string()))?;
@@ -242,7 +233,7 @@ pub(super) fn oldest(kept: &Kept, page: &[u8]) -> Result<Option<u64>, ApiError> 
     Ok(times.into_iter().min())
 }
 
-/// Whether the process that answered serves that subscriber.
+/// The process that answered serves the subscriber.
 pub(super) fn owns(owner: &Owner, answer: &Value, name: &str) -> bool {
     let items = answer.pointer(&owner.list).and_then(Value::as_array);
     let own = items.into_iter().flatten().find(|item| text(item, &owner.name).as_deref() == Some(name));

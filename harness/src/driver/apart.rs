@@ -1,5 +1,5 @@
-//! A sender that is no child process of the harness: a container, or a daemon behind its client. A command
-//! stops it, and the strike is done when the sender no longer answers.
+//! A sender that is no child process: a container, or a daemon behind its client. A command stops it, and the strike
+//! is done when the sender no longer answers.
 
 use hookproof_judge::scenario::SECOND;
 use tokio::sync::oneshot;
@@ -8,22 +8,19 @@ use super::api::Api;
 use super::process::{Launch, Process, status_text};
 use crate::clock::Clock;
 
-/// The time limit of a command.
 const COMMAND_WITHIN_NS: u64 = 30 * SECOND;
 /// How long a sender may still answer after its command.
 const SILENT_WITHIN_NS: u64 = 5 * SECOND;
-/// How long it may still answer after the end of the process that was struck: the kernel closes its sockets
-/// with it.
+/// The same after the end of the struck process: the kernel closes its sockets with it.
 const SILENT_AFTER_END_NS: u64 = SECOND / 2;
-/// The polling interval.
 const LOOK_NS: u64 = 20_000_000;
 
-/// A strike under way, with its outcome: done, or the reason why not.
+/// Done, or the reason why not.
 #[derive(Debug)]
 pub(super) struct Strike(oneshot::Receiver<Result<(), String>>);
 
 impl Strike {
-    /// By a command; done when the sender no longer answers.
+    /// Done when the sender no longer answers.
     pub(super) fn by_command(launch: Launch, api: &Api, worker: usize, clock: &Clock) -> Self {
         let (api, clock) = (api.clone(), clock.clone());
         Self::begun(async move {
@@ -32,7 +29,7 @@ impl Strike {
         })
     }
 
-    /// By a signal that ended a process; not done if the sender still answers.
+    /// Not done if the sender still answers.
     pub(super) fn by_signal(api: &Api, worker: usize, clock: &Clock) -> Self {
         let (api, clock) = (api.clone(), clock.clone());
         Self::begun(async move { fall_silent(&api, worker, &clock, SILENT_AFTER_END_NS).await })
@@ -40,12 +37,11 @@ impl Strike {
 
     fn begun(doing: impl Future<Output = Result<(), String>> + Send + 'static) -> Self {
         let (tell, told) = oneshot::channel();
-        // The receiver may be gone, with the run.
+        // The run may be over.
         tokio::spawn(async move { tell.send(doing.await) });
         Self(told)
     }
 
-    /// The outcome, once it is known.
     pub(super) fn outcome(&mut self) -> Option<Result<(), String>> {
         match self.0.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -55,7 +51,6 @@ impl Strike {
     }
 }
 
-/// Runs a command to its end.
 async fn carry_out(launch: &Launch, api: &Api, clock: &Clock) -> Result<(), String> {
     let shown = launch.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let shown = api.hide(&shown);
@@ -73,7 +68,6 @@ async fn carry_out(launch: &Launch, api: &Api, clock: &Clock) -> Result<(), Stri
     }
 }
 
-/// Waits until the sender no longer answers.
 async fn fall_silent(api: &Api, worker: usize, clock: &Clock, within: u64) -> Result<(), String> {
     let until = clock.now().saturating_add(within);
     while api.answers(worker).await {

@@ -1,5 +1,4 @@
-//! The calls to a sender under test, by its driver file: events, subscribers, the queue, dead letters, and
-//! the teardown.
+//! The calls to a sender under test, by its driver file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +22,11 @@ use super::template::{Event, Lookup, Redactor, Template, TemplateError, Variable
 use crate::clock::Clock;
 use crate::database::is_on_a_server;
 
-/// How long a call with `until` is repeated, by default.
+/// The default of `within` for a repeated call.
 const POLL_WITHIN: scenario::Duration = scenario::Duration::from_secs(30);
-/// The pause between repeated calls.
 const POLL_PAUSE_NS: u64 = 100_000_000;
 
-/// Calls a sender. Clones share one connection pool and state.
+/// Clones share one connection pool and state.
 #[derive(Clone, Debug)]
 pub struct Api(Arc<Inner>);
 
@@ -36,29 +34,26 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     file: DriverFile,
     client: Client,
-    /// The time limit of a call.
     within: Duration,
-    /// A clock of its own: it serves for durations and the wall clock only.
+    /// Serves for durations and the wall clock only.
     clock: Clock,
     offsets: Offsets,
-    /// The variables of every template, except `base`.
+    /// Variables of every template, except `base`.
     shared: RwLock<Variables>,
     addresses: Vec<WorkerAddress>,
-    /// The variables saved for each subscriber, by name.
     subscribers: RwLock<BTreeMap<String, Variables>>,
-    /// Whether a call was made that teardown may have to undo.
+    /// A call was made that teardown may have to undo.
     begun: AtomicBool,
-    /// Values that subscribers were given in place of the scenario's.
+    /// Values given to subscribers in place of the scenario's.
     told: Mutex<Vec<Told>>,
     redactor: Redactor,
-    /// The last call and its outcome, for [`Api::last`].
     last: Option<Mutex<Option<LastCall>>>,
 }
 
-/// A call and its answer, or the error. Redacted only when shown: later calls may add secrets.
+/// Redacted only when shown: later calls may add secrets.
 type LastCall = (Call, Result<Reply, String>);
 
-/// A call and its outcome, for people.
+/// Redacted, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The request.
@@ -68,12 +63,12 @@ pub struct Exchange {
 }
 
 impl Api {
-    /// An API for a sender whose processes listen on these ports.
+    /// The sender's processes listen on these ports.
     pub fn new(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
         Self::build(file, ports, shared, None)
     }
 
-    /// As [`Api::new`], and retains the last call for [`Api::last`].
+    /// Retains the last call for [`Api::last`].
     pub fn watched(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
         Self::build(file, ports, shared, Some(Mutex::default()))
     }
@@ -87,7 +82,7 @@ impl Api {
         let within = file.connect.within.map_or(CALL_WITHIN, |within| Duration::from_nanos(within.0));
         let redactor = Redactor::default();
         redactor.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
-        // The address of a database server may contain a password.
+        // The address may contain a password.
         redactor.learn(shared.get("database").filter(|address| is_on_a_server(address)).cloned());
         let connected = connect(&file, ports, &shared).map_err(|error| error.hiding(&redactor));
         let (addresses, client) = connected?;
@@ -118,12 +113,12 @@ impl Api {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_open(open));
     }
 
-    /// Sets whether a process is stopped, so that calls go to others if there are any.
+    /// Sets whether a process is stopped. Calls then go to others, if there are any.
     pub fn set_frozen(&self, worker: usize, frozen: bool) {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_frozen(frozen));
     }
 
-    /// The variables for templates about this process.
+    /// Variables for templates about this process.
     #[must_use]
     pub fn variables(&self, worker: usize) -> Variables {
         let mut variables = self.0.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -131,18 +126,18 @@ impl Api {
         variables
     }
 
-    /// The variables for any template: of the first process that answers, or of the first.
+    /// Variables of the first process that answers, or of the first.
     fn any(&self) -> Variables {
         self.variables(self.0.addresses.iter().position(WorkerAddress::answers).unwrap_or(0))
     }
 
-    /// The offset of the sender's clock, estimated from its answers; `t` is now, on the run's clock.
+    /// Estimated from the sender's answers; `t` is now, on the run's clock.
     #[must_use]
     pub fn offset(&self, t: u64) -> Option<Offset> {
         self.0.offsets.estimate(t)
     }
 
-    /// The last call and its outcome, redacted; only after [`Api::watched`].
+    /// Redacted; only after [`Api::watched`].
     #[must_use]
     pub fn last(&self) -> Option<Exchange> {
         let last = self.0.last.as_ref()?.lock();
@@ -157,12 +152,11 @@ impl Api {
         self.0.redactor.hide(text)
     }
 
-    /// Redacts an error.
     pub(super) fn hiding<T>(&self, made: Result<T, ApiError>) -> Result<T, ApiError> {
         made.map_err(|error| error.hiding(&self.0.redactor))
     }
 
-    /// Makes a call, and records the `Date` of its answer.
+    /// Records the `Date` of the answer.
     async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let call = Call { within: call.within.min(self.0.within), ..call };
         let clock = &self.0.clock;
@@ -180,14 +174,13 @@ impl Api {
         Ok(reply)
     }
 
-    /// Whether a process reports that it is ready.
+    /// A sender without `[start]` is ready.
     pub async fn is_ready(&self, worker: usize) -> bool {
         let ready = self.0.file.start.is_none();
         ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
     }
 
-    /// Whether a process answers its readiness URL at all. A 502 to 504 is a proxy's answer for a missing
-    /// process.
+    /// A 502 to 504 is a proxy's answer for a missing process.
     pub(super) async fn answers(&self, worker: usize) -> bool {
         self.readiness(worker).await.is_some_and(|reply| !(502..=504).contains(&reply.status))
     }
@@ -213,7 +206,7 @@ impl Api {
         self.call(call).await.ok()
     }
 
-    /// Makes the calls of `[setup]`.
+    /// The calls of `[setup]`.
     pub async fn set_up(&self) -> Result<(), ApiError> {
         self.0.begun.store(true, Ordering::Relaxed);
         for request in &self.0.file.setup {
@@ -223,7 +216,7 @@ impl Api {
         Ok(())
     }
 
-    /// Makes a call. The values that it saves are secret from then on, even if the call fails.
+    /// The values that it saves are secret from then on, even if the call fails.
     async fn make(
         &self,
         what: &'static str,
@@ -233,7 +226,6 @@ impl Api {
         self.hiding(self.persist(what, request, variables).await)
     }
 
-    /// Makes a call, and repeats it until its answer has the expected values.
     async fn persist(
         &self,
         what: &'static str,
@@ -279,7 +271,7 @@ impl Api {
         Ok(answer)
     }
 
-    /// Emits events in one call; returns one outcome for each event, in order.
+    /// Emits events in one call; returns an outcome for each event, in order.
     pub async fn emit(&self, events: &[Event]) -> Vec<EmitResult> {
         let mut taken = self.emit_openly(events).await;
         for one in &mut taken {
@@ -364,9 +356,6 @@ fn certificates(connect: &Connect, shared: &Variables) -> Result<Certificates, A
     Ok(Certificates { ca: connect.ca.as_ref().map(path).transpose()?, own })
 }
 
-// The calls that ask for the queue, retained deliveries, dead letters, and the owner of a subscriber.
-
-/// The most pages of dead letters that are read.
 const PAGES_MAX: usize = 100_000;
 
 impl Api {
@@ -383,7 +372,7 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
-    /// When the oldest retained delivery was delivered, in Unix nanoseconds; none if none is retained.
+    /// When the oldest was delivered, in Unix nanoseconds; none if no delivery is retained.
     pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
         self.hiding(self.oldest_kept_openly().await)
     }
@@ -397,7 +386,7 @@ impl Api {
         answers::oldest(kept, &reply.body)
     }
 
-    /// The process that serves a subscriber, by the processes that answer; none if none of them does.
+    /// None if no process that answers serves the subscriber.
     pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
         self.hiding(self.owner_openly(name).await)
     }
@@ -407,7 +396,7 @@ impl Api {
         for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
             let call =
                 assemble("owner", &owner.request, &owner.headers, Content::None, &self.variables(worker))?;
-            // A process that fails to answer may be gone, and another may serve the subscriber.
+            // This process may be gone, and another may serve the subscriber.
             let Ok(reply) = self.call(call).await else { continue };
             check("owner", &reply, &[], &self.0.redactor)?;
             if answers::owns(owner, &serde_json::from_slice(&reply.body).unwrap_or_default(), name) {
@@ -446,11 +435,8 @@ impl Api {
     }
 }
 
-// The calls about one subscriber, and the teardown.
-
-/// The most unsubscribe calls at once.
 const UNSUBSCRIBING_MAX: usize = 16;
-/// The time limit of the whole teardown.
+/// Limits all calls together.
 const AFTER_WITHIN_NS: u64 = 120 * SECOND;
 
 /// A subscriber as the sender is given it.
@@ -458,17 +444,17 @@ const AFTER_WITHIN_NS: u64 = 120 * SECOND;
 pub struct Subscription<'a> {
     /// Its settings in the scenario.
     pub subscriber: &'a Subscriber,
-    /// The types of the run's events that it is owed.
+    /// The event types that it is owed.
     pub types: &'a [String],
     /// The URL of its endpoint.
     pub url: &'a str,
-    /// A secret, for senders that don't generate one.
+    /// For senders that don't generate one.
     pub secret: &'a str,
 }
 
 impl Api {
-    /// Subscribes an endpoint, and waits until the sender serves it if the driver file has `[poll]`. Returns
-    /// the key that verifies its signatures: its secret, or the sender's public key.
+    /// Waits until the sender serves it if the driver file has `[poll]`. Returns the key that verifies its
+    /// signatures: its secret, or the sender's public key.
     pub async fn subscribe(&self, one: &Subscription<'_>) -> Result<String, ApiError> {
         let Subscription { subscriber, types, url, secret } = *one;
         let name = &subscriber.name;
@@ -504,7 +490,7 @@ impl Api {
         subscribers.insert(name.to_owned(), own);
     }
 
-    /// Values that subscribers were given in place of the scenario's, since the sender cannot express those.
+    /// The sender cannot express the scenario's values.
     #[must_use]
     pub fn told(&self) -> Vec<Told> {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -533,7 +519,7 @@ impl Api {
         self.about("change", self.0.file.change.as_ref(), name, words).await.map(drop)
     }
 
-    /// Gives a subscriber a new secret, and returns it. The old one signs beside it for `overlap`.
+    /// The old secret signs beside the new one for `overlap`.
     pub async fn rotate(&self, name: &str, overlap: scenario::Duration) -> Result<Option<String>, ApiError> {
         let overlap = Variables::from([("overlap".to_owned(), overlap.to_string())]);
         let mut saved = self.about("rotate", self.0.file.rotate.as_ref(), name, overlap).await?;
@@ -562,8 +548,7 @@ impl Api {
         self.make(what, request, &variables).await
     }
 
-    /// Ends every subscription and makes the calls of `[teardown]`, however the run ended. Returns the
-    /// failures, for people.
+    /// Ends every subscription and makes the calls of `[teardown]`. Returns the failures, for people.
     pub async fn tear_down(&self) -> Vec<String> {
         self.tear_down_within(AFTER_WITHIN_NS).await
     }
@@ -629,16 +614,14 @@ fn outcome(ended: Option<Result<Result<(), String>, tokio::task::JoinError>>) ->
     }
 }
 
-// The address of each process of a sender, and whether that process answers.
-
-/// The address of one process. The owner of the process reports its state here.
+/// The owner of the process reports its state here.
 #[derive(Debug)]
 struct WorkerAddress {
     base: String,
     port: u16,
-    /// Its process reported that it is ready, and lives.
+    /// Its process was ready, and lives.
     open: AtomicBool,
-    /// Its process is stopped: it listens and does not answer.
+    /// Its process listens and does not answer.
     frozen: AtomicBool,
 }
 
@@ -659,22 +642,17 @@ impl WorkerAddress {
         self.open.load(Ordering::Relaxed) && !self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Adds its address to the variables of templates.
     pub(super) fn name_in(&self, variables: &mut Variables) {
         variables.insert("base".to_owned(), self.base.clone());
         variables.insert("port".to_owned(), self.port.to_string());
     }
 }
 
-// One call: from the templates of the driver file to a request, and the check of its answer's status.
-
-/// The default time limit of a call.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// The content of a call.
 pub(super) enum Content {
     None,
-    /// A body: JSON, unless a header says otherwise.
+    /// JSON, unless a header says otherwise.
     Body(String),
     Form(String),
 }
@@ -728,7 +706,7 @@ pub(super) fn assemble(
     Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
 }
 
-/// Checks the status of an answer; secrets are redacted from the error.
+/// Redacts secrets from the error.
 pub(super) fn check(
     what: &'static str,
     reply: &Reply,

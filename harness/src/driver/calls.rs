@@ -1,4 +1,4 @@
-//! The calls of a driver file: their content, their accepted answers, and the values saved from these.
+//! The calls of a driver file, their accepted answers, and the values saved from these.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,30 +16,29 @@ use super::template::Template;
 pub struct Request {
     /// Method and URL.
     pub request: Template,
-    /// Header fields; beside a body, `content-type: application/json` by default.
+    /// The default beside a body is `content-type: application/json`.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// The body.
     pub body: Option<Template>,
-    /// In place of the body: the fields of a form, sent as `application/x-www-form-urlencoded`.
+    /// A form in place of the body, sent as `application/x-www-form-urlencoded`.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// The accepted statuses; 2xx by default.
+    /// 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// Values saved from its answer: the variable's name, and a JSON pointer.
+    /// Variables and JSON pointers into its answer.
     #[serde(default)]
     pub save: BTreeMap<String, String>,
-    /// The call is repeated until its answer has these values: JSON pointers and values.
+    /// JSON pointers and values: the call is repeated until they match.
     #[serde(default)]
     pub until: BTreeMap<String, Scalar>,
-    /// How long it is repeated; half a minute by default.
+    /// Half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
 
 impl Request {
-    /// All of its templates.
     pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
         self.headers.values().chain(self.form.values()).chain(&self.body).chain([&self.request])
     }
@@ -56,31 +55,31 @@ pub struct Emit {
     pub headers: BTreeMap<String, Template>,
     /// The body of one event; in a batch, one line.
     pub body: Option<Template>,
-    /// In place of the body: the fields of a form.
+    /// A form in place of the body.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// The statuses that accept all events; 2xx by default.
+    /// They accept all events; 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// Whether one call takes many events, one on each line.
+    /// One call takes many events, one on each line.
     #[serde(default)]
     pub batch: bool,
-    /// The most events of a batch: 1 to 10,000.
+    /// 1 to 10,000.
     #[serde(default = "five_hundred", deserialize_with = "up_to::<_, 10_000>")]
     pub batch_max: usize,
-    /// The most bytes of event data in a batch; a single event may have more. 8 MiB without it.
+    /// Event data in a batch; a single event may have more. 8 MiB by default.
     #[serde(default = "eight_mib", deserialize_with = "size")]
     pub batch_bytes_max: Size,
-    /// Calls that may be under way at once: 1 to 1,000.
+    /// Concurrent calls: 1 to 1,000.
     #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
     pub calls: usize,
-    /// A pointer into the answer, or each of its lines: the number of matching subscribers.
+    /// A pointer into the answer, or each of its lines, to the number of matching subscribers.
     pub matched: Option<String>,
-    /// A pointer into a line of the answer: its own status. A line without one is accepted.
+    /// A pointer into a line. A line without a status is accepted.
     pub status: Option<String>,
 }
 
-/// The call for the queue's depth.
+/// Pointers, which count waiting deliveries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Depth {
@@ -89,23 +88,23 @@ pub struct Depth {
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// A pointer to the number of waiting deliveries.
+    /// Waiting deliveries.
     pub pointer: String,
     /// Their bytes.
     pub bytes: Option<String>,
-    /// Dead letters so far.
+    /// Dead letters.
     pub dead: Option<String>,
-    /// Deliveries done so far.
+    /// Deliveries done.
     pub delivered: Option<String>,
-    /// Deliveries replaced by newer ones so far.
+    /// Deliveries coalesced.
     pub coalesced: Option<String>,
-    /// The same figures for each subscriber.
+    /// The same by subscriber.
     pub each: Option<Each>,
-    /// The call that lists retained deliveries.
+    /// Retained deliveries.
     pub kept: Option<Kept>,
 }
 
-/// The call that lists deliveries retained after success, the oldest on the first page.
+/// Lists deliveries retained after success, the oldest on the first page.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
@@ -116,73 +115,73 @@ pub struct Kept {
     pub headers: BTreeMap<String, Template>,
     /// The list.
     pub list: String,
-    /// A pointer into an item: when it was delivered.
+    /// A pointer to its time.
     pub delivered: String,
 }
 
-/// Pointers to each subscriber's figures in the same answer.
+/// Pointers into the same answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Each {
     /// The list.
     pub list: String,
-    /// The subscriber's name in each of its items.
+    /// A pointer into an item.
     pub name: String,
-    /// A pointer to the number of waiting deliveries.
+    /// Waiting deliveries.
     pub pointer: String,
     /// Their bytes.
     pub bytes: Option<String>,
-    /// Dead letters so far.
+    /// Dead letters.
     pub dead: Option<String>,
-    /// Deliveries done so far.
+    /// Deliveries done.
     pub delivered: Option<String>,
-    /// Deliveries replaced by newer ones so far.
+    /// Deliveries coalesced.
     pub coalesced: Option<String>,
 }
 
-/// The call that lists dead letters.
+/// Lists dead letters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
-    /// Method and URL of the first page.
+    /// The first page.
     pub request: Template,
-    /// Method and URL of a further page, which may name `{{ next }}`. Required beside `next`.
+    /// Further pages, which may name `{{ next }}`. Required beside `next`.
     pub page: Option<Template>,
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// The list.
     pub list: String,
-    /// A pointer to the next page's cursor; it is absent on the last page.
+    /// A pointer to the next page's cursor; absent on the last page.
     pub next: Option<String>,
-    /// The subscriber in each item: its name, or its saved `id`.
+    /// The subscriber's name, or its saved `id`.
     pub subscriber: String,
     /// The delivery's id.
     pub id: Option<String>,
     /// The reason.
     pub reason: Option<String>,
-    /// The number of attempts.
+    /// Attempts made.
     pub attempts: Option<String>,
 }
 
-/// The call that asks a process which subscribers it serves.
+/// Asks a process which subscribers it serves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
-    /// Method and URL; called for each process.
+    /// Called for each process.
     pub request: Template,
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// The list of subscribers.
+    /// Subscribers served.
     pub list: String,
-    /// The subscriber's name in each of its items.
+    /// A pointer into an item.
     pub name: String,
     /// A pointer to a value that is neither null nor false where the asked process serves it.
     pub here: String,
 }
 
-/// A string, a number or a boolean, compared with a value of an answer.
+/// Compared with a value of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar(pub String);
 
@@ -214,7 +213,6 @@ impl Visitor<'_> for AnyScalar {
     }
 }
 
-/// Accepts `[call]` as well as several `[[call]]`.
 pub(super) fn one_or_more<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Request>, D::Error> {
     source.deserialize_any(Calls)
 }
@@ -246,7 +244,6 @@ fn size<'de, D: Deserializer<'de>>(source: D) -> Result<Size, D::Error> {
     text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
 }
 
-/// A number from 1 to `MOST`.
 fn up_to<'de, D: Deserializer<'de>, const MOST: usize>(source: D) -> Result<usize, D::Error> {
     let number = usize::deserialize(source)?;
     if (1..=MOST).contains(&number) {

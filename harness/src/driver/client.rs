@@ -1,5 +1,5 @@
-//! The harness's HTTP client for the sender under test, and its connections. A call without an answer tells
-//! whether the sender may have read the request.
+//! The harness's HTTP client for the sender. A call without an answer tells whether the sender may have read the
+//! request.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,10 @@ use tower::Service;
 use super::template::Redactor;
 use crate::wire::exchange;
 
-/// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// The longest quotation of a body.
 const SHOWN_CHARS_MAX: usize = 2_000;
 
-/// A connection pool. Clones share it.
+/// Clones share the connection pool.
 #[derive(Clone, Debug)]
 pub struct Client {
     connections: legacy::Client<Connector, Full<Bytes>>,
@@ -50,7 +48,7 @@ pub struct Call {
     pub headers: Vec<(String, String)>,
     /// Its body.
     pub body: Bytes,
-    /// The time limit of the whole call.
+    /// Limits the whole call.
     pub within: Duration,
 }
 
@@ -59,9 +57,9 @@ pub struct Call {
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// `Retry-After`, word for word.
+    /// `Retry-After`, verbatim.
     pub retry_after: Option<String>,
-    /// `Date`, word for word.
+    /// `Date`, verbatim.
     pub date: Option<String>,
     /// The body.
     pub body: Bytes,
@@ -73,18 +71,17 @@ pub struct Reply {
 pub struct CallError {
     /// Its method.
     pub method: String,
-    /// Its URL, without its query.
+    /// The URL without its query.
     pub url: String,
     /// The error.
     pub why: String,
-    /// Whether the sender may have read the request.
+    /// The sender may have read the request.
     pub unknown: bool,
-    /// Whether the harness has no file or port left for a connection.
+    /// The harness has no file or port left.
     pub ours: bool,
 }
 
 impl Call {
-    /// The request, for people; a long body is cut.
     pub(super) fn shown(&self, hidden: &Redactor) -> String {
         let fields = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n"));
         let head = format!("{} {}\n{}", self.method, self.url, fields.collect::<String>());
@@ -93,7 +90,6 @@ impl Call {
 }
 
 impl Reply {
-    /// The answer, for people; a long body is cut.
     pub(super) fn shown(&self, hidden: &Redactor) -> String {
         format!("{}\n{}", self.status, hidden.beginning(&self.body, SHOWN_CHARS_MAX))
     }
@@ -104,7 +100,7 @@ impl Client {
     pub fn new(certificates: &Certificates) -> Result<Self, CertificateError> {
         let connector = Connector::new(certificates)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
-        // The client must not resend a request that may have arrived: the harness would not see it.
+        // A resent request may arrive twice, unseen by the harness.
         builder.retry_canceled_requests(false).pool_max_idle_per_host(16);
         Ok(Self { connections: builder.build(connector.clone()), connector })
     }
@@ -114,7 +110,7 @@ impl Client {
         let Call { method, url, headers, body, within } = call;
         let failed = |why: String, unknown: bool| CallError {
             method: method.to_string(),
-            // A query may contain a key.
+            // The query may contain a key.
             url: url.split('?').next().unwrap_or_default().to_owned(),
             why,
             unknown,
@@ -152,18 +148,16 @@ impl Client {
     }
 }
 
-/// Whether a resource that this process lacks caused an error.
 fn is_ours(error: &(dyn std::error::Error + 'static)) -> bool {
     use rustix::io::Errno;
 
-    /// No file left for this process, none on this machine, no port, no memory for a socket.
+    /// No file for this process, no file for this machine, no port, no memory for a socket.
     const WANTING: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS];
     let causes = std::iter::successors(Some(error), |error| error.source());
     let codes = causes.filter_map(|error| error.downcast_ref::<std::io::Error>()?.raw_os_error());
     codes.into_iter().any(|code| WANTING.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// An error with all of its causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -175,18 +169,16 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-// Connections to the sender under test: plain or TLS, directly or through a proxy of the environment.
-
-/// The files that a driver's `[connect]` names.
+/// The files of `[connect]`.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// Certificates of trusted authorities, beside the public ones.
+    /// Trusted authorities, beside the public ones.
     pub ca: Option<PathBuf>,
-    /// The harness's own certificate, and its key.
+    /// The harness's certificate and key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// A certificate or a key that cannot be used.
+/// An unusable certificate or key.
 #[derive(Debug, thiserror::Error)]
 #[error("{path} cannot be used: {why}", path = path.display())]
 pub struct CertificateError {
@@ -220,7 +212,7 @@ impl Connector {
         Ok(Self { http, tls, proxies: Arc::new(Matcher::from_env()) })
     }
 
-    /// The environment's proxy for a URL; never one for loopback.
+    /// None for loopback.
     pub(super) fn proxy(&self, to: &Uri) -> Option<Intercept> {
         let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
         let address: Option<std::net::IpAddr> = host.parse().ok();
@@ -301,7 +293,6 @@ impl Service<Uri> for Connector {
 
 pub(super) struct Stream {
     io: TokioIo<Box<dyn exchange::Stream>>,
-    /// Whether a proxy reads the requests, which then need the whole URL.
     is_proxied: bool,
 }
 

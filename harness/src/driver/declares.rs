@@ -1,5 +1,5 @@
-//! A driver file's declarations of a sender's differences from the scenario's assumptions. A check that needs
-//! a missing feature does not apply; others use the declared values.
+//! A sender's differences from the scenario's assumptions. A check that needs a missing feature does not apply;
+//! others use the declared values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,35 +10,35 @@ use serde::{Deserialize, Deserializer};
 
 use hookproof_judge::scenario::{Duration, Millionths, nearest};
 
-/// `[declares]` of a driver file.
+/// `[declares]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declares {
-    /// Whether it pauses an endpoint that keeps failing; true by default.
+    /// Pauses an endpoint that keeps failing; true by default.
     pub breaker: Option<bool>,
-    /// Whether it keeps the first attempts of a key in order where a subscriber asks for it; true by default.
+    /// Keeps the first attempts of a key in order where a subscriber asks for it; true by default.
     pub ordered: Option<bool>,
-    /// The way it reports dead letters.
+    /// How it reports dead letters.
     pub dead_letter: Option<DeadLetters>,
-    /// Its fixed retry delays, in place of each subscriber's backoff; it makes one attempt more than delays.
+    /// Fixed retry delays, in place of each subscriber's backoff: one attempt more than delays.
     #[serde(default, deserialize_with = "lengths")]
     pub schedule: Option<Vec<Duration>>,
-    /// The relative jitter of that schedule: 0 to 1; 0 by default.
+    /// Relative, of that schedule: 0 to 1; 0 by default.
     #[serde(default, deserialize_with = "share")]
     pub jitter: Option<Millionths>,
-    /// The media type of its deliveries, unless that is JSON.
+    /// The media type, unless JSON.
     pub content_type: Option<String>,
-    /// How long after an answer it has committed the outcome, so that a crash does not repeat the delivery.
+    /// The sender commits an outcome within this time after the answer: a later crash repeats no delivery.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
 }
 
-/// The way a sender reports dead letters.
+/// How a sender reports dead letters.
 #[derive(Clone, Debug)]
 pub enum DeadLetters {
-    /// False: it drops them silently. True equals the default.
+    /// False: it drops them silently. True is the default.
     Kept(bool),
-    /// It has its own reasons: each of them, and the harness's word for it.
+    /// Its own reasons, with the harness's words for them.
     Reasons(BTreeMap<String, Reason>),
 }
 
@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for AnyDeadLetters {
     }
 }
 
-/// The harness's word for the reason of a dead letter.
+/// The harness's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason(&'static str);
 
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for Reason {
 }
 
 impl Declares {
-    /// The harness's word for a sender's reason; the sender's own where the table lacks it.
+    /// The sender's own where the table lacks it.
     #[must_use]
     pub fn reason<'a>(&'a self, given: &'a str) -> &'a str {
         match &self.dead_letter {

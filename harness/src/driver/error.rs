@@ -1,4 +1,4 @@
-//! Errors of driver files, of starting a sender under test, and of calls to it.
+//! Errors of driver files, and of starting and calling a sender.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::template::{Redactor, TemplateError};
 /// A failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The template has holes that cannot be filled.
+    /// Unfillable holes.
     #[error("the driver's {what} cannot be made: {error}")]
     Template {
         /// The call.
@@ -19,7 +19,7 @@ pub enum ApiError {
         /// The error.
         error: TemplateError,
     },
-    /// The request line is invalid.
+    /// Invalid request line.
     #[error(
         "the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\""
     )]
@@ -29,13 +29,13 @@ pub enum ApiError {
         /// The request line.
         request: String,
     },
-    /// The files of `[connect]` are unusable.
+    /// A file of `[connect]` is unusable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// There was no answer.
+    /// No answer.
     #[error(transparent)]
     Silent(#[from] CallError),
-    /// The status was not accepted.
+    /// Not accepted.
     #[error("{what} was answered {status}, expected {expected}: {body}")]
     Status {
         /// The call.
@@ -47,7 +47,7 @@ pub enum ApiError {
         /// The answer's beginning.
         body: String,
     },
-    /// The answer lacks a value that the driver saves.
+    /// The driver saves this value.
     #[error("{what}'s answer has nothing at {pointer:?}, which the driver saves as {variable:?}")]
     Missing {
         /// The call.
@@ -57,7 +57,7 @@ pub enum ApiError {
         /// The variable.
         variable: String,
     },
-    /// The answer can't be read.
+    /// Unreadable answer.
     #[error("{what}'s answer can't be read: {why}")]
     Unreadable {
         /// The call.
@@ -73,17 +73,17 @@ pub enum ApiError {
         /// The most that are possible.
         most: usize,
     },
-    /// The answer did not get its expected values in time.
+    /// The expected values did not come in time.
     #[error("{what} was not what the driver waits for after {within}: {last}")]
     NotYet {
         /// The call.
         what: &'static str,
-        /// How long it was repeated.
+        /// How long the call was repeated.
         within: Duration,
-        /// The difference in the last answer.
+        /// The last difference.
         last: String,
     },
-    /// The driver has no such call.
+    /// Absent from the driver.
     #[error("the driver has no [{what}]")]
     Absent {
         /// The call.
@@ -92,7 +92,6 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Redacts the error.
     pub(super) fn hiding(mut self, hidden: &Redactor) -> Self {
         let hide = |text: &mut String| *text = hidden.hide(text);
         match &mut self {
@@ -116,13 +115,13 @@ impl ApiError {
     }
 }
 
-/// Processes that could not be started.
+/// Processes that did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its command has holes that cannot be filled.
+    /// Unfillable holes.
     #[error(transparent)]
     Command(#[from] ApiError),
-    /// A process cannot be started.
+    /// It did not start.
     #[error("the sender's process {worker} cannot be started: {error}; its command is {command:?}")]
     Start {
         /// Its number.
@@ -139,12 +138,12 @@ pub enum StartError {
         worker: usize,
         /// Its exit status.
         status: String,
-        /// Its last line of output, redacted.
+        /// Its last output, redacted.
         last: String,
         /// Its log.
         log: PathBuf,
     },
-    /// A process was not ready in time.
+    /// Not ready in time.
     #[error("the sender's process {worker} is not ready after {within:?}; its log is {log}", log = log.display())]
     Late {
         /// Its number.
@@ -156,10 +155,10 @@ pub enum StartError {
     },
 }
 
-/// A driver file that cannot be used.
+/// An unusable driver file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// Unreadable.
     #[error("the driver file {path} cannot be read: {error}", path = path.display())]
     Read {
         /// The file.
@@ -167,7 +166,7 @@ pub enum FileError {
         /// The error.
         error: std::io::Error,
     },
-    /// It has mistakes.
+    /// Its mistakes.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Wrong(Vec<Problem>),
 }

@@ -1,4 +1,4 @@
-//! The driver file: how the harness starts, calls and stops a sender; its parser, and its errors.
+//! The driver file: how the harness starts, calls and stops a sender.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,11 +20,11 @@ use super::template::Template;
 pub struct DriverFile {
     /// The sender's name.
     pub name: String,
-    /// How to start it; without this, it runs already.
+    /// Without it, the sender runs already.
     pub start: Option<Start>,
-    /// The value of `{{ base }}`; by default the loopback address with the port.
+    /// `{{ base }}`; by default the loopback address with the port.
     pub base: Option<Template>,
-    /// How to connect to it.
+    /// How to connect.
     #[serde(default)]
     pub connect: Connect,
     /// Calls before the first subscription.
@@ -33,37 +33,37 @@ pub struct DriverFile {
     /// Calls for each subscriber, in order.
     #[serde(deserialize_with = "one_or_more")]
     pub subscribe: Vec<Request>,
-    /// A call for each subscriber that is repeated until the sender serves it, before the first event.
+    /// A call for each subscriber, repeated until the sender serves it, before the first event.
     pub poll: Option<Request>,
     /// The call for each event, or each batch.
     pub emit: Emit,
-    /// Its differences from the scenario's assumptions.
+    /// Differences from the scenario's assumptions.
     #[serde(default)]
     pub declares: Declares,
     /// How to read its queue.
     pub depth: Option<Depth>,
-    /// How to list its dead letters.
+    /// How to list dead letters.
     pub dead: Option<Dead>,
-    /// How to change a subscriber's limit.
+    /// Changes a limit.
     pub change: Option<Request>,
-    /// How to give a subscriber a new secret.
+    /// Replaces a secret.
     pub rotate: Option<Request>,
-    /// How to redrive a subscriber's dead letters.
+    /// Redrives dead letters.
     pub redrive: Option<Request>,
-    /// Calls for each subscriber at the end, however the run ended.
+    /// Calls for each subscriber, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
     pub unsubscribe: Vec<Request>,
     /// Calls at the very end, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
     pub teardown: Vec<Request>,
-    /// How it signs, unless as each subscriber of the scenario wants it.
+    /// How it signs, unless as each subscriber of the scenario wants.
     pub sign: Option<Sign>,
     /// How to stop it.
     #[serde(default)]
     pub stop: Stop,
-    /// How to kill it, unless by a signal to its process.
+    /// How to kill it, unless by a signal.
     pub kill: Option<Kill>,
-    /// The environment variables that the file names.
+    /// Variables that the file names.
     #[serde(skip)]
     pub environment: Vec<String>,
 }
@@ -72,40 +72,39 @@ pub struct DriverFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// The program and its arguments.
+    /// Program and arguments.
     pub command: Vec<Template>,
-    /// Whether the command ends while the sender runs on, apart from the harness.
+    /// The command ends while the sender runs on, apart from the harness.
     #[serde(default)]
     pub detached: bool,
-    /// Further arguments where endpoints speak TLS, so that the sender trusts `{{ ca }}`.
+    /// Arguments where endpoints speak TLS, so that the sender trusts `{{ ca }}`.
     #[serde(default)]
     pub trust: Vec<Template>,
     /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
-    /// A URL that answers 2xx once it is ready.
+    /// This URL answers 2xx once it is ready.
     pub ready: Template,
-    /// The time limit for that.
+    /// The limit of the wait.
     #[serde(default = "half_a_minute", deserialize_with = "length")]
     pub within: Duration,
-    /// Its SQLite file, for `lock-database` and for its size on disk; or the address of its database server.
+    /// Its SQLite file, for `lock-database` and its size on disk; or the address of its database server.
     pub database: Option<Template>,
-    /// How to ask each process which subscribers it serves, for `owner of NAME`.
+    /// Finds `owner of NAME`.
     pub owner: Option<Owner>,
 }
 
-/// How to connect to a sender that is not on this machine.
+/// How to connect to a sender on another machine.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
-    /// A PEM file with certificates of trusted authorities, beside the public ones; relative to the driver
-    /// file.
+    /// Trusted authorities in PEM, beside the public ones; relative to the driver file.
     pub ca: Option<Template>,
-    /// A PEM file with the harness's own certificate.
+    /// The harness's own, in PEM.
     pub certificate: Option<Template>,
-    /// The file with its key.
+    /// Its key.
     pub key: Option<Template>,
-    /// The time limit of a call; half a minute by default.
+    /// Half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
@@ -117,7 +116,7 @@ pub struct Stop {
     /// The signal.
     #[serde(default)]
     pub signal: StopSignal,
-    /// In its place, a program and its arguments.
+    /// A command in place of the signal.
     #[serde(default)]
     pub command: Vec<Template>,
 }
@@ -126,11 +125,11 @@ pub struct Stop {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kill {
-    /// The program and its arguments.
+    /// Program and arguments.
     pub command: Vec<Template>,
 }
 
-/// A signal that asks a process to stop.
+/// The signal for a stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StopSignal {
@@ -161,13 +160,13 @@ impl DriverFile {
         self.stop.command.iter().chain(self.kill.iter().flat_map(|kill| &kill.command))
     }
 
-    /// The call that asks each process which subscribers it serves.
+    /// Asks each process which subscribers it serves.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.start.as_ref()?.owner.as_ref()
     }
 
-    /// Whether it gives the run's database to the sender that it starts.
+    /// It gives the run's database to the sender.
     #[must_use]
     pub fn names_database(&self) -> bool {
         let templates = self.start.iter().flat_map(Start::templates);
@@ -210,15 +209,12 @@ const fn half_a_minute() -> Duration {
     Duration::from_secs(30)
 }
 
-// The errors of a driver file, each with its line and the nearest valid word.
-
-/// The variables of every template, beside saved ones and the environment.
+/// Variables beside the saved ones and the environment.
 pub(super) const SHARED: [&str; 9] =
     ["base", "port", "hookproof", "here", "dir", "database", "durability", "run", "ca"];
-/// Headers that carry credentials: their values must come from the environment or from a call.
+/// Headers with credentials: their values must come from the environment or from a call.
 const KEYS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-/// A TOML error in the form of the other errors.
 fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Problem {
     let line = error.span().map(|span| line_at(text, span.start));
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
@@ -235,7 +231,7 @@ fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Problem {
     }
 }
 
-/// The key whose value begins there, if it stands before it on its line.
+/// Empty if the key stands on an earlier line than its value.
 fn key_before(text: &str, at: usize) -> &str {
     let before = text.get(..at).unwrap_or_default();
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -251,7 +247,7 @@ fn line_at(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Errors across the parts of a file: holes that name nothing, and keys that need each other.
+/// Errors across parts: holes that name nothing, and keys that need each other.
 pub(super) fn find(file: &DriverFile, name: &str, text: &str) -> Vec<Problem> {
     let mut search = Search { name, text, found: Vec::new() };
     search.look(file);
@@ -399,7 +395,7 @@ impl Search<'_> {
         request.templates().for_each(|one| self.holes(one, names));
     }
 
-    /// Credentials must not be in the file: it is passed on and shown.
+    /// The file is passed on and shown, so it must hold no credentials.
     fn headers(&mut self, headers: &std::collections::BTreeMap<String, Template>) {
         for (name, value) in headers {
             let opens = KEYS.iter().any(|key| name.eq_ignore_ascii_case(key));
@@ -440,11 +436,10 @@ fn place(text: &str, hole: &str) -> Option<usize> {
     None
 }
 
-/// Our own sender's driver file, read like every other.
 const HOOKPROOF: &str = include_str!("../../../scenarios/drivers/hookproof.toml");
 
 impl DriverFile {
-    /// Our own sender's.
+    /// Our own.
     pub fn hookproof() -> Result<Self, FileError> {
         Self::parse(HOOKPROOF, "hookproof")
     }
@@ -456,7 +451,7 @@ impl DriverFile {
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Reads a file's text.
+    /// Reads text.
     pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
         let file: Self =
             toml::from_str(text).map_err(|error| FileError::Wrong(vec![of_toml(name, text, &error)]))?;
@@ -468,7 +463,6 @@ impl DriverFile {
     }
 }
 
-/// The environment variables in the holes of a text.
 fn environment(text: &str) -> Vec<String> {
     let holes = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     let names = holes.filter_map(|(hole, _)| hole.split('|').next()?.trim().strip_prefix("env."));

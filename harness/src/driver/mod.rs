@@ -1,12 +1,10 @@
 //! How the harness starts and calls a sender under test. A driver file describes each sender, ours too
 //! (`scenarios/drivers/hookproof.toml`).
 //!
-//! - `file`: the driver file and its errors; `calls`, `declares`, `sign`: its parts; `template`: texts with
-//!   holes, events as they see them, and the redaction of secrets.
-//! - `api`: the calls; `error`: failures; `answers`: reads answers; `client`: HTTP and connections; `moment`:
-//!   times in answers, and the sender's clock.
-//! - `process`: a child process, which never outlives the harness, and its descendants; `processes`: all
-//!   processes of the sender; `apart`: a sender that is no child process.
+//! - `file`: the driver file; `calls`, `declares`, `sign`, `template`: its parts.
+//! - `api`: the calls; `answers`: reads answers; `client`: HTTP; `moment`: times in answers, and the sender's clock.
+//! - `process`: a child process, which never outlives the harness; `processes`: all of them; `apart`: a sender that
+//!   is no child process.
 
 mod answers;
 mod apart;

@@ -1,5 +1,5 @@
-//! Times of senders: `2026-05-17T20:47:03.120Z` with any offset, or a number of seconds, milliseconds,
-//! microseconds or nanoseconds since 1970; and the offset of a sender's clock.
+//! Times of senders: `2026-05-17T20:47:03.120Z` with any offset, or a number of seconds, milliseconds, microseconds
+//! or nanoseconds since 1970; and the offset of a sender's clock.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use hookproof_judge::check::exact::Asked;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::Offset;
 
-/// The latest moment that a value can mean, in Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
+/// Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
 pub(super) fn latest(told: &Value) -> Option<u64> {
     match told {
         Value::String(text) => of_number(text).or_else(|| of_date(text)),
@@ -18,7 +18,7 @@ pub(super) fn latest(told: &Value) -> Option<u64> {
     }
 }
 
-/// The unit of a number is the one that puts it between the years 1973 and 5138.
+/// The unit puts it between the years 1973 and 5138.
 fn of_number(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty()
@@ -36,7 +36,7 @@ fn of_number(text: &str) -> Option<u64> {
     number.checked_mul(unit)?.checked_add(latest_part(fraction, unit)?)
 }
 
-/// The most nanoseconds that a fraction of a unit can mean.
+/// The most nanoseconds that the fraction of a unit can mean.
 fn latest_part(fraction: &str, unit: u64) -> Option<u64> {
     let digits: String = fraction.chars().chain("999999999".chars()).take(9).collect();
     let billionths: u64 = digits.parse().ok()?;
@@ -68,7 +68,7 @@ fn of_date(text: &str) -> Option<u64> {
     seconds.checked_mul(SECOND)?.checked_add(latest_part(fraction, SECOND)?)
 }
 
-/// The offset of a zone in seconds: `Z`, `+02:00`.
+/// Seconds of `Z`, `+02:00`.
 fn ahead(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -79,10 +79,9 @@ fn ahead(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -seconds } else { seconds })
 }
 
-/// Days from 1970 to a date: the inverse of [`hookproof_play::endpoint::civil`].
+/// Days since 1970: the inverse of [`hookproof_play::endpoint::civil`].
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let guess = year.checked_sub(1970)?.checked_mul(366)?.checked_add(366)?;
-    // Binary search, since dates ascend with days.
     let (mut low, mut high) = (0, guess);
     while low < high {
         let middle = low.midpoint(high);
@@ -110,7 +109,7 @@ struct Bounds {
 }
 
 impl Offsets {
-    /// Records the `Date` of an answer to a call that began and ended then, in Unix nanoseconds.
+    /// `began` and `ended` of the call, in Unix nanoseconds.
     pub(super) fn note(&self, date: &str, began: u64, ended: u64) {
         let Asked::Date(second) = Asked::read(date) else { return };
         let date = i128::from(second) * i128::from(SECOND);
@@ -138,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_moment_is_read_in_each_form_as_late_as_it_can_mean() {
-        // Computed independently, with Python's datetime.
+        // Computed with Python's datetime.
         for (told, expected) in [
             ("\"2026-05-17T20:47:03Z\"", Some(1_779_050_823_999_999_999)),
             ("\"2026-05-17T20:47:03.120Z\"", Some(1_779_050_823_120_999_999)),
@@ -170,7 +169,7 @@ mod tests {
     fn every_date_narrows_the_offset() {
         let offsets = Offsets::default();
         assert_eq!(offsets.estimate(9), None);
-        // Five seconds behind: the sender shows a second that is already over here.
+        // The sender shows a second that is already over here.
         offsets.note(DATE, UNIX_NS + 5 * SECOND, UNIX_NS + 5 * SECOND + 100);
         let one = offsets.estimate(9).unwrap();
         assert!(one.ns < 0 && one.error > SECOND / 2 - 1_000, "{one:?}");

@@ -1,6 +1,6 @@
-//! Child processes of the sender under test, each in a process group of its own. They end with the harness:
-//! on a normal exit, on a panic, and on a `SIGKILL` to the harness (see [`hold`]). Their descendants end with
-//! the group, except after a `SIGKILL` to the harness, which leaves nobody to signal it.
+//! Child processes of the sender, each in a process group of its own. They end with the harness: on a normal exit, a
+//! panic, and a `SIGKILL` (see [`hold`]). After a `SIGKILL` to the harness, no process is left to signal their
+//! descendants.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,36 +15,35 @@ use tokio::process::{Child, Command};
 
 use crate::fault::{has_clock, tidy_clock};
 
-/// The most bytes of one process's output that are logged.
 const LOG_BYTES_MAX: u64 = 32 << 20;
 
 /// How to start a process.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The `hookproof` program, which wraps the process; `None` starts it bare.
+    /// Wraps the process; `None` starts it bare.
     pub holder: Option<PathBuf>,
-    /// The program and its arguments.
+    /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Environment variables beside the inherited ones.
+    /// Variables beside the inherited ones.
     pub env: Vec<(String, String)>,
     /// The log for its output.
     pub log: PathBuf,
 }
 
-/// A running process. Dropping it kills the process and its group.
+/// Dropping it kills its group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     pid: Pid,
     gone: bool,
-    /// Whether its descendants outlive it.
+    /// Its descendants outlive it.
     leaves_children: bool,
-    /// Whether its wall clock can be set.
+    /// Its wall clock can be set.
     has_clock: bool,
 }
 
 impl Process {
-    /// Starts it, in a process group of its own.
+    /// Starts it in a process group of its own.
     pub fn start(launch: &Launch) -> io::Result<Self> {
         let mut command = assemble(launch)?;
         let command = command
@@ -67,18 +66,18 @@ impl Process {
         Ok(Self { child, pid, gone: false, leaves_children: false, has_clock: has_clock(&launch.env) })
     }
 
-    /// Its id, which is also its group's.
+    /// Its id, also its group's.
     #[must_use]
     pub const fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Lets its descendants outlive it, after its own end.
+    /// Lets its descendants outlive its own end.
     pub(super) fn leave_children(mut self) {
         self.leaves_children = true;
     }
 
-    /// Sends a signal to its group; does nothing after its end.
+    /// Signals its group; does nothing after its end.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.gone {
             return Ok(());
@@ -112,12 +111,12 @@ impl Drop for Process {
         if self.leaves_children {
             return;
         }
-        // Also after its end: a descendant may live on in its group. An empty group is no error here.
+        // A descendant may live on in its group. An empty group is no error here.
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
 }
 
-/// The trace's form of a status: `exit 0`, `signal 9`.
+/// The trace's form: `exit 0`, `signal 9`.
 #[must_use]
 pub fn status_text(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
@@ -146,8 +145,7 @@ fn assemble(launch: &Launch) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Copies output into the log, as far as there is room. The rest is read and dropped, so that the process
-/// never blocks on a pipe.
+/// Copies as far as there is room. The rest is read and dropped, so that the process never blocks on a pipe.
 async fn keep(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
     let mut log = tokio::fs::File::from_std(log);
     let (mut buffer, mut kept) = (vec![0; 16 << 10], 0_u64);
@@ -160,8 +158,8 @@ async fn keep(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
     }
 }
 
-/// Replaces this process by a program that dies with its parent, and for which a write past the file-size
-/// limit fails instead of killing it (`disk-full` uses that). Returns only on an error.
+/// Replaces this process by a program that dies with its parent. A write past the file-size limit fails instead of
+/// killing it (`disk-full`). Returns only on an error.
 pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     use std::os::unix::process::CommandExt;
 
@@ -172,7 +170,7 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
-    // The parent may have died before the request.
+    // The parent may have died already.
     let alive = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if alive != Some(parent) {
         return io::Error::other("the harness is gone already");
@@ -182,8 +180,8 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program).args(arguments).exec()
 }
 
-/// A free port on loopback, chosen in turn. It prefers ports outside of the system's ephemeral range: a
-/// connection could take one of those while the sender is not listening.
+/// On loopback. Prefers ports outside of the system's ephemeral range: a connection could take one of those while the
+/// sender is not listening.
 pub fn free_port() -> io::Result<u16> {
     static LAST: Mutex<Option<u16>> = Mutex::new(None);
     // A panic leaves this value whole.
@@ -191,9 +189,9 @@ pub fn free_port() -> io::Result<u16> {
     choose_port(&not_given(given_to_connections()), &mut last)
 }
 
-/// The next free port after the last one, so that a port is not chosen again soon.
+/// The next after the last one, so that a port is not chosen again soon.
 fn choose_port(ports: &Range<u16>, last: &mut Option<u16>) -> io::Result<u16> {
-    /// The distance between the first ports of two harness processes, so that they do not compete.
+    /// Harness processes start so far apart, so that they do not compete.
     const APART: usize = 97;
 
     let begin = match *last {
@@ -207,16 +205,16 @@ fn choose_port(ports: &Range<u16>, last: &mut Option<u16>) -> io::Result<u16> {
     Ok(port)
 }
 
-/// The ports below the ephemeral range, or else those above it; all, where both are few.
+/// Below the ephemeral range, or else above it; all, where both are few.
 fn not_given(given: RangeInclusive<u16>) -> Range<u16> {
     const FIRST: u16 = 10_000;
-    /// More than the processes of several concurrent runs.
+    /// Enough for several concurrent runs.
     const ENOUGH: usize = 500;
     let (below, above) = (FIRST..*given.start(), given.end().saturating_add(1)..u16::MAX);
     [below, above].into_iter().find(|ports| ports.len() >= ENOUGH).unwrap_or(FIRST..u16::MAX)
 }
 
-/// The system's ephemeral ports.
+/// The ephemeral ports.
 fn given_to_connections() -> RangeInclusive<u16> {
     /// The default of Linux.
     const USUAL: RangeInclusive<u16> = 32_768..=60_999;
@@ -225,30 +223,29 @@ fn given_to_connections() -> RangeInclusive<u16> {
     ends.next().zip(ends.next()).map_or(USUAL, |(first, last)| first..=last)
 }
 
-/// The log file of a process.
+/// The log of a process.
 #[must_use]
 pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
     dir.join(format!("sender-{worker}.log"))
 }
 
-// Process groups, read from `/proc`. One scan reads every process of the machine, so a caller asks for all of its
-// groups at once.
+// One scan of `/proc` reads every process of the machine, so a caller asks for all of its groups at once.
 
 /// The cost of process groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Resident memory, in bytes.
     pub resident_bytes: u64,
-    /// Processor time of the living processes, in nanoseconds.
+    /// Nanoseconds of living processes.
     pub processor_ns: u64,
 }
 
-/// The processes of some groups, each named by its leader's id. Empty without `/proc`.
+/// Each group is named by its leader's id. Empty without `/proc`.
 pub(super) fn members(groups: &[Pid]) -> Vec<Pid> {
     in_groups(groups).into_iter().map(|one| one.pid).collect()
 }
 
-/// The cost of groups together; none without groups, or where one has no process.
+/// The cost of all groups; none without groups, or where one has no process.
 #[must_use]
 pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
     let found = in_groups(groups);
@@ -265,13 +262,11 @@ pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
     })
 }
 
-/// A line of `/proc/PID/stat`.
 struct Stat {
     pid: Pid,
     group: Pid,
-    /// Processor time in user and kernel mode.
+    /// Ticks in user and kernel mode.
     ticks: u64,
-    /// Resident memory.
     pages: u64,
 }
 
@@ -286,11 +281,10 @@ fn in_groups(groups: &[Pid]) -> Vec<Stat> {
 }
 
 impl Stat {
-    /// Parses the line of a process; none for one that has ended.
+    /// None for an ended process.
     fn of(pid: Pid) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // The program's name, in parentheses, may contain blanks and parentheses. State, parent and group
-        // follow.
+        // The name, in parentheses, may contain blanks and parentheses. State, parent and group follow.
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         if matches!(fields.first()?, &("Z" | "X")) {
@@ -381,7 +375,7 @@ mod tests {
         assert_eq!(ports.len(), 50, "{ports:?}");
     }
 
-    /// A shell that runs this script and is ready once that wrote to the log. Dropping it kills its group.
+    /// Ready once the script wrote to the log. Dropping it kills its group.
     async fn shell(log: PathBuf, script: &str) -> Process {
         let command = ["/bin/sh", "-c", script].into_iter().map(Into::into).collect();
         let launch = Launch { holder: None, command, env: Vec::new(), log: log.clone() };

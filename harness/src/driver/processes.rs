@@ -1,6 +1,5 @@
-//! The processes of the sender under test: started together, watched, struck and restarted. A detached sender
-//! is no child process ([`super::apart`]); neither is a sender that still answers after its process was
-//! struck.
+//! The processes of the sender: started together, watched, struck and restarted. A sender that still answers after
+//! its process was struck is no child process ([`super::apart`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,20 +22,18 @@ mod lasting;
 
 pub use ending::{Blow, Undone};
 
-/// The polling interval of readiness.
 const READY_PAUSE_NS: u64 = 10_000_000;
 
-/// All processes of a sender. Dropping this kills them; a sender that runs apart ends with
-/// [`Processes::stop`] only.
+/// Dropping this kills them; a sender that runs apart ends with [`Processes::stop`] only.
 #[derive(Debug)]
 pub struct Processes {
     workers: Vec<Worker>,
     api: Api,
     clock: Clock,
     recorder: Recorder,
-    /// `disk-full` faults in force, by their index in the scenario: the process, or none for all.
+    /// The process, or none for all, by the fault's index in the scenario.
     full: BTreeMap<u32, Option<usize>>,
-    /// Faults not injected since the last call of [`Processes::take_undone`].
+    /// Faults since the last call of [`Processes::take_undone`].
     undone: Vec<Undone>,
 }
 
@@ -44,21 +41,17 @@ pub struct Processes {
 struct Worker {
     launch: Launch,
     process: Option<Process>,
-    /// Whether it runs without being a child process.
+    /// It runs without being a child process.
     apart: bool,
-    /// The strike under way.
     strike: Option<(Strike, Blow)>,
-    /// The last blow that is to end its process.
+    /// It is to end the process.
     struck: Option<Blow>,
-    /// The task that polls its readiness.
     waiting: Option<JoinHandle<()>>,
-    /// The delay of its restart after its end, if it restarts.
+    /// The delay after its end, if it restarts.
     again_after: Option<u64>,
-    /// When it restarts.
     again_at: Option<u64>,
-    /// The faults that stop it with SIGSTOP.
     stops: Stops,
-    /// Whether it joins after the start.
+    /// Joins after the start.
     is_later: bool,
 }
 
@@ -73,15 +66,14 @@ pub struct ProcessConfig {
     pub arguments: Vec<String>,
     /// The database of each process, if not the driver's variable.
     pub databases: Vec<String>,
-    /// Further environment variables, by process number.
+    /// Variables by process number.
     pub env: BTreeMap<usize, Vec<(String, String)>>,
-    /// The processes that join after the start, by number.
+    /// Numbers of processes that join after the start.
     pub later: BTreeSet<usize>,
 }
 
 impl Processes {
-    /// Prepares processes without starting them. A driver without `[start]` has none: its sender runs
-    /// already.
+    /// Starts nothing. Without `[start]` there are none: the sender runs already.
     pub fn new(
         api: &Api,
         count: u32,
@@ -132,7 +124,7 @@ impl Processes {
         Ok(Self { workers, api, clock, recorder, full: BTreeMap::new(), undone: Vec::new() })
     }
 
-    /// Starts the processes one by one, each after the one before is ready: the first creates the database.
+    /// One by one, each after the one before is ready: the first creates the database.
     pub async fn start(&mut self) -> Result<(), StartError> {
         let within = self.api.file().start.as_ref().map_or(0, |start| start.within.0);
         for worker in 0..self.workers.len() {
@@ -149,7 +141,6 @@ impl Processes {
                 self.let_go(worker).map_err(|error| self.cannot_start(worker, error))?;
                 let process = self.workers[worker].process.as_mut();
                 if let Some(Ok(Some(status))) = process.map(Process::ended) {
-                    // Another task copies its output, and runs in this pause.
                     self.clock.pass(10 * READY_PAUSE_NS).await;
                     let said = std::fs::read_to_string(&log).unwrap_or_default();
                     let (status, last) = (status_text(status), last_line(&self.api.hide(&said)));
@@ -181,7 +172,7 @@ impl Processes {
         self.workers.len()
     }
 
-    /// Whether there are none, since the harness does not start this sender.
+    /// The harness does not start this sender.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.workers.is_empty()
@@ -215,7 +206,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Records the processes that ended, and restarts those that are due. To be called often.
+    /// Records the processes that ended, and restarts those that are due.
     pub fn look(&mut self) -> io::Result<()> {
         for number in 0..self.workers.len() {
             self.bury(number)?;
@@ -228,7 +219,7 @@ impl Processes {
         Ok(())
     }
 
-    /// The faults not injected since the last call.
+    /// Faults not injected since the last call.
     pub fn take_undone(&mut self) -> Vec<Undone> {
         std::mem::take(&mut self.undone)
     }
@@ -260,7 +251,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether no process lives or will restart.
+    /// No process lives or will restart.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         // The outcome of a strike under way is still unknown.
@@ -268,23 +259,19 @@ impl Processes {
         !self.workers.is_empty() && self.workers.iter().all(gone)
     }
 
-    /// Whether every process lives and is ready.
+    /// Every process lives and is ready.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let whole = |worker: &Worker| worker.strike.is_none() && worker.lives();
         (0..self.workers.len()).all(|number| whole(&self.workers[number]) && self.is_ready(number))
     }
 
-    /// Ends a process, and restarts it this long after its end.
-    ///
-    /// # Errors When there is no process, or the signal can't be sent.
+    /// It restarts this long after its end. Fails when there is no process, or the signal can't be sent.
     pub fn strike(&mut self, number: usize, blow: Blow, again_after: u64) -> io::Result<()> {
         self.end(number, blow, Some(again_after))
     }
 
-    /// Starts a process that joins later.
-    ///
-    /// # Errors When it is there already, or can't be started.
+    /// Fails when the process is there already, or can't be started.
     pub fn join(&mut self, number: usize) -> io::Result<()> {
         if !std::mem::take(&mut self.workers[number].is_later) {
             return Err(io::Error::other(format!("process {number} of the sender is there already")));
@@ -293,7 +280,7 @@ impl Processes {
         self.begin(number)
     }
 
-    /// The process groups of all living child processes.
+    /// The groups of all living child processes.
     #[must_use]
     pub fn groups(&self) -> Vec<Pid> {
         self.workers.iter().filter_map(|worker| worker.process.as_ref()).map(Process::pid).collect()
@@ -301,7 +288,7 @@ impl Processes {
 }
 
 impl Worker {
-    /// Whether the sender runs, as a child process or apart.
+    /// The sender runs, as a child process or apart.
     const fn lives(&self) -> bool {
         self.process.is_some() || self.apart
     }
@@ -313,7 +300,7 @@ impl Drop for Processes {
     }
 }
 
-/// The last line of a log, which usually gives the reason.
+/// It usually gives the reason.
 fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }

@@ -1,4 +1,4 @@
-//! `[sign]` of a driver file: the way a sender signs, unless as each subscriber of the scenario wants it.
+//! `[sign]`: the sender's signatures, unless as each subscriber of the scenario wants.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ const KEYS: [(&str, KeyForm); 4] =
     [("text", KeyForm::Text), ("hex", KeyForm::Hex), ("base64", KeyForm::Base64), ("pem", KeyForm::Pem)];
 const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
 
-/// How a sender signs.
+/// A sender's signatures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Sign {
     /// The scheme.
     pub scheme: Scheme,
-    /// The sender's public key, if no call saves it as `secret`.
+    /// Needed if no call saves it as `secret`.
     pub public_key: Option<Template>,
 }
 
-/// The keys as written: those of a profile, or those of a signature of its own.
+/// The keys of a profile, or of an own signature.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -70,7 +70,7 @@ impl Sign {
         }
     }
 
-    /// Whether the key must come from a call.
+    /// The key must come from a call.
     pub(super) fn needs_key(&self) -> bool {
         let Scheme::Own(own) = &self.scheme else { return false };
         own.algorithm.is_some_and(Algorithm::is_public) && self.public_key.is_none()
@@ -211,7 +211,6 @@ fn key(written: &Written, algorithm: Option<Algorithm>) -> Result<KeyForm, Strin
     }
 }
 
-/// The value of a word from a fixed set.
 fn word<T: Copy>(key: &str, given: &str, words: &[(&'static str, T)]) -> Result<T, String> {
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
         return Ok(*meaning);
@@ -222,7 +221,7 @@ fn word<T: Copy>(key: &str, given: &str, words: &[(&'static str, T)]) -> Result<
     Err(format!("sign.{key}: expected one of {all}, got {given:?}{hint}"))
 }
 
-/// Parses texts such as `{timestamp}.{body}`.
+/// Such as `{timestamp}.{body}`.
 fn parts(text: &str) -> Result<Vec<Part>, String> {
     const KNOWN: [&str; 4] = ["id", "timestamp", "body", "header.NAME"];
     let (mut parts, mut rest) = (Vec::new(), text);

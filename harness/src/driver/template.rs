@@ -1,5 +1,5 @@
-//! The templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, and filters such as `{{ name | tojson }}`;
-//! an event as they see it; and the redaction of their secrets.
+//! Templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, filters such as `{{ name | tojson }}`; an event as
+//! they see it; and the redaction of secrets.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -9,7 +9,7 @@ pub use hookproof_play::settings::Variables;
 
 /// A source of variables.
 pub trait Lookup {
-    /// The value of a name.
+    /// Finds a value.
     fn find(&self, name: &str) -> Option<Cow<'_, str>>;
     /// All names.
     fn names(&self) -> Vec<&str>;
@@ -39,14 +39,12 @@ enum Piece {
     Hole { name: String, filters: Vec<Filter> },
 }
 
-/// A conversion of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
-    /// JSON text.
     Json,
-    /// Percent-encoded, for a URL or a form.
+    /// Percent-encoding for a URL or a form.
     Url,
-    /// A whole number of the sender's type, from 1 to this.
+    /// A number of the sender's type, from 1 to this.
     Whole(&'static str, u64),
 }
 
@@ -66,14 +64,14 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> {
     FILTERS.into_iter().map(|(word, _)| word)
 }
 
-/// A value that a sender cannot express, and its replacement.
+/// The sender cannot express this value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     /// The variable.
     pub name: String,
     /// The scenario's value.
     pub is: String,
-    /// The value that the sender got.
+    /// The sender's value.
     pub told: String,
     /// The sender's type.
     pub kind: &'static str,
@@ -86,16 +84,16 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// An invalid template.
+/// Invalid template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A hole is not closed.
+    /// An unclosed hole.
     #[error("`{{{{` without `}}}}` in {text:?}; expected {{{{ name }}}}")]
     Open {
         /// The template.
         text: String,
     },
-    /// The text of a hole is invalid.
+    /// An invalid hole.
     #[error(
         "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ env.NAME }}}}, or a filter after it: {}",
         FILTERS.map(|(word, _)| word).join(", ")
@@ -104,7 +102,7 @@ pub enum TemplateError {
         /// The hole.
         hole: String,
     },
-    /// A hole names no variable.
+    /// Unknown variable.
     #[error("{{{{ {name} }}}} names nothing; known here: {known}")]
     Unknown {
         /// The name.
@@ -112,7 +110,7 @@ pub enum TemplateError {
         /// The known names.
         known: String,
     },
-    /// A filter needs a number.
+    /// The filter needs a number.
     #[error("{{{{ {name} | {kind} }}}} is {value:?}; expected a number")]
     Number {
         /// The name.
@@ -122,7 +120,7 @@ pub enum TemplateError {
         /// The value.
         value: String,
     },
-    /// An environment variable is missing.
+    /// Missing variable.
     #[error("the environment variable {name} is not set; the driver file needs it")]
     Environment {
         /// Its name.
@@ -163,7 +161,6 @@ impl Template {
         self.at
     }
 
-    /// The variables that it names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
@@ -171,21 +168,21 @@ impl Template {
         })
     }
 
-    /// Whether it is a single hole, perhaps after a word such as `Bearer` or `session=`.
+    /// A single hole, perhaps after a word such as `Bearer` or `session=`.
     pub(super) fn is_hole_after_a_word(&self) -> bool {
         let texts: Vec<&str> = self.pieces.iter().filter_map(Piece::text).collect();
         let [before, after] = texts.as_slice() else { return false };
         after.is_empty() && before.split_whitespace().count() <= 1
     }
 
-    /// The text with its holes filled.
+    /// Fills the holes.
     pub fn fill(&self, variables: &impl Lookup) -> Result<String, TemplateError> {
         let mut filled = String::new();
         self.fill_into(&mut filled, variables)?;
         Ok(filled)
     }
 
-    /// As [`Template::fill`], appended to a text.
+    /// Appends, as [`Template::fill`] does.
     pub(super) fn fill_into(&self, text: &mut String, variables: &impl Lookup) -> Result<(), TemplateError> {
         for piece in &self.pieces {
             match piece {
@@ -200,7 +197,7 @@ impl Template {
         Ok(())
     }
 
-    /// The values that the sender cannot express, with their replacements.
+    /// Values that the sender cannot express.
     pub(super) fn differences(&self, variables: &Variables) -> Vec<Difference> {
         let of = |piece: &Piece| {
             let Piece::Hole { name, filters } = piece else { return None };
@@ -241,7 +238,7 @@ impl Filter {
                         value: value.to_owned(),
                     });
                 }
-                // More digits than a `u64` holds exceed every type.
+                // More digits than a `u64` holds.
                 whole.parse().unwrap_or(u64::MAX).clamp(1, most).to_string()
             }
         };
@@ -274,33 +271,33 @@ impl TryFrom<String> for Template {
 
 impl<'de> serde::Deserialize<'de> for Template {
     fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        // The span gives errors their line.
+        // Gives errors their line.
         let text = toml::Spanned::<String>::deserialize(source)?;
         let template = Self::parse(text.get_ref()).map_err(serde::de::Error::custom)?;
         Ok(Self { at: text.span().start, ..template })
     }
 }
 
-/// An event as templates see it.
+/// An event for templates.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The harness's number for it.
+    /// The harness's number.
     pub token: u64,
-    /// The token as text.
+    /// Text form.
     pub text: String,
-    /// The token as a UUID.
+    /// UUID form.
     pub uuid: String,
     /// Its type.
     pub kind: String,
     /// Its key.
     pub key: String,
-    /// Its data, a JSON object.
+    /// A JSON object.
     pub data: String,
-    /// When it is offered, on the wall clock.
+    /// The time of its offer, on the wall clock.
     pub unix_ns: u64,
 }
 
-/// The variables of a template about an event: its own hide the shared ones.
+/// An event's variables hide the shared ones.
 pub(super) struct Words<'a> {
     pub(super) event: Option<&'a Event>,
     pub(super) others: &'a Variables,
@@ -342,15 +339,13 @@ fn rfc3339(unix_seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Shorter values occur in texts by chance.
+/// Shorter values occur by chance.
 const BYTES_MIN: usize = 4;
-/// The replacement.
 const ELLIPSIS: &str = "…";
-/// How much of a long text is searched; far less is shown.
+/// The searched part of a long text; far less is shown.
 const SEARCHED_BYTES_MAX: usize = 1 << 16;
 
-/// Redacts secrets: values that a driver file takes from the environment or saves from answers. Traces and
-/// reports are passed on, and such values open the sender.
+/// Values from the environment or from answers open the sender, and traces and reports are passed on.
 #[derive(Debug, Default)]
 pub(super) struct Redactor(RwLock<Vec<String>>);
 
@@ -358,14 +353,14 @@ impl Redactor {
     pub(super) fn learn(&self, values: impl IntoIterator<Item = String>) {
         let mut hidden = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for value in values.into_iter().filter(|value| value.len() >= BYTES_MIN) {
-            // Also as it appears inside JSON, or in a form.
+            // As it appears inside JSON, or in a form.
             let json = serde_json::Value::from(value.as_str()).to_string();
             hidden.push(json.trim_matches('"').to_owned());
             hidden.push(format!("{value:?}").trim_matches('"').to_owned());
             hidden.push(encoded(&value));
             hidden.push(value);
         }
-        // The longest first: a value may be part of another.
+        // Longest first: a value may be part of another.
         hidden.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         hidden.dedup();
     }
@@ -375,8 +370,7 @@ impl Redactor {
         hidden.iter().fold(text.to_owned(), |text, value| text.replace(value, ELLIPSIS))
     }
 
-    /// The redacted beginning of a text. It is redacted before it is cut, so that no part of a value remains
-    /// at the cut.
+    /// Redacted before it is cut, so that no part of a value remains at the cut.
     pub(super) fn beginning(&self, text: &[u8], chars_max: usize) -> String {
         let searched = &text[..text.len().min(SEARCHED_BYTES_MAX)];
         let mut shown = self.hide(&String::from_utf8_lossy(searched));

@@ -77,7 +77,7 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Endpoints {
     keys: Keys,
-    /// In order.
+    /// The address of each, in order.
     addresses: Vec<SocketAddr>,
     strays: Arc<Strays>,
     closing: watch::Sender<bool>,
@@ -88,7 +88,7 @@ pub struct Endpoints {
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     all: Vec<Arc<Endpoint>>,
-    /// By the secret's hash: its first subscriber, to find shared secrets.
+    /// The first subscriber of each secret, by its hash, to find shared secrets.
     owners: Arc<Mutex<BTreeMap<[u8; 32], String>>>,
 }
 
@@ -117,7 +117,7 @@ impl Endpoints {
         Self::open_at(specs, stage, &Reach::default(), None).await
     }
 
-    /// Over TLS with an identity.
+    /// Opens endpoints at their address, over TLS with an identity.
     pub async fn open_at(
         specs: Vec<Spec>,
         stage: &Stage,

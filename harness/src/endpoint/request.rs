@@ -21,10 +21,10 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 /// Senders cap events far below.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
-/// Of a connection between requests.
+/// The buffer of a connection between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
-/// Ahead of the current answer.
+/// Bytes ahead of the current answer.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,13 +32,13 @@ pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) fields: Fields,
-    /// Without chunk framing.
+    /// The body without chunk framing.
     pub(super) body: Vec<u8>,
     /// The connection may carry another request.
     pub(super) keep_alive: bool,
 }
 
-/// In their order and spelling, in two buffers, since a request has ten or more.
+/// Names and values in order and spelling, in two buffers, since a request has ten or more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     names: String,
@@ -80,7 +80,7 @@ impl Request {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// Between requests or within one.
+    /// The peer closed between requests or within one.
     #[error("the peer closed the connection after {read} bytes of a request")]
     Closed {
         /// Bytes of the incomplete request.
@@ -349,7 +349,7 @@ impl Endpoint {
         self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
-    /// Without its number.
+    /// The record lacks its number.
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
         let fields: Vec<_> = request.fields.iter().collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);

@@ -223,7 +223,7 @@ impl Identity {
     }
 }
 
-/// If there are many, the wildcard that matches them: each name is one label.
+/// Many hosts become one wildcard: each name is one label.
 fn hosts(reach: &Reach, names: &[&str]) -> Vec<String> {
     let Some(public) = &reach.public else { return vec![reach.address().ip().to_string()] };
     let mut hosts: Vec<String> = names.iter().map(|name| public.host(name)).collect();

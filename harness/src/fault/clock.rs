@@ -1,10 +1,9 @@
-//! A wrong wall clock for one process, without privilege: libfaketime is preloaded into the process, and adds
-//! an offset from a file to the system's time. It rereads the file on each call, so the clock can change
-//! while the process runs, and the offset remains for its successor.
+//! A wrong wall clock for one process, without privilege: a preloaded libfaketime adds an offset from a file to the
+//! system's time. It rereads the file on each call, so the clock can change while the process runs.
 //!
-//! Only calls of the C library for the wall clock are affected: monotonic clocks, file times and the database
-//! server stay right. A program without the C library is unaffected; the timestamps of its requests show
-//! whether the fault worked (`fault.clock-skew`).
+//! Only the C library's calls for the wall clock are affected, not monotonic clocks, file times and the database
+//! server. A program without the C library is unaffected; the timestamps of its requests show whether the fault
+//! worked (`fault.clock-skew`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,12 +14,10 @@ use rustix::process::Pid;
 use hookproof_judge::scenario::{FaultAction, FaultTarget, SECOND, Scenario};
 use hookproof_play::fault::Skews;
 
-/// The path of the library in Debian's package, below [`FOLDERS`] and a machine's name.
+/// Debian's package has it below [`FOLDERS`] and a machine's name.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 const FOLDERS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"];
-/// The variable with another path of the library.
 const NAMED_BY: &str = "HOOKPROOF_FAKETIME";
-/// The variable that preloads a library.
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// The wall clock of one process.
@@ -31,7 +28,7 @@ pub struct WallClock {
     skews: Skews,
 }
 
-/// Whether a scenario has a fault that sets a process's clock.
+/// Whether a fault sets a process's clock.
 #[must_use]
 pub fn sets_clocks(scenario: &Scenario) -> bool {
     scenario.faults.iter().any(|fault| matches!(fault.action, FaultAction::ClockSkew { .. }))
@@ -51,9 +48,7 @@ impl WallClock {
         machines.map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
     }
 
-    /// The clocks that a scenario's faults set, by process, with offset 0.
-    ///
-    /// # Errors When the library is missing, or the files cannot be written.
+    /// Clocks by process, with offset 0. Fails when the library is missing, or a file cannot be written.
     pub fn of(scenario: &Scenario, folder: &Path) -> io::Result<BTreeMap<usize, Self>> {
         let mut clocks = BTreeMap::new();
         let skews =
@@ -73,13 +68,12 @@ impl WallClock {
         Ok(clocks)
     }
 
-    /// A clock without a process.
     #[cfg(test)]
     pub(crate) fn unread(file: PathBuf) -> Self {
         Self { library: PathBuf::new(), file, skews: Skews::default() }
     }
 
-    /// The environment variables of its process.
+    /// Variables of its process.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         let mut preload = self.library.display().to_string();
@@ -97,31 +91,26 @@ impl WallClock {
         env.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
-    /// Begins a fault: sets the offset in nanoseconds, until it ends or a later fault begins.
-    ///
-    /// # Errors When its file cannot be written; the fault has not begun then.
+    /// Sets the offset in nanoseconds, until the fault ends or a later one begins. Fails when its file cannot be
+    /// written; the fault has not begun then.
     pub fn begin(&mut self, fault: u32, ahead: i64) -> io::Result<()> {
         self.set(ahead)?;
         self.skews.begin(fault, ahead);
         Ok(())
     }
 
-    /// Ends a fault, if it has begun: the latest remaining one sets the clock, or it is right.
-    ///
-    /// # Errors When its file cannot be written.
+    /// The latest remaining fault sets the clock, or it is right. Fails when its file cannot be written.
     pub fn end(&mut self, fault: u32) -> io::Result<()> {
         if self.skews.end(fault) { self.set(self.skews.offset()) } else { Ok(()) }
     }
 
-    /// Ends every fault.
-    ///
-    /// # Errors When its file cannot be written.
+    /// Ends every fault. Fails when its file cannot be written.
     pub fn put_right(&mut self) -> io::Result<()> {
         self.skews.clear();
         self.set(0)
     }
 
-    /// Sets the offset in nanoseconds, rounded to milliseconds.
+    /// Nanoseconds are rounded to milliseconds.
     fn set(&self, ahead: i64) -> io::Result<()> {
         let sign = if ahead < 0 { '-' } else { '+' };
         let (whole, rest) = (ahead.unsigned_abs() / SECOND, ahead.unsigned_abs() % SECOND / 1_000_000);
@@ -132,16 +121,15 @@ impl WallClock {
     }
 }
 
-/// Removes the library's leftovers of a process that has ended.
+/// The library leaves files of an ended process.
 pub fn tidy_clock(pid: Pid) {
     let pid = pid.as_raw_nonzero();
     for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
-        // It may have removed them itself.
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
     }
 }
 
-/// Whether a process has a clock that can be set.
+/// The process has a clock that can be set.
 #[must_use]
 pub fn has_clock(env: &[(String, String)]) -> bool {
     env.iter().any(|(name, _)| name == "FAKETIME_TIMESTAMP_FILE")

@@ -1,8 +1,8 @@
-//! A full disk, simulated by the kernel's limit on the size of a process's files.
+//! A full disk, simulated by the kernel's limit on the size of a process's files: with a limit of 0 every write
+//! fails.
 //!
-//! With a limit of 0 every write to a file fails. Two differences from a real full disk remain: the error is
-//! `EFBIG` instead of `ENOSPC`, and overwriting fails too. A process started through [`crate::driver::hold`]
-//! ignores the signal that comes with it.
+//! It differs from a full disk: the error is `EFBIG` instead of `ENOSPC`, and overwriting fails too. A process
+//! started through [`crate::driver::hold`] ignores the signal that comes with it.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use rustix::process::Pid;
 /// The state of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Processes can write nothing.
+    /// Writes fail.
     Full,
-    /// Processes can write as before.
+    /// Writes succeed.
     Free,
 }
 
@@ -29,7 +29,6 @@ pub fn limit_files(pid: Pid, room: Room) -> io::Result<()> {
     };
     // The hard limit stays, so that raising it again needs no privilege.
     match prlimit(Some(pid), Resource::Fsize, Rlimit { current, maximum: own.maximum }) {
-        // A process that is gone writes nothing.
         Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),
     }

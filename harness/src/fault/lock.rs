@@ -10,24 +10,23 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::database::is_on_a_server;
 
-/// How long to wait for the lock; the sender releases it between its commits.
+/// The sender releases its lock between its commits.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// How long to wait for one table while holding others: their owner may wait for ours, and the sender must
-/// not become the victim of that deadlock.
+/// The wait for one table while holding others: their owner may wait for ours, and the sender must not become the
+/// victim of that deadlock.
 const TABLE_WITHIN: Duration = Duration::from_millis(100);
 
-/// How often the lock on all tables is tried.
 const TRIES: u32 = 100;
 
-/// Every table that is not the server's own. Readers continue, as with a file; other writers wait.
+/// Readers continue, as with a file; other writers wait.
 const LOCK_ALL: &str = "DO $$ DECLARE own text; BEGIN
     SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') INTO own FROM pg_tables
         WHERE schemaname NOT IN ('pg_catalog', 'information_schema');
     EXECUTE 'LOCK TABLE ' || own || ' IN EXCLUSIVE MODE';
     END $$";
 
-/// A lock on a database, held until this is dropped.
+/// Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Held {
     _holder: Holder,
@@ -38,7 +37,7 @@ pub struct Held {
 enum Holder {
     /// Its drop notifies the thread with the connection.
     File(oneshot::Sender<()>),
-    /// The server ends the transaction with the connection.
+    /// The connection's end ends the transaction.
     Server(Client),
 }
 
@@ -56,14 +55,11 @@ pub enum LockError {
     Gone,
 }
 
-/// The server's message, rather than the generic error.
 fn said(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Locks everything that the sender writes, in a SQLite file or a database on a server.
-///
-/// # Errors When the lock is unavailable.
+/// Locks everything that the sender writes, in a SQLite file or on a server. Fails when the lock is unavailable.
 pub async fn hold_database(database: &str) -> Result<Held, LockError> {
     let holder = if is_on_a_server(database) {
         Holder::Server(hold_tables(database).await?)
@@ -92,7 +88,7 @@ async fn hold_tables(address: &str) -> Result<Client, tokio_postgres::Error> {
     Ok(client)
 }
 
-/// The lock has a thread of its own, as SQLite blocks.
+/// SQLite blocks, so the lock has a thread of its own.
 async fn hold_file(path: PathBuf) -> Result<oneshot::Sender<()>, LockError> {
     let (said, held) = oneshot::channel();
     let (let_go, told) = oneshot::channel::<()>();
@@ -102,10 +98,8 @@ async fn hold_file(path: PathBuf) -> Result<oneshot::Sender<()>, LockError> {
                 // An error means that the holder is gone, which also ends the lock.
                 let _ = told.blocking_recv();
             }
-            // Closing ends the transaction.
             drop(connection);
         }
-        // The caller may be gone.
         Err(error) => drop(said.send(Err(error))),
     });
     held.await.map_err(|_| LockError::Gone)??;

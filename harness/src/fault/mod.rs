@@ -1,8 +1,5 @@
-//! The means by which faults are injected, none of which needs a privilege.
-//!
-//! - `clock`: a wall clock that is wrong for one process.
-//! - `disk`: a disk that takes no more, by a limit on what a process may write.
-//! - `lock`: somebody else who holds the database.
+//! The means by which faults are injected: a process's wall clock (`clock`), a full disk (`disk`), a foreign lock on
+//! the database (`lock`). None needs a privilege.
 
 mod clock;
 mod disk;

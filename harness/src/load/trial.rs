@@ -20,15 +20,13 @@ use crate::wire::clock::{Watch, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Stream, connect};
 use crate::wire::request::{Framing, Request, Target};
 
-/// The most open requests; further due requests are missed.
+/// Further due requests are missed.
 pub(super) const OPEN_MAX: usize = 1_000;
-/// The most idle connections.
 const IDLE_MAX: usize = OPEN_MAX;
-/// The longest wait for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-/// The lag from which the generator itself counts as the limit.
+/// A larger lag means that the generator is the limit.
 const LAG_BUDGET: Duration = Duration::from_millis(50);
-/// The most requests of a trial: the schedule is in memory.
+/// The schedule is in memory.
 pub const REQUESTS_MAX: u64 = 10_000_000;
 
 /// The settings of a load.
@@ -51,7 +49,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// The number of requests; those beyond [`REQUESTS_MAX`] are not sent.
+    /// Requests beyond [`REQUESTS_MAX`] are not sent.
     #[must_use]
     pub fn requests(&self) -> u64 {
         let total = self.lasts.as_nanos().saturating_mul(u128::from(self.count)) / self.per.as_nanos().max(1);
@@ -77,14 +75,14 @@ impl Load {
     }
 }
 
-/// The result of a trial. Latencies are in microseconds from the intended moment.
+/// Latencies are in microseconds from the intended moment.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The intended requests per second.
     pub per_second: f64,
     /// Scheduled requests.
     pub due: u64,
-    /// Requests that were not sent, since too many were open.
+    /// Requests not sent, since too many were open.
     pub missed: u64,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
@@ -112,14 +110,13 @@ impl Trial {
         self.statuses.range(200..300).map(|(_, count)| count).sum()
     }
 
-    /// Whether requests were missed although the receiver answered all others: the limit of open requests was
-    /// reached, and the receiver's own limit was not seen.
+    /// Requests were missed although the receiver answered all others: its own limit was not seen.
     #[must_use]
     pub fn is_open_limited(&self) -> bool {
         self.missed > 0 && self.failed() == 0
     }
 
-    /// Whether the generator was the limit, so that the figures say nothing of the receiver.
+    /// The figures say nothing of the receiver.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.lag.value_at_quantile(0.99) > u64::try_from(LAG_BUDGET.as_micros()).unwrap_or(u64::MAX)
@@ -170,7 +167,7 @@ pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result
     Ok(trial)
 }
 
-/// Releases each request at its due time, and waits for all answers. `released` counts along.
+/// `released` counts along, until all answers came.
 #[expect(clippy::disallowed_methods, reason = "requests are released at the moments of the schedule")]
 async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, released: &mut u64) {
     let room = Arc::new(Semaphore::new(OPEN_MAX));
@@ -185,7 +182,7 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
         }
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             shared.tally().trial.missed += 1;
-            // Yields, so that a schedule that is always late can be stopped.
+            // A schedule that is always late can then be stopped.
             tokio::task::yield_now().await;
             continue;
         };
@@ -215,14 +212,13 @@ impl Shared {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request whose task failed.
     fn note(&self, done: Result<(), JoinError>) {
         if done.is_err() {
             *self.tally().trial.unanswered.entry("the generator failed".to_owned()).or_default() += 1;
         }
     }
 
-    /// Sends one event once; returns the status, or the reason why there is none.
+    /// Returns the status, or the reason why there is none.
     async fn send(&self, number: usize, due: Duration, watch: Watch) -> Result<u16, String> {
         let bytes = self.request(number).bytes();
         // The rest is connecting, which is the receiver's time, and writing.
@@ -236,8 +232,8 @@ impl Shared {
         self.exchange(stream, &bytes).await
     }
 
-    /// An idle connection that is still open. Checked before the write: a request that fails later may have
-    /// been read, and a repetition would falsify the figures.
+    /// Checked before the write: a request that fails later may have been read, and a repetition would falsify the
+    /// figures.
     async fn kept(&self) -> Option<Box<dyn Stream>> {
         loop {
             let mut stream = self.tally().idle.pop()?;
@@ -287,7 +283,7 @@ impl Shared {
     }
 }
 
-/// Whether a connection has received neither bytes nor its end.
+/// It has received neither bytes nor its end.
 async fn is_quiet(stream: &mut Box<dyn Stream>) -> bool {
     let mut byte = [0];
     poll_fn(|context| {

@@ -22,9 +22,9 @@ use super::heartbeat::EndpointThread;
 use crate::clock::Clock;
 use crate::endpoint::{Reach, Spec, Stage};
 
-/// Over all endpoints. More are no faster on a few cores.
+/// Connections over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;
-/// After a warm-up.
+/// A warm-up precedes it.
 const LASTS_NS: u64 = 2 * SECOND;
 const WARM_NS: u64 = SECOND / 4;
 

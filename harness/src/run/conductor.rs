@@ -37,16 +37,16 @@ pub(super) struct Conductor<'a> {
     pub(super) processes: &'a mut Processes,
     pub(super) keys: Keys,
     pub(super) server: Option<Arc<Server>>,
-    /// If a fault cuts it.
+    /// Links of each process, if a fault cuts them.
     pub(super) links: &'a [Link],
-    /// By process, if faults set them.
+    /// Wall clocks that faults set, by process.
     pub(super) clocks: &'a mut BTreeMap<usize, WallClock>,
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     pub(super) traffic_end: u64,
     pub(super) view: View,
-    /// At most one for each fault.
+    /// Each fault has at most one.
     pub(super) errands: JoinSet<Result<Done, String>>,
 }
 
@@ -155,7 +155,7 @@ impl Conductor<'_> {
         self.scenario.is_over(&standing, now)
     }
 
-    /// By the sender's report made after the last event, or by the harness's own ledger.
+    /// Asks the sender's report made after the last event, or the harness's own ledger.
     fn is_settled(&self, queue: &Queue, since: u64) -> bool {
         let settled = match self.recorder.owed() {
             Some(owed) => owed == 0,
@@ -281,7 +281,7 @@ impl Keeping {
     }
 }
 
-/// With its logs; none if it does not exist.
+/// The size with its logs; none if the database does not exist.
 fn size(database: &Path) -> Option<u64> {
     let beside = |end: &str| {
         let mut name = database.as_os_str().to_owned();

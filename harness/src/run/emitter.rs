@@ -83,7 +83,7 @@ impl Pace for Paced {
 
 struct Waiting {
     queue: Mutex<Queue>,
-    /// By type, in the schedule's order.
+    /// The subscribers of each type, in the schedule's order.
     owed: Vec<Shared<[Text]>>,
 }
 
@@ -181,7 +181,7 @@ impl Emission {
         }
     }
 
-    /// In the largest batches that the driver allows, until the channel closes.
+    /// Emits in the largest batches that the driver allows, until the channel closes.
     async fn call(self, waiting: Arc<Waiting>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
         let (most, bytes_max) = (if emit.batch { emit.batch_max } else { 1 }, emit.batch_bytes_max.0);

@@ -92,7 +92,7 @@ async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver
 struct Beats {
     last: u64,
     kept: usize,
-    /// Of the first stall without a record of its own.
+    /// The beginning of the first stall without a record of its own.
     rest: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ impl Beats {
 #[derive(Default)]
 struct WallLooks {
     seen: u64,
-    /// In nanoseconds, over the run's clock; none before the run begins.
+    /// Its lead over the run's clock in nanoseconds; none before the run begins.
     ahead: Option<i64>,
     kept: usize,
 }

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 
-/// Between two pages.
+/// The least time between two pages.
 const PAUSE_NS: u64 = SECOND;
 /// A multiple of a page's own time.
 const REST: u64 = 9;
@@ -75,7 +75,7 @@ impl PageServer {
     }
 }
 
-/// Also for the threads that it starts.
+/// Gives this thread and the threads that it starts the lowest priority.
 fn step_back() {
     // Elsewhere than on Linux the thread runs as others do.
     #[cfg(target_os = "linux")]
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// After each of these numbers of lines.
+    /// Ids of failed checks after each of these numbers of lines.
     fn failed(name: &str, lines: impl Iterator<Item = usize>) -> Vec<(usize, Vec<String>)> {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name);
         let text = std::fs::read_to_string(&shipped).unwrap();

@@ -321,7 +321,7 @@ impl Staged<'_> {
         }
     }
 
-    /// For each process, if a fault may cut it.
+    /// A link for each process, if a fault may cut it.
     fn links(&self) -> Result<Vec<Link>, RunError> {
         let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition(_));
         let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
@@ -368,7 +368,6 @@ async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Opt
     }
 }
 
-/// For templates.
 pub(crate) fn here(driver: Option<&Path>) -> String {
     let folder = driver.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string())
@@ -441,7 +440,7 @@ async fn tear_down(api: &Api) {
     }
 }
 
-/// Of a run that could not begin. Stops the sender within `within` nanoseconds, and reports each failure.
+/// Takes back a run that could not begin. Stops the sender within `within` nanoseconds, and reports each failure.
 async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
     tear_down(api).await;
     // A clock that has not begun stands still, and no timeout would pass.
@@ -457,7 +456,7 @@ async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: 
 async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
     /// A sender that the harness does not start may retain letters of earlier runs.
     const OLD_MAX: usize = 100_000;
-    /// For all pages together.
+    /// Limits all pages together.
     const WITHIN_NS: u64 = 120 * hookproof_judge::scenario::SECOND;
     let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
     let listed = tokio::select! {

@@ -1,6 +1,5 @@
-//! Operator actions during a run: limit changes, secret rotations, redrives, database locks. Each is a task,
-//! so that a silent sender blocks nothing else. An action is repeated until the sender answers, and recorded
-//! once it is done.
+//! Operator actions during a run: limit changes, secret rotations, redrives, database locks. Each is a task, so that
+//! a silent sender blocks nothing else. It is repeated until the sender answers, and then recorded.
 
 use std::sync::Arc;
 
@@ -16,9 +15,8 @@ use crate::driver::{Api, ApiError};
 use crate::endpoint::Keys;
 use crate::fault::hold_database;
 
-/// The pause before an unanswered action is repeated.
 const AGAIN_NS: u64 = 250_000_000;
-/// How often the owner of a subscriber is asked for while there is none.
+/// How often the owner is asked for while a subscriber has none.
 const OWNER_QUESTIONS: u32 = 20;
 
 #[derive(Clone, Debug)]
@@ -32,30 +30,26 @@ pub(super) struct Operator {
 /// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// It is done and recorded.
     All,
-    /// The target of a fault is known: the fault's index in the scenario, and the process.
+    /// The fault's index in the scenario, and the process.
     Found(usize, usize),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Errand {
     plan: FaultPlan,
-    /// Its index in the scenario.
     place: Option<u32>,
-    /// Its subscribers.
     whom: Vec<Concerned>,
 }
 
 #[derive(Clone, Debug)]
 struct Concerned {
-    /// Its index in the scenario.
     at: usize,
     name: String,
     scheme: Scheme,
 }
 
-/// A fault that has begun; recorded when this is dropped.
+/// Recorded when it is dropped.
 struct Lasting<'a> {
     recorder: &'a Recorder,
     fault: Option<Fault>,
@@ -67,14 +61,12 @@ impl Drop for Lasting<'_> {
     }
 }
 
-/// Why an action is not done.
 #[derive(Debug)]
 enum Undone {
-    /// No answer: it is repeated.
+    /// It is repeated.
     Unanswered,
     /// The sender refused it, or can't be asked.
     Refused(String),
-    /// The outcome is in doubt.
     Unknown(String),
 }
 
@@ -88,7 +80,7 @@ impl From<ApiError> for Undone {
 }
 
 impl Errand {
-    /// The action of a scenario's fault; `schemes` are those of its subscribers, in order.
+    /// `schemes` are those of the subscribers, in order.
     pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, schemes: &[Scheme]) -> Self {
         let all = scenario.subscribers.iter().zip(schemes).enumerate();
         let whom =
@@ -103,9 +95,7 @@ impl Errand {
 }
 
 impl Operator {
-    /// Performs an action for each of its subscribers in turn.
-    ///
-    /// # Errors The action that failed, and the reason.
+    /// Acts for each of its subscribers in turn.
     pub(super) async fn carry_out(self, errand: Errand) -> Result<Done, String> {
         let asked = self.clock.now();
         for whom in &errand.whom {
@@ -117,9 +107,7 @@ impl Operator {
         Ok(Done::All)
     }
 
-    /// Holds a lock on the database for the fault's duration, or until this is dropped.
-    ///
-    /// # Errors When the lock is unavailable.
+    /// Holds the lock for the fault's duration, or until this is dropped.
     pub(super) async fn lock(self, database: String, errand: Errand) -> Result<Done, String> {
         let held = hold_database(&database).await;
         let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.kind()))?;
@@ -129,12 +117,10 @@ impl Operator {
         Ok(Done::All)
     }
 
-    /// Stops the database server as a crash would, and starts it again after the fault's duration.
-    ///
-    /// # Errors When it does not stop, or does not come back.
+    /// Stops the server as a crash would, and starts it again after the fault's duration.
     pub(super) async fn restart_database(self, server: Arc<Server>, errand: Errand) -> Result<Done, String> {
         let (kind, t) = (errand.plan.action.kind(), self.clock.now());
-        // If this is cancelled the server never comes back, and the fault has no end.
+        // A cancelled restart never comes back, and the fault has no end.
         let until = Some(u64::MAX);
         let fault = Fault { t, kind, until, detail: None, delay: None, plan: errand.place };
         let mut lasting = Lasting { recorder: &self.recorder, fault: Some(fault) };
@@ -149,9 +135,8 @@ impl Operator {
         Ok(Done::All)
     }
 
-    /// Finds the process that serves a subscriber, for the fault with this index.
-    ///
-    /// # Errors When no process serves it, or the question is refused.
+    /// Finds the process that serves a subscriber, for the fault with this index. Fails when no process serves it, or
+    /// the question is refused.
     pub(super) async fn find_owner(self, place: usize, name: String) -> Result<Done, String> {
         for _ in 0..OWNER_QUESTIONS {
             let found = self.api.owner(&name).await;
@@ -169,7 +154,6 @@ impl Operator {
         self.recorder.keep(Record::Fault(fault::record(plan, *place, self.clock.now(), until, None)));
     }
 
-    /// Repeats an action until the sender answers.
     async fn persist(&self, whom: &Concerned, plan: &FaultPlan) -> Result<(), String> {
         loop {
             let done = match &plan.action {
@@ -192,7 +176,7 @@ impl Operator {
         }
     }
 
-    /// Gives a subscriber a new secret, and its endpoint too.
+    /// Its endpoint gets the secret too.
     async fn rotate(&self, whom: &Concerned, overlap: Duration) -> Result<(), Undone> {
         let secret = match self.api.rotate(&whom.name, overlap).await {
             Ok(secret) => secret.ok_or_else(|| "the sender does not say the new secret".to_owned()),
@@ -218,7 +202,6 @@ mod tests {
     const SCENARIO: &str = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
         [[fault]]\nat = \"0s\"\ndo = \"redrive\"\n[[fault]]\nat = \"0s\"\ndo = \"rotate\"\n";
 
-    /// The outcome of one fault of the scenario at a sender on this port, and the number of recorded faults.
     async fn carry_out(place: usize, port: u16) -> (Result<Done, String>, usize) {
         let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
         let file =

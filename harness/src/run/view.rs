@@ -1,5 +1,4 @@
-//! The progress display of a run: on a terminal a bar and the rates by second; in a pipe, if the run is
-//! followed, a line every few seconds; otherwise nothing.
+//! The progress of a run: a bar and the rates on a terminal; lines in a pipe, if the run is followed.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +11,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::live::Following;
 
-/// The refresh period.
 const PAUSE_NS: u64 = SECOND / 5;
-/// The period of lines in a pipe.
 const LINE_NS: u64 = 5 * SECOND;
-/// The columns of a chart; a longer run is folded into them.
+/// A longer run is folded into them.
 const COLUMNS: usize = 40;
 
 pub(super) struct View {
@@ -25,9 +22,7 @@ pub(super) struct View {
     updated: u64,
     offered: Course,
     arrived: Course,
-    /// The live judge, if the run is followed.
     following: Option<Following>,
-    /// When the next line is due, if there are lines.
     line_at: Option<u64>,
 }
 
@@ -77,13 +72,12 @@ impl View {
         self.bar.set_message(hookproof_judge::report::visible(&lines));
     }
 
-    /// Prints a message above the display, or alone if there is none.
+    /// Above the display, if there is one.
     pub(super) fn say(&self, text: &str) {
         self.bar.suspend(|| tell(text));
     }
 }
 
-/// Notable facts: the longest queue, the latest fault, the failed checks.
 fn noted(lately: &Lately, failed: &[String]) -> Vec<String> {
     let worst = lately.worst.as_ref().filter(|(.., waiting)| *waiting > 0);
     let worst = worst.map(|(_, name, waiting)| format!("most wait for {name}: {waiting}"));
@@ -99,11 +93,10 @@ fn joined(counts: &str, noted: &[String]) -> String {
     std::iter::once(counts).chain(noted.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
 }
 
-/// Prints a message while there is no display.
+/// Used while there is no display.
 pub(super) fn tell(text: &str) {
     use std::io::Write as _;
 
-    // A closed stderr does not stop the run.
     let _ = writeln!(std::io::stderr().lock(), "{}", hookproof_judge::report::visible(text));
 }
 
@@ -113,10 +106,8 @@ impl Drop for View {
     }
 }
 
-/// The growth of a counter by second.
 #[derive(Debug, Default)]
 struct Course {
-    /// The increase in each second.
     seconds: Vec<u64>,
     count: u64,
 }

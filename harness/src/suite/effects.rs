@@ -13,7 +13,7 @@ use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::{Feed, Outcome, exchange};
 use crate::wire::request::{Framing, Request, Target};
 
-/// For a worker to process a backlog.
+/// How long a worker may need for a backlog.
 const BACKLOG_MAX: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(50);
 

@@ -29,9 +29,9 @@ use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
 pub use hookproof_judge::catalogue::{SelectError, Selection};
 
-/// For a receiver to serve again after a failed case.
+/// How long a receiver may take to serve again after a failed case.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// For a receiver to start: scripts start it and continue at once.
+/// How long a receiver may take to start: scripts start it and continue at once.
 const STARTING: Duration = Duration::from_secs(3);
 const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -150,7 +150,7 @@ fn weigh(
     }
 }
 
-/// As `2026-01-31T12:00:00Z`.
+/// Such as `2026-01-31T12:00:00Z`.
 fn moment(unix_seconds: i64) -> String {
     let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

@@ -196,8 +196,7 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// Of a run without a verdict: without this file, CI would show the last run's. Fails when XML can't represent
-    /// it.
+    /// A run without a verdict gets a file too: else CI would show the last run's. Fails when XML can't represent it.
     pub fn junit(&self) -> Result<String, String> {
         let (name, outcome) = ("hookproof receiver".to_owned(), Outcome::Unproven(self.to_string()));
         written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases: Vec::new() })
@@ -295,7 +294,7 @@ impl Report {
 }
 
 impl Stopped {
-    /// Of a run without a verdict, in place of an older run's page.
+    /// A run without a verdict gets a page too, in place of an older run's.
     #[must_use]
     pub fn page(&self, target: &str) -> String {
         let more = [

@@ -1,14 +1,12 @@
 //! Parses an answer incrementally, within bounds.
 
-/// The most headers of an answer.
 const HEADERS_MAX: usize = 128;
-/// The most bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// The most bytes of an answer's body; the rest is not read.
+/// The rest of a longer body is not read.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The most interim answers (1xx) before the final one.
+/// Interim answers (1xx) before the final one.
 const INTERIM_MAX: usize = 16;
-/// The most bytes of an answer in total, with the framing of small chunks.
+/// The whole answer, with the framing of small chunks.
 const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 /// An answer.
@@ -16,11 +14,11 @@ const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its headers, in their order and spelling.
+    /// Headers in their order and spelling.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Its body, perhaps cut.
+    /// The body, perhaps cut.
     pub body: Vec<u8>,
-    /// Whether the connection may be reused.
+    /// The connection may be reused.
     pub keeps_open: bool,
 }
 
@@ -39,18 +37,18 @@ impl Answer {
     }
 }
 
-/// The state of an answer.
+/// How far an answer has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.
     Partial,
-    /// It is complete, and this many bytes long.
+    /// Its length in bytes.
     Whole(Answer, usize),
     /// It is not HTTP.
     Malformed(String),
 }
 
-/// Parses the bytes of an answer so far. `ended`: no more will come.
+/// `ended`: no more will come.
 #[must_use]
 pub fn read(bytes: &[u8], ended: bool) -> Progress {
     let mut start = 0;
@@ -70,9 +68,9 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
 }
 
 enum Next {
-    /// An interim answer of this many bytes, before another one.
+    /// Its length in bytes; another answer follows.
     Interim(usize),
-    /// The final answer, as far as it has come.
+    /// As far as it has come.
     Final(Progress),
 }
 
@@ -167,7 +165,7 @@ fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
     }
 }
 
-/// The length of the trailers, with their final empty line.
+/// With their final empty line.
 fn trailers(bytes: &[u8]) -> Option<usize> {
     if bytes.starts_with(b"\r\n") {
         return Some(2);

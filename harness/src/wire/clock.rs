@@ -3,20 +3,20 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Unix seconds of the wall clock, for timestamps in signatures.
+/// Unix seconds.
 #[must_use]
 pub fn unix_seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Unix nanoseconds of the wall clock, for unique ids.
+/// Unix nanoseconds.
 #[must_use]
 pub fn unix_nanos() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
-/// A stopwatch on the monotonic clock. Copies share its beginning.
+/// Copies share its beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch(Instant);
 
@@ -33,14 +33,14 @@ impl Watch {
         self.0.elapsed()
     }
 
-    /// The moment this long after its start, for timers.
+    /// A moment for timers.
     #[must_use]
     pub fn moment(&self, after: Duration) -> tokio::time::Instant {
         tokio::time::Instant::from_std(self.0 + after)
     }
 }
 
-/// Waits, where time itself is tested.
+/// Only where time itself is tested.
 pub async fn pass(length: Duration) {
     tokio::time::sleep(length).await;
 }

@@ -1,7 +1,7 @@
-//! One exchange: writes given bytes and reads the answer at the same time; nothing is repeated.
+//! One exchange: writes given bytes and reads the answer; nothing is repeated.
 //!
-//! A receiver may answer before it has read everything, so writing and reading overlap. A write error is no
-//! verdict, since an answer may have come before it.
+//! A receiver may answer before it has read everything, so writing and reading overlap. A write error is no verdict,
+//! since an answer may have come before it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -39,7 +39,7 @@ pub enum Feed {
 pub enum Outcome {
     /// An answer.
     Answer(Answer),
-    /// The connection closed or was reset before a whole answer.
+    /// Closed or reset before a whole answer.
     Closed,
     /// Neither an answer nor an end in time.
     Silent,
@@ -72,14 +72,14 @@ pub async fn connect(target: &Target, addresses: &[SocketAddr]) -> std::io::Resu
     Ok(Box::new(TLS.connect(name, stream).await?))
 }
 
-/// The public roots; other certificates are refused, as senders do.
+/// Senders trust the public roots only.
 static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 });
 
-/// Sends on a connection of its own, and waits for the answer up to this limit.
+/// `limit` bounds the wait for the answer.
 pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
     let watch = Watch::start();
     let until = watch.moment(limit);
@@ -108,8 +108,7 @@ pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, li
     Exchange { outcome, took: watch.passed(), written }
 }
 
-/// Sends requests in turn on one connection, each after the previous answer, within this total time. Returns
-/// early if the connection closes.
+/// Sends each request after the previous answer, within this total time. Returns early if the connection closes.
 pub async fn succession(
     target: &Target,
     addresses: &[SocketAddr],

@@ -1,5 +1,4 @@
-//! A raw HTTP client for attacks on receivers: it sends requests that no client library would. Only `clock`
-//! reads a clock, and only `exchange` opens a socket.
+//! A raw HTTP client for attacks on receivers: it sends requests that no client library would.
 
 pub mod answer;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Requests byte by byte, without additions or normalisation, and their target.
+//! Requests byte by byte, without normalisation, and their target.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,9 +10,9 @@ use url::{Host, Url};
 pub struct Request {
     /// The method.
     pub method: &'static str,
-    /// The path, with the query.
+    /// The path with the query.
     pub path: String,
-    /// Names and values in order, as bytes, since some are no text.
+    /// Names and values as bytes, since some are no text.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body.
     pub body: Vec<u8>,
@@ -40,7 +40,7 @@ impl Request {
         self.place(name).map(|at| self.headers[at].1.as_slice())
     }
 
-    /// Replaces a header's value, or adds the header.
+    /// Replaces or adds a header.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         match self.place(name) {
@@ -57,7 +57,7 @@ impl Request {
         self
     }
 
-    /// Adds a header, even if there is one with that name.
+    /// Adds a second header of that name.
     #[must_use]
     pub fn and(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
@@ -71,7 +71,7 @@ impl Request {
         self
     }
 
-    /// The request line and the headers, without the final empty line.
+    /// The head without the final empty line.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
@@ -115,7 +115,7 @@ pub struct Target {
     pub host_header: String,
     /// The name in the certificate.
     pub host: String,
-    /// The path, with the query.
+    /// The path with the query.
     pub path: String,
     /// Whether it uses TLS.
     pub tls: bool,

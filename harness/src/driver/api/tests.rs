@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// A sender that answers call `n` with `answer(n)`, and an `Api` for it.
+/// `answer` gets the number of the call.
 async fn speaking_to(answer: fn(usize) -> String) -> Api {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -76,7 +76,6 @@ async fn a_value_of_the_environment_is_in_no_word_about_a_failure() {
     }
 }
 
-/// A sender that records its requests and gives these answers in turn; and an `Api` with this driver file.
 async fn noting(
     file: &str,
     answers: &'static [(u16, &'static str)],
@@ -84,7 +83,6 @@ async fn noting(
     noting_all(file, answers, false).await
 }
 
-/// As [`noting`]; a watched `Api` retains the last call.
 async fn noting_all(
     file: &str,
     answers: &'static [(u16, &'static str)],
@@ -252,7 +250,6 @@ async fn what_is_not_taken_back_in_time_is_told() {
     assert!(failed.iter().any(|why| why.contains("not all was taken back")), "{failed:?}");
 }
 
-/// A secret in the sender's answers, which the driver file saves.
 const KEY: &str = "secret-of-the-sender";
 
 const CURIOUS: &str = r#"

@@ -1,5 +1,3 @@
-//! Valid and invalid driver files.
-
 use std::path::PathBuf;
 
 use hookproof_play::settings;
@@ -56,7 +54,6 @@ fn what_is_not_understood_is_named_with_its_place() {
 const CALLS: &str = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
                      emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
 
-/// The errors of a file with these lines after its calls.
 fn problems(lines: &str) -> String {
     let read = DriverFile::parse(&format!("{CALLS}{lines}\n"), "x.toml");
     read.err().map(|error| error.to_string()).unwrap_or_default()
@@ -121,7 +118,6 @@ fn a_signature_that_is_not_described_whole_is_refused_with_what_is_missing() {
     assert_eq!(problems("[sign]\nalgorithm = \"none\"\nid = \"X-Id\""), "");
 }
 
-/// The known keys, from the error about an unknown key.
 fn known_keys(lines: &str) -> Vec<String> {
     let said =
         DriverFile::parse(lines, "x.toml").map(|_| String::new()).unwrap_or_else(|error| error.to_string());

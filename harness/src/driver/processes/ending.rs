@@ -1,5 +1,4 @@
-//! Ends processes of the sender under test, by a signal or by a command of the driver file, and concludes the
-//! outcome.
+//! Ends processes of the sender, by a signal or by a command of the driver file, and concludes the outcome.
 
 use std::io;
 
@@ -26,9 +25,9 @@ pub struct Undone {
 /// An attempt to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blow {
-    /// Whether it kills; otherwise it asks for a stop.
+    /// Otherwise it asks for a stop.
     pub kills: bool,
-    /// The index of its fault in the scenario; none at the end of a run.
+    /// The fault's index in the scenario; none at the end of a run.
     pub plan: Option<u32>,
 }
 
@@ -63,7 +62,7 @@ impl std::fmt::Display for Undone {
 }
 
 impl Processes {
-    /// Ends a sender by its driver's command, or else its process by a signal.
+    /// Uses the driver's command, or else a signal.
     pub(super) fn end(&mut self, number: usize, blow: Blow, again_after: Option<u64>) -> io::Result<()> {
         // A process that has ended cannot be struck.
         self.bury(number)?;
@@ -78,7 +77,7 @@ impl Processes {
             return Err(io::Error::other("a command that was to end it has not ended itself yet"));
         }
         if let Some(launch) = command {
-            // Recorded first: everything that the sender does until then, it does alive.
+            // Recorded first: until then the sender acts alive.
             let how = Some("by a command".to_owned());
             note(&self.recorder, self.clock.now(), number, event, how);
             let strike = Strike::by_command(launch, &self.api, number, &self.clock);
@@ -108,12 +107,11 @@ impl Processes {
     pub(super) fn signal(&mut self, number: usize, signal: Signal, event: ProcessEvent) -> io::Result<()> {
         self.bury(number)?;
         let Some(process) = &self.workers[number].process else { return Err(self.not_ours(number)) };
-        // Recorded first: everything that the process does until then, it does alive.
+        // Recorded first: until then the process acts alive.
         note(&self.recorder, self.clock.now(), number, event, None);
         process.signal(signal)
     }
 
-    /// The error for a process that is not ours or not there.
     pub(super) fn not_ours(&self, number: usize) -> io::Error {
         if self.workers[number].apart {
             let why = "the sender runs apart from the harness, and the driver file has no command for that";
@@ -126,7 +124,7 @@ impl Processes {
         self.api.file().start.as_ref().is_some_and(|start| start.detached)
     }
 
-    /// Releases the finished start command of a detached sender.
+    /// Releases a detached sender's start command, once that has ended.
     pub(super) fn let_go(&mut self, number: usize) -> io::Result<()> {
         let is_detached = self.is_detached();
         let worker = &mut self.workers[number];
@@ -139,7 +137,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Concludes a strike once its outcome is known: the sender is gone, or runs on apart.
+    /// Once the outcome is known: the sender is gone, or runs on apart.
     pub(super) fn conclude(&mut self, number: usize) {
         let worker = &mut self.workers[number];
         let Some((strike, blow)) = &mut worker.strike else { return };
@@ -166,7 +164,7 @@ impl Processes {
         }
     }
 
-    /// Waits for the outcomes of all strikes under way. No process restarts from here on.
+    /// Waits for the outcomes of all strikes. No process restarts from here on.
     pub async fn settle(&mut self) -> io::Result<()> {
         for worker in &mut self.workers {
             (worker.again_after, worker.again_at) = (None, None);
@@ -178,8 +176,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Waits, up to a limit in nanoseconds, for commands that start a detached sender: a sender stopped
-    /// before it is there would run on.
+    /// Waits up to a limit in nanoseconds: a detached sender that is stopped before it is there would run on.
     async fn finish_starts(&mut self, within: u64) -> io::Result<()> {
         let until = self.clock.now().saturating_add(within);
         while self.is_starting() && self.clock.now() <= until {
@@ -189,7 +186,6 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether a detached sender's start command is under way.
     fn is_starting(&self) -> bool {
         let starting = |number: usize| {
             let worker = &self.workers[number];
@@ -198,10 +194,9 @@ impl Processes {
         self.is_detached() && (0..self.workers.len()).any(starting)
     }
 
-    /// Asks all to stop, and waits for their ends; kills the rest after `within` nanoseconds. A sender that
-    /// cannot be ended is left, and reported as not done.
+    /// Kills the rest after `within` nanoseconds. A sender that cannot be ended is left, and reported as not done.
     pub async fn stop(&mut self, within: u64) -> io::Result<()> {
-        /// How long kill commands may take after that.
+        /// The extra time of kill commands.
         const LONGER_NS: u64 = 60_000_000_000;
 
         self.settle().await?;
@@ -239,7 +234,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends a process if it is there; reports a failure as not done.
+    /// Reports a failure as not done.
     fn end_if_there(&mut self, number: usize, kills: bool) -> io::Result<()> {
         self.bury(number)?;
         let worker = &self.workers[number];

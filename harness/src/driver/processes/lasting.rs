@@ -1,5 +1,4 @@
-//! Faults that last: stopped processes, and processes that can write no file. Each is known by its index in
-//! the scenario, so that its end ends no other, and so that a fault that was not injected ends nothing.
+//! Faults that last, by index in the scenario: each ends alone, and one that was not injected ends nothing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,9 +12,8 @@ use crate::driver::process::{Process, members};
 use crate::fault::{Room, limit_files};
 
 impl Processes {
-    /// Stops a process with SIGSTOP. It continues when all faults that stop it are over.
-    ///
-    /// # Errors When there is none, or the signal can't be sent.
+    /// With SIGSTOP. The process continues when all faults that stop it are over. Fails when there is no process, or
+    /// the signal can't be sent.
     pub fn freeze(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
         if !self.workers[number].stops.is_stopped() {
@@ -26,10 +24,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Keeps a process, or all of them, from writing files until that moment, with their descendants and the
-    /// processes that restart meanwhile.
-    ///
-    /// # Errors When no process lives or restarts before that moment, or when the system refuses.
+    /// No process, its descendants or restarts write files until `until`. Fails when no process lives or restarts
+    /// before that moment, or the system refuses.
     pub fn fill_disk(&mut self, worker: Option<usize>, fault: u32, until: u64) -> io::Result<()> {
         let concerned = self.concerned(worker);
         concerned.clone().try_for_each(|number| self.bury(number))?;
@@ -53,9 +49,7 @@ impl Processes {
         self.full.values().any(|worker| worker.is_none_or(|one| one == number))
     }
 
-    /// Ends a fault: its processes continue and write again, unless another fault lasts.
-    ///
-    /// # Errors The first failure, after all processes were tried.
+    /// Its processes continue, unless another fault lasts. Returns the first failure, after all were tried.
     pub fn end_fault(&mut self, fault: u32) -> io::Result<()> {
         let numbers = 0..self.workers.len();
         let thawed = numbers.map(|number| self.thaw(number, fault)).fold(Ok(()), Result::and);
@@ -65,16 +59,14 @@ impl Processes {
         members.map(|pid| limit_files(pid, Room::Free)).fold(thawed, Result::and)
     }
 
-    /// Ends every lasting fault.
-    ///
-    /// # Errors The first failure, after all processes were tried.
+    /// Ends every fault. Returns the first failure, after all were tried.
     pub fn relieve(&mut self) -> io::Result<()> {
         let stops = self.workers.iter().flat_map(|worker| worker.stops.faults());
         let all: BTreeSet<u32> = self.full.keys().copied().chain(stops).collect();
         all.into_iter().map(|fault| self.end_fault(fault)).fold(Ok(()), Result::and)
     }
 
-    /// Continues a process that no other fault stops.
+    /// Continues the process, unless another fault stops it.
     fn thaw(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
         if !self.workers[number].stops.end(fault) {
@@ -84,7 +76,7 @@ impl Processes {
         self.signal(number, Signal::CONT, ProcessEvent::Continued)
     }
 
-    /// The living ones of some processes, with their descendants.
+    /// Living ones, with their descendants.
     fn members(&self, numbers: impl Iterator<Item = usize>) -> Vec<Pid> {
         let alive = numbers.filter_map(|number| self.workers[number].process.as_ref());
         members(&alive.map(Process::pid).collect::<Vec<_>>())

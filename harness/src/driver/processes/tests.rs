@@ -1,17 +1,13 @@
-//! Struck processes, and faults that end before a stop.
-
 use hookproof_judge::trace::Records;
 
 use super::*;
 use crate::driver::process::members;
 use crate::driver::{DriverFile, Variables};
 
-/// One process with a child, not started, and its records.
 fn one(folder: &std::path::Path) -> (Processes, Records) {
     started_by(folder, r#"["/bin/sh", "-c", "sleep 600 & wait"]"#, "")
 }
 
-/// One process with this command, not started, with more lines of the driver file; and its records.
 fn started_by(folder: &std::path::Path, command: &str, more: &str) -> (Processes, Records) {
     let file = format!(
         "name = \"x\"\nsubscribe = {{ request = \"POST {{{{ base }}}}/\" }}\n\
@@ -38,7 +34,6 @@ fn blow(kills: bool) -> Blow {
     Blow { kills, plan: Some(4) }
 }
 
-/// The processes of the group, once the child is there.
 async fn whole(processes: &Processes) -> Vec<Pid> {
     loop {
         let members = members(&[pid(processes).unwrap()]);
@@ -53,7 +48,7 @@ fn pid(processes: &Processes) -> Option<Pid> {
     processes.workers[0].process.as_ref().map(Process::pid)
 }
 
-/// Waits until the process is gone and its restart is scheduled.
+/// Waits until its restart is scheduled too.
 async fn gone(processes: &mut Processes) {
     while processes.workers[0].again_at.is_none() {
         processes.look().unwrap();
@@ -61,7 +56,6 @@ async fn gone(processes: &mut Processes) {
     }
 }
 
-/// Restarts a process that is gone; returns its id.
 fn start_again(processes: &mut Processes) -> Pid {
     processes.workers[0].again_at = Some(0);
     processes.look().unwrap();
@@ -221,7 +215,7 @@ async fn a_value_of_the_environment_is_in_no_word_about_a_process_that_does_not_
 async fn a_detached_sender_that_is_still_being_started_is_stopped_once_it_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let sender = folder.path().join("sender");
-    // The start command is still running when the sender is asked to stop.
+    // It still runs when the sender is asked to stop.
     let start = format!(r#"["/bin/sh", "-c", "sleep 0.3; touch {}"]"#, sender.display());
     let stop = format!("detached = true\n[stop]\ncommand = [\"rm\", \"{}\"]\n", sender.display());
     let (mut processes, _records) = started_by(folder.path(), &start, &stop);

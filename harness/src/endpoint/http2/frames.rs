@@ -26,7 +26,7 @@ impl Begun {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, t);
     }
 
-    /// Also takes those of all earlier streams, which never became requests.
+    /// Also takes the beginnings of all earlier streams, which never became requests.
     pub(super) fn take(&self, stream: u32) -> (Option<u64>, Vec<u64>) {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let later = begun.split_off(&stream.saturating_add(1));

@@ -131,7 +131,7 @@ pub(super) const COMPRESSED: [Case; 2] = [
     Case::course("limit.inflate", |bench| -> Running<'_> { Box::pin(inflate(bench)) }),
 ];
 
-/// Of the gzip and deflate bombs: unpacking takes much longer than the network and the signature.
+/// The size of the gzip and deflate bombs: unpacking takes much longer than the network and the signature.
 const DEFLATED_MIB: usize = 512;
 const BOMB_MIB: usize = 128;
 /// One frame alone unpacks too fast to measure.
