@@ -1,7 +1,7 @@
 //! A tower layer that passes only verified requests.
 //!
-//! It reads the raw body within bounds of size, time and memory, verifies it, and passes on the signed bytes,
-//! unparsed and still compressed. The inner service finds an [`Authentic`] in the request's extensions.
+//! It reads the raw body within bounds of size, time and memory, and passes on the signed bytes, unparsed and still
+//! compressed. The inner service finds an [`Authentic`] in the request's extensions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,14 +22,14 @@ use crate::answer::{closing, overloaded, rejected, text};
 use crate::clock::Clock;
 use crate::verify::{Keys, Rejection, UnixSeconds, verify};
 
-/// Bodies hold memory no longer.
+/// By then bodies hold the memory no longer.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Not counted for each body, since connections are bounded. So clients that hold all memory do not keep out
-/// usual deliveries.
+/// Connections are bounded, so these bytes are not counted: clients that hold all memory do not keep out usual
+/// deliveries.
 const BODY_BYTES_FREE: u32 = 16 << 10;
 
-/// Of a refused body, since a client that still writes does not read the answer. Afterwards it is cut off.
+/// Bytes of a refused body, since a client that still writes does not read the answer.
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,6 @@ pub struct Authentic {
     pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 
-/// The clock, the limits, and the memory for bodies, shared by layers.
 #[derive(Clone, Debug)]
 pub struct Admission {
     clock: Clock,
@@ -94,7 +93,6 @@ impl Admission {
     }
 }
 
-/// The layer.
 #[derive(Clone, Debug)]
 pub struct VerifyLayer(Arc<Gate>);
 
@@ -215,7 +213,6 @@ impl Gate {
             }
             let set_aside = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
             room.merge(self.set_aside(total.saturating_sub(BODY_BYTES_FREE).saturating_sub(set_aside))?);
-            // Usually one piece, which is not copied.
             if first.is_empty() && rest.is_empty() {
                 first = data;
             } else {

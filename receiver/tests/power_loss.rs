@@ -1,5 +1,4 @@
-//! The inbox on disks that lose power: each possible image after a cut opens, is consistent, and knows every delivery
-//! acknowledged before the cut.
+//! The inbox on disks that lose power: each image after a cut opens, and knows every delivery acknowledged before.
 //!
 //! `cargo test -p hookproof-receiver --test power_loss` makes 200 images. With `-- --ignored` it makes 20,000, or
 //! `HOOKPROOF_IMAGES` images.
@@ -40,7 +39,7 @@ fn the_inbox() {
         }
         std::io::stdout().flush().unwrap();
     }
-    // Done work is recorded without a sync: the next accepted delivery syncs it too.
+    // The next accepted delivery syncs done work.
     inbox.close();
 }
 
@@ -86,7 +85,6 @@ impl Shelf {
         program.spawn().unwrap()
     }
 
-    /// Accepts deliveries until a sync fails, if one must; returns the exit code.
     fn take(&mut self, [from, to, bytes]: [usize; 3], lies: bool, fails: Option<(Of, usize)>) -> Option<i32> {
         let mut program = self.start([from, to, bytes], lies);
         for line in BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok) {
@@ -102,7 +100,6 @@ impl Shelf {
         program.wait().unwrap().code()
     }
 
-    /// Counts the images at these cuts, the damaged ones, and the acknowledged deliveries that they lack.
     fn judge(&self, recording: &Recording, cuts: &[usize], seed: u64) -> [usize; 3] {
         let (mut images, mut random) = (Images::new(recording), Random::new(seed));
         let [mut damaged, mut missing] = [0; 2];
@@ -145,7 +142,6 @@ fn lacks(path: &Path, told: &[usize]) -> Result<usize, String> {
     }
 }
 
-/// An inbox at work, which stops in order and is opened again.
 fn at_work(images: usize, seed: u64, lies: bool) -> [usize; 3] {
     let mut shelf = Shelf::new();
     shelf.take([0, 200, 2_000], lies, None);

@@ -1,5 +1,4 @@
-//! The command line: `hookproof-receiver …`, also `hookproof receiver-server …`. Data goes to stdout; logs
-//! and errors go to stderr.
+//! The command line: `hookproof-receiver …`, also `hookproof receiver-server …`.
 
 mod effects;
 mod failure;
@@ -73,7 +72,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Failure::Usage(String::new()).exit_code()
         }
         Err(help) => {
-            // The reader may have closed the pipe.
             let _ = write!(std::io::stdout(), "{}", help.render());
             ExitCode::SUCCESS
         }
@@ -97,7 +95,6 @@ fn start_logs(directives: &str) -> Result<(), Failure> {
     })?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // An earlier setup wins.
     let _ = logs.with_ansi(colour).with_target(false).try_init();
     Ok(())
 }

@@ -10,7 +10,6 @@ use crate::layer::{Admission, Bounds};
 use crate::server::Limits;
 use crate::verify::{KeyError, Keys, Profile, Secret};
 
-/// The listener and the limits of requests.
 #[derive(Args, Debug)]
 pub(super) struct ListenArgs {
     /// Where to listen

@@ -20,7 +20,6 @@ use crate::clock::Clock;
 use crate::relay::{self, Options, RouteSettings, Routes, Target};
 use crate::server::{bind, serve};
 
-/// The exit code if requests were cut off.
 const EXIT_CUT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]

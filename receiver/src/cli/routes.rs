@@ -21,7 +21,6 @@ use crate::verify::{Keys, Secret};
 
 /// A thousand routes of about a thousand bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The permission bits of other users.
 const MODE_OTHERS: u32 = 0o007;
 const ROUTES_MAX: usize = 1_024;
 const SUBSCRIBER_BYTES_MAX: usize = 256;
@@ -41,7 +40,7 @@ struct RouteText {
     profile: Option<String>,
     timeout: Option<String>,
     path: Option<String>,
-    // Any value, because the parser's own error would show it.
+    // The parser's own error would show the value.
     secrets: Option<Value>,
     secret_env: Option<Value>,
 }

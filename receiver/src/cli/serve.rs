@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::inbox::{Counting, Durability, Inbox, Options};
 use crate::server::{EffectsService, Receive, bind, serve};
 
-/// The exit code if requests were cut off.
 const EXIT_CUT_OFF: u8 = 1;
 
 #[derive(Args, Debug)]

@@ -15,7 +15,7 @@ const APPLICATION_ID: i64 = 0x484B_5049;
 const VERSION: i64 = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The log's length before a checkpoint: 32 MiB, so that a page that many commits change is moved once.
+/// A page that many commits change is moved once.
 const CHECKPOINT_PAGES: i32 = 8_192;
 
 /// The failures that an acknowledged delivery survives.
@@ -80,8 +80,7 @@ pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing would be enough, unless a child process that is just being started holds a copy. On
-        // failure, closing still releases it.
+        // A child process that is just being started may hold a copy. On failure, closing still releases it.
         let _ = self.0.unlock();
     }
 }
@@ -124,7 +123,7 @@ fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
     }
 }
 
-/// Detects a file that was deleted or replaced under its name, which would lose deliveries.
+/// A file that was deleted or replaced under its name would lose deliveries.
 #[derive(Debug)]
 pub(super) struct Watched {
     path: PathBuf,
@@ -161,7 +160,7 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
     return Ok(drop(found));
 }
 
-/// The only connection that writes, so that commits never wait for each other.
+/// Commits never wait for each other.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     drop(private().open(path).map_err(OpenError::io(path))?);
@@ -191,7 +190,7 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     Ok(sql)
 }
 
-/// Rewrites the present version, to test whether writing works.
+/// Tests whether writing works.
 pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(&format!("PRAGMA user_version = {VERSION};"))
 }
@@ -212,7 +211,6 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(sql)
 }
 
-/// Refuses other files and versions.
 fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     let number = |pragma: &str| sql.query_row(pragma, [], |row| row.get(0)).map_err(OpenError::sql(path));
     if number("PRAGMA application_id")? != APPLICATION_ID {
@@ -224,7 +222,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Options for files that only their owner can read, because bodies may be personal.
+/// Bodies may be personal.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -1,5 +1,5 @@
-//! The known ids. Most fall on an index page of their own, so the latest stay in memory (and in their rows)
-//! until many go into the index at once.
+//! The known ids. Most fall on an index page of their own, so the latest stay in memory until many go into the index
+//! at once.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,6 @@ use rusqlite::{CachedStatement, Connection, Transaction};
 const RECENT_MAX: usize = 8_192;
 const RECENT_BYTES_MAX: usize = 1 << 20;
 
-/// The ids that the index lacks, as of the last commit.
 #[derive(Debug)]
 pub(super) struct Ids {
     recent: HashSet<String>,
@@ -31,7 +30,7 @@ impl Ids {
         Self { recent: HashSet::new(), bytes: 0, recent_max, version: None, last: 0 }
     }
 
-    /// Takes the ids for a transaction. If they are not put back, they are read from the file again.
+    /// Ids that are not put back are read from the file again.
     pub(super) fn take(&mut self) -> Self {
         let unsure = Self { last: self.last, ..Self::of(self.recent_max) };
         std::mem::replace(self, unsure)
@@ -107,7 +106,6 @@ pub(super) fn index<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<Ca
     transaction.prepare_cached("SELECT 1 FROM inbox_ids WHERE id = ?1")
 }
 
-/// Records that the index is complete.
 pub(super) fn mark(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let mark = "UPDATE inbox_indexed SET effect = (SELECT ifnull(max(seq), 0) FROM effects),
          delivery = max((SELECT ifnull(max(seq), 0) FROM received), (SELECT ifnull(max(seq), 0) FROM inbox_failed))";

@@ -13,7 +13,6 @@ use super::work::{RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
 
-/// The interval of sweeps, and the most rows that one deletes of each table.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_ROWS_MAX: u32 = 2_000;
 
@@ -28,7 +27,6 @@ pub(super) struct Ledger {
     durability: Durability,
     syncs: bool,
     ids: Ids,
-    /// The backlog as of the last commit.
     waiting: Amount,
     swept: Option<Millis>,
 }
@@ -81,7 +79,6 @@ impl Ledger {
         self.accept(now, arrivals).map_err(|error| error.to_string())
     }
 
-    /// [`Self::settle`], if the file is still there.
     pub(super) fn settle_if_there(&mut self, now: Millis, settlements: &[Settlement]) -> Result<(), String> {
         self.watched.is_there()?;
         self.settle(now, settlements).map_err(|error| error.to_string())
@@ -166,7 +163,6 @@ impl Ledger {
     }
 }
 
-/// Stores new arrivals that have room.
 fn take(
     transaction: &Transaction<'_>,
     now: Millis,
@@ -275,14 +271,12 @@ mod tests {
         KeepsWhatFailed,
     }
 
-    /// The inbox with its expected content.
     struct World {
         folders: Vec<TempDir>,
         ledger: Ledger,
         now: Millis,
         bug: Bug,
         waiting: BTreeSet<String>,
-        /// When remembered deliveries were finished.
         finished: BTreeMap<String, Millis>,
     }
 
@@ -338,7 +332,6 @@ mod tests {
             self.check_what_is_due()
         }
 
-        /// Fails at its end.
         fn fail(&mut self, arrivals: &[Arrival]) {
             self.ledger.sql.commit_hook(Some(|| true)).unwrap();
             self.ledger.accept_if_there(self.now, arrivals).unwrap_err();
@@ -401,7 +394,6 @@ mod tests {
             self.ledger.settle_if_there(self.now, &settlements).unwrap();
         }
 
-        /// A kill leaves the files as they are.
         fn kill(&mut self) {
             let path = self.path();
             let folder = tempfile::tempdir().unwrap();
@@ -448,7 +440,7 @@ mod tests {
         histories(Bug::None, 100).unwrap();
     }
 
-    /// Their ids are not in the index yet.
+    /// The index lacks their ids.
     #[test]
     fn rows_that_cannot_be_read_any_more_do_not_stop_what_comes() {
         let folder = tempfile::tempdir().unwrap();

@@ -8,13 +8,13 @@
 //!
 //! - An accepted delivery is on disk before [`Inbox::accept`] answers, so a crash loses none.
 //! - An id is accepted once: the transaction that stores deliveries detects repeats.
-//! - [`Work::run`] happens at least once, since a process may die before its record. [`Work::record`] happens
-//!   exactly once, as part of the transaction that records the end.
+//! - [`Work::run`] happens at least once; [`Work::record`], part of the transaction that records the end, exactly
+//!   once.
 //! - The queue, the backlog and the memory of finished deliveries are bounded.
 //! - One process uses a file at a time.
 //!
-//! Untried deliveries are in one table, failed ones in another, and finished ones leave only an effect. Rows
-//! are appended, and mostly removed from the front, so that a commit changes few pages.
+//! Untried deliveries are in one table, failed ones in another, and finished ones leave only an effect. Rows are
+//! mostly removed from the front, so that a commit changes few pages.
 
 mod bell;
 mod file;
@@ -150,7 +150,7 @@ struct Threads {
 }
 
 impl Inbox {
-    /// Opens the file, and continues with its backlog.
+    /// Continues with the file's backlog.
     ///
     /// # Errors
     /// When the file cannot be opened, is not an inbox, or belongs to another process.
@@ -189,8 +189,8 @@ impl Inbox {
         Effects::open(&self.path)
     }
 
-    /// Whether it accepts arrivals: it is open, and the latest commit succeeded. After a failure, this starts
-    /// another commit, to detect a recovery.
+    /// It is open, and the latest commit succeeded. After a failure, this starts another commit, to detect a
+    /// recovery.
     #[must_use]
     pub fn is_open(&self) -> bool {
         if self.queue.is_closed() {

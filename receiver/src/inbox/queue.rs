@@ -11,7 +11,7 @@ use super::{Accepted, Arrival, Refused};
 const QUEUE_MAX: usize = 1_024;
 const COMMIT_MAX: usize = 512;
 
-/// Includes the arrival, because allocators free memory faster on the thread that allocated it.
+/// Allocators free memory faster on the thread that allocated it.
 type Answer = (Arrival, Result<Accepted, Refused>);
 pub(super) type Reply = oneshot::Sender<Answer>;
 
@@ -26,7 +26,7 @@ struct Orders {
     arrivals: Vec<(Arrival, Reply)>,
     /// The channel reports whether the results are on disk.
     settlements: Vec<(Vec<Settlement>, oneshot::Sender<bool>)>,
-    /// The writer waits, and no order has arrived yet.
+    /// The writer waits, and the queue is empty.
     is_awaited: bool,
     /// The writer ends after the present orders.
     is_closed: bool,
@@ -80,13 +80,12 @@ impl Queue {
         self.lock().len() == 0
     }
 
-    /// Drops all orders, so that callers stop waiting.
     pub(super) fn abandon(&self) {
         let mut orders = self.lock();
         *orders = Orders { is_closed: true, ..Orders::default() };
     }
 
-    /// Waits for orders: at most one commit's worth. `None` once it is closed and empty.
+    /// At most one commit's worth. `None` once the queue is closed and empty.
     pub(super) fn next(&self) -> Option<Round> {
         let mut orders = self.lock();
         while orders.len() == 0 && !orders.is_closed {
@@ -106,7 +105,6 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Orders> {
-        // Holders leave the state consistent.
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

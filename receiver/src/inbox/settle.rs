@@ -21,7 +21,7 @@ impl Settlement {
         Self { delivery, outcome, body_bytes, is_final: false }
     }
 
-    /// Both succeeded at their first attempt and have consecutive numbers.
+    /// Both succeeded at their first attempt, with consecutive numbers.
     fn is_followed_by(&self, other: &Self) -> bool {
         let is_done_at_once = |one: &Self| one.outcome.is_ok() && one.delivery.table == Table::Received;
         is_done_at_once(self)
@@ -29,7 +29,6 @@ impl Settlement {
             && self.delivery.seq.checked_add(1) == Some(other.delivery.seq)
     }
 
-    /// A delivery that could not be read, and was not worked on.
     pub(super) fn unread(unread: Unreadable) -> Self {
         let Unreadable { seq, table, id, attempts, body_bytes, why, for_good } = unread;
         let (body, received) = (Bytes::new(), Millis(0));
@@ -148,8 +147,7 @@ impl Notes<'_> {
         Ok(due.is_none())
     }
 
-    /// Atomic. Does nothing if it is done already: even if another process ignored the lock, the work is
-    /// recorded once.
+    /// Atomic. Does nothing if it is done already, even by a process that ignored the lock.
     fn record(&self, delivery: &Delivery) -> rusqlite::Result<Result<(), Failure>> {
         self.savepoint("SAVEPOINT record")?;
         if !self.remove(delivery)? {

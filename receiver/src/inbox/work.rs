@@ -37,23 +37,16 @@ pub struct Failure(pub String);
 
 /// The application's work, which the inbox calls on threads of its own.
 pub trait Work: Send + Sync + 'static {
-    /// May take any time. Called again after a failure, and if the process died before the result was
-    /// recorded. Work that must not happen twice belongs in [`Self::record`], or must recognise the id.
-    ///
-    /// # Errors
-    /// When it must be retried.
+    /// May take any time. Called again after a failure, and if the process died before the result was recorded. Work
+    /// that must not happen twice belongs in [`Self::record`], or must recognise the id.
     fn run(&self, delivery: &Delivery) -> Result<(), Failure> {
         let _ = delivery;
         Ok(())
     }
 
-    /// Writes to the inbox's own file, in the transaction that finishes the delivery, so exactly once. Keep
-    /// it short, since all arrivals wait. It may use tables of its own, but not `received`, `effects` or
-    /// names with `inbox_`. It must have no other effects: if the commit or another record in it fails, it is
-    /// called again.
-    ///
-    /// # Errors
-    /// When it must be retried; its writes are then undone.
+    /// Writes to the inbox's own file, in the transaction that finishes the delivery, so exactly once. Keep it short,
+    /// since all arrivals wait. It may use tables of its own, but not `received`, `effects` or names with `inbox_`.
+    /// It must have no other effects: it is called again if the commit or another record in it fails.
     fn record(&self, transaction: &Transaction<'_>, delivery: &Delivery) -> rusqlite::Result<()> {
         let _ = (transaction, delivery);
         Ok(())

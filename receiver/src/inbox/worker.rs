@@ -19,17 +19,16 @@ use super::settle::Settlement;
 use super::work::{Delivery, Failure, Work};
 use crate::clock::{Clock, Millis};
 
-/// The most deliveries in one batch and commit, and bytes of bodies that end it.
+/// Deliveries in one batch and commit, and bytes of bodies that end it.
 const TAKEN_MAX: u32 = 512;
 const TAKEN_BYTES: usize = 8 << 20;
-/// Results are recorded after this much work. If the process dies earlier, the work is repeated.
+/// A process that dies earlier repeats the work.
 const NOTED_AFTER: Duration = Duration::from_millis(100);
-/// The longest wait between reads, because clocks may be set.
+/// Clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How long and how many deliveries are skipped that can neither be read nor given up.
+/// Deliveries that can neither be read nor given up.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(60);
 const LEFT_ALONE_MAX: usize = 1_024;
-/// The pause after a failed read or write.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -89,7 +88,6 @@ struct Worker {
     put_off_max: Duration,
     stop: Arc<AtomicBool>,
     works: Arc<AtomicBool>,
-    /// Skipped deliveries, with the end of their pauses.
     left_alone: BTreeMap<u64, Millis>,
 }
 
@@ -116,19 +114,18 @@ impl Worker {
         let now = self.clock.now();
         self.left_alone.retain(|_, until| now < *until);
         let mut due = self.due(now)?;
-        // Set before the work, which may take any time.
+        // The work may take any time.
         self.works.store(true, Ordering::Relaxed);
         if due.is_empty() {
             let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
             if next <= now {
-                // All due deliveries are skipped.
                 return Ok(AGAIN_AFTER);
             }
             let wait = next.since(now);
             if wait <= self.put_off_max {
                 return Ok(wait.clamp(Duration::from_millis(1), LOOK_EVERY));
             }
-            // The clock was ahead at the failure and has been set back.
+            // The clock was ahead at the failure.
             due = self.due(next)?;
         }
         let mut unreadable = Vec::new();
@@ -174,7 +171,7 @@ impl Worker {
         Ok(due)
     }
 
-    /// Uses a commit of its own, because the row may not be writable either.
+    /// The row may not be writable either.
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
         error!(seq, id = row.id, why = row.why, "a delivery can't be read");
@@ -186,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// Has results recorded. On failure, the deliveries stay due.
+    /// On failure, the deliveries stay due.
     fn note(&self, settlements: Vec<Settlement>) -> bool {
         self.queue.settle(settlements).blocking_recv().unwrap_or(false)
     }

@@ -1,8 +1,6 @@
-//! The writer's thread. Arrivals during a commit go into the next one, so that many share one wait for the
-//! disk.
+//! The writer's thread. Arrivals during a commit go into the next one, so that many share one wait for the disk.
 //!
-//! Results of work do not wait for the disk. The next commit of arrivals syncs them too, and work is repeated
-//! if a power cut loses its result.
+//! Results of work do not wait for the disk. The next commit of arrivals syncs them too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +35,7 @@ fn run(mut ledger: Ledger, queue: &Queue, (clock, wake, writes): (&Clock, &Bell,
     }
 }
 
-/// Ends the waits of all callers, however the writer ends.
+/// However the writer ends.
 struct Ended<'a>(&'a Queue);
 
 impl Drop for Ended<'_> {

@@ -1,5 +1,4 @@
-//! One request to a target, on a connection of its own, since a stale one from a pool would leave the request
-//! in doubt.
+//! One request to a target, on a connection of its own: a stale one from a pool would leave the request in doubt.
 
 use std::fmt;
 use std::io;
@@ -166,7 +165,6 @@ where
     Ok(Head { answer, _driving: driving })
 }
 
-/// The status decides.
 pub(super) struct Head {
     answer: Response<Incoming>,
     /// The connection ends with its user.

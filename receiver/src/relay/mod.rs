@@ -1,11 +1,9 @@
 //! The relay: verifies deliveries, forwards each once within a window, and passes the target's answer back,
-//! `Retry-After` included.
+//! `Retry-After` included. Each subscriber has a route with keys, a target and a timeout; or one route serves all.
 //!
-//! Each subscriber has a route with keys, a target and a timeout; or one route serves all.
-//!
-//! Nothing is stored: if the target fails, the sender retries. Each route remembers recent ids in memory; a
-//! repeat gets the same status, or waits for the first request. After a restart, or when the memory is full,
-//! a repeat gets through, so the target should recognise ids as well.
+//! Nothing is stored: if the target fails, the sender retries. Each route remembers recent ids in memory; a repeat
+//! gets the same status, or waits for the first request. After a restart, or when the memory is full, a repeat gets
+//! through, so the target should recognise ids as well.
 
 mod forward;
 mod route;

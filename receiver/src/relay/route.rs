@@ -1,5 +1,3 @@
-//! One route of the relay.
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -25,7 +23,6 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) window: Window,
-    /// This route's limit.
     pub(super) under_way: Arc<Semaphore>,
 }
 
@@ -36,7 +33,6 @@ pub(super) struct Route {
     pub(super) timeout: Duration,
     pub(super) clock: Clock,
     pub(super) memory: Arc<Memory>,
-    /// The limit of all routes.
     pub(super) under_way_in_all: Arc<Semaphore>,
 }
 
@@ -66,7 +62,7 @@ impl Route {
         };
         let Ok(body) = body.collect().await;
         let mut forwarding = false;
-        // One deadline for all: a repeat that waits for an earlier request has used its time when that fails.
+        // A repeat that waits for an earlier request has used its time when that fails.
         let waiting = self.forwarded(&authentic.id, &parts.headers, body.to_bytes(), &mut forwarding);
         let forwarded = tokio::time::timeout(self.timeout, waiting).await;
         match forwarded {
@@ -134,7 +130,6 @@ enum Forwarded {
     Ours(Answer),
 }
 
-/// The answer to a repeat.
 fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;

@@ -100,7 +100,6 @@ struct Moment {
     services: BTreeMap<String, RouteService>,
     by_path: BTreeMap<String, RouteService>,
     for_all: Option<(RouteService, Option<String>)>,
-    /// One route's keys for each profile in use.
     profiles: Vec<Keys>,
 }
 
@@ -118,7 +117,7 @@ impl Table {
         table
     }
 
-    /// Requests under way end on their old route; ids stay known.
+    /// Requests under way end on their old route.
     pub(super) fn replace(&self, routes: Routes) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         let next = match routes {

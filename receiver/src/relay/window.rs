@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::clock::Millis;
 
-/// Recently forwarded ids, and those under way; failed ones are forgotten at once.
+/// Failed ids are forgotten at once.
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -45,14 +45,13 @@ impl Window {
         Self { length, seen: Mutex::new(seen) }
     }
 
-    /// Changes the bound. Beyond it, the oldest ids are forgotten.
+    /// Forgets the oldest ids beyond the bound.
     pub(super) fn resize(&self, remembered_max: usize) {
         let mut seen = self.lock();
         seen.remembered_max = remembered_max;
         while seen.ids.len() > remembered_max && seen.forget_oldest() {}
     }
 
-    /// Claims an unknown id.
     pub(super) fn enter(&self, id: &str, now: Millis) -> Entry<'_> {
         let mut seen = self.lock();
         while seen.done.front().is_some_and(|(until, _)| *until <= now) {

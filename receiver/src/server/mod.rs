@@ -29,9 +29,8 @@ use crate::answer::{closing, method_not_allowed, text};
 use open::{Answer, Open};
 use stall::Stall;
 
-/// The pause after a failed accept, most likely for lack of file descriptors.
+/// File descriptors may be short.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// The interval of tries while the address is in use.
 const BIND_AGAIN: Duration = Duration::from_millis(20);
 const HEADERS_MAX: usize = 100;
 
@@ -145,7 +144,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) => {
                 warn!(%error, "can't accept a connection");
                 let mut ticks = interval(ACCEPT_AGAIN);
-                // Skips the immediate first tick.
+                // The first tick is immediate.
                 ticks.tick().await;
                 ticks.tick().await;
             }
@@ -162,7 +161,6 @@ async fn answer<S>(
 where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
 {
-    // Adds the punctuation.
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     if headers.sum::<usize>() > head_bytes_max {
         let line = format!("the head is too long; expected at most {head_bytes_max} bytes");

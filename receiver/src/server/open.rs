@@ -1,5 +1,4 @@
-//! At the bound on connections, the oldest one without a request makes room, so that endless heads do not
-//! lock out others.
+//! At the bound on connections, the oldest without a request makes room, so that endless heads lock out no others.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,10 +11,8 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The interval of checks while a new connection waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The open connections, in order of arrival.
 pub(super) struct Open {
     places: Arc<Semaphore>,
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
@@ -23,7 +20,7 @@ pub(super) struct Open {
 
 #[derive(Default)]
 struct State {
-    /// Requests from their head to the last byte of their answer.
+    /// Until the last byte of their answer.
     under_way: AtomicU32,
     is_told: AtomicBool,
     close: Notify,

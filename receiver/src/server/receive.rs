@@ -25,7 +25,6 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Processing or an operator must make room.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(30);
 const LISTED_MAX: u32 = 100_000;
-/// Headers with the event's type.
 const EVENT_HEADERS: [&str; 2] = ["x-github-event", "x-vvv-event"];
 
 type Answer = Response<Full<Bytes>>;
@@ -67,7 +66,7 @@ where
     }
 }
 
-/// Deliveries are safe even if the inbox cannot process them, but an operator must know.
+/// An operator must know that deliveries are safe but not processed.
 fn how(inbox: &Inbox) -> Answer {
     if inbox.is_open() && !inbox.works() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "can't work on the inbox");
@@ -112,7 +111,7 @@ async fn keep(inbox: &Inbox, request: Request<Full<Bytes>>) -> Answer {
             overloaded(&refused.to_string(), BUSY_RETRY_AFTER)
         }
         Err(Refused::Full) => overloaded("the inbox is full", FULL_RETRY_AFTER),
-        // The log has the details, which do not concern the sender.
+        // The details do not concern the sender.
         Err(Refused::Disk(_)) => overloaded("the inbox can't be written", FULL_RETRY_AFTER),
     }
 }
@@ -121,8 +120,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// Lists the processed ids, one on each line, at `GET /effects`. Not for the public: it needs a listener of
-/// its own.
+/// Processed ids, one on each line, at `GET /effects`. Not for the public: it needs a listener of its own.
 #[derive(Clone, Debug)]
 pub struct EffectsService {
     effects: Arc<Mutex<Effects>>,

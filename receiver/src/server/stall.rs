@@ -1,5 +1,4 @@
-//! Fails a connection with a client that does not read, because its answer would hold the connection and its place
-//! for ever.
+//! Fails a connection with a client that does not read: its answer would hold the place for ever.
 
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};

@@ -59,7 +59,6 @@ fn a_long_head_is_refused() {
         let mut request = head("POST", "/", &headers);
         request.extend(b"content-length: 2\r\n\r\n{}");
         let mut stream = connect(receiver.address);
-        // Beyond the limit the connection may be closed.
         let _ = stream.write_all(&request);
         if let Some(answer) = answer(stream) {
             assert_eq!(answer.status, 431, "{bytes}");
@@ -102,7 +101,7 @@ fn a_client_that_never_reads_its_answers_is_cut_off() {
     let receiver = World::new().serve(&["--read-within", "300ms", "--connections-max", "1"]);
     let mut stream = connect(receiver.address);
     let requests = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(1_000);
-    // Answers pile up until the receiver stops reading; the only place stays taken until the connection ends.
+    // Answers pile up until the receiver stops reading.
     while stream.write_all(&requests).is_ok() {}
     check_serving(receiver.address);
 }
@@ -120,7 +119,6 @@ fn heads_that_never_end_keep_nobody_out_and_those_that_came_last_stay() {
         })
         .collect();
     check_serving(receiver.address);
-    // One was closed to make room, so the youngest may finish.
     let mut youngest = halves.pop().unwrap();
     youngest.write_all(b"\r\n{}").unwrap();
     assert_eq!(answer(youngest).unwrap().status, 204);
@@ -137,7 +135,6 @@ fn a_full_inbox_says_when_to_come_back() {
 fn no_memory_for_bodies_says_when_to_come_back() {
     let receiver =
         World::new().serve(&["--body-max", "64KiB", "--bodies-max", "64KiB", "--read-within", "10m"]);
-    // One endless body takes nearly all the memory.
     let mut begin = head("POST", "/", &signed("a", b""));
     begin.extend(format!("content-length: {}\r\n\r\n", 64 << 10).into_bytes());
     begin.extend(vec![b'x'; (64 << 10) - 1]);
@@ -146,7 +143,7 @@ fn no_memory_for_bodies_says_when_to_come_back() {
         stream.write_all(&begin).unwrap();
         stream
     };
-    // If the other request comes first, the endless one is refused instead; then both try again.
+    // If the other request comes first, the endless one is refused; then both try again.
     let other = vec![b'x'; 40 << 10];
     let tries = std::iter::repeat_with(|| (hold(), receiver.post("b", &other)));
     let (first, refused) = tries.into_iter().find(|(_, answer)| answer.status != 204).unwrap();

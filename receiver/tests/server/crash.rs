@@ -24,7 +24,7 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
                 scope.spawn(move || {
                     for number in 0.. {
                         let id = format!("{kill}-{sender}-{number}");
-                        // Repeats earlier deliveries, because the sender may have missed their answers.
+                        // Repeats earlier deliveries: the sender may have missed their answers.
                         let before = format!("{}-{sender}-{}", kill.saturating_sub(1), number / 2);
                         for id in [id, before] {
                             match try_request(address, "POST", "/", &signed(&id, b"{}"), b"{}") {
@@ -37,7 +37,7 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
                     }
                 });
             }
-            // Later each time, so that the kill meets other steps.
+            // The kill meets other steps each time.
             while answered.load(Ordering::Relaxed) < kill * 11 + 3 {
                 std::thread::yield_now();
             }
@@ -83,7 +83,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged_and_ends_nothing() {
     let refused = refused.expect("a disk that is never full shows nothing");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("30")));
     assert!(!acknowledged.is_empty(), "there was room for nothing at all");
-    // A checkpoint may have freed space; the delivery then counts as acknowledged too.
+    // A checkpoint may have freed space.
     let again = receiver.post("again", &body).status;
     assert!([204, 503].contains(&again), "it is still there, and says {again}");
     receiver.kill();

@@ -1,5 +1,3 @@
-//! The inbox as a library: work, its failures, and remembered ids.
-
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -28,7 +26,7 @@ impl Shelf {
         Options { retry, ..Options::new(self.folder.path().join("inbox.db")) }
     }
 
-    /// The clock advances by a millisecond at each reading, so that delays pass.
+    /// Each reading advances it by a millisecond.
     fn clock(&self) -> Clock {
         let time = Arc::clone(&self.time);
         Clock::new(move || Millis(time.fetch_add(1, Ordering::Relaxed)))
@@ -183,7 +181,6 @@ fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
     assert_eq!(accept(&inbox, "a"), Ok(Accepted::New));
     assert_eq!(accept(&inbox, "b"), Ok(Accepted::New));
     assert_eq!(accept(&inbox, "c"), Err(Refused::Full));
-    // It is durable already, so the sender need not repeat it.
     assert_eq!(accept(&inbox, "a"), Ok(Accepted::Known));
     go_on.send(()).unwrap();
     go_on.send(()).unwrap();
@@ -193,7 +190,7 @@ fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
     inbox.close();
 }
 
-/// Slow work, which starts on a signal, and reports how much was recorded as done by then.
+/// It starts on a signal, and reports the recorded results by then.
 struct Slow {
     path: std::path::PathBuf,
     time: Arc<AtomicU64>,
@@ -409,7 +406,6 @@ fn nothing_is_acknowledged_into_a_file_that_is_gone_and_all_is_well_when_it_is_b
     assert!(matches!(accept(&inbox, "b"), Err(Refused::Disk(_))));
     assert!(!inbox.is_open());
     std::fs::rename(&aside, &path).unwrap();
-    // Each question triggers another try.
     while !inbox.is_open() {
         std::thread::yield_now();
     }

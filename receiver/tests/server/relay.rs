@@ -1,5 +1,3 @@
-//! The relay: verifies, passes each delivery once, forwards it unchanged, and returns the upstream's answer.
-
 use crate::upstream::upstream;
 use crate::wire::request;
 use crate::world::{Receiver, signed};

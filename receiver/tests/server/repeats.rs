@@ -13,7 +13,7 @@ fn a_repeat_is_accepted_and_has_no_effect() {
     for _ in 0..3 {
         assert_eq!(request(receiver.address, "POST", "/", &headers, b"{}").status, 204);
     }
-    // Signed again, like a retry; even with another body.
+    // Signed again, like a retry.
     assert_eq!(
         request(receiver.address, "POST", "/", &sign(PROFILE, SECRET, "a", now() - 60, b"{}"), b"{}").status,
         204

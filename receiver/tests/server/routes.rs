@@ -1,5 +1,3 @@
-//! The relay with a route for each subscriber, and changes of the file of routes.
-
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -39,7 +37,6 @@ impl File {
         self.folder.path().join("routes.toml")
     }
 
-    /// Replaces the file atomically.
     fn write(&self, text: &str) {
         let draft = self.folder.path().join("draft");
         std::fs::write(&draft, text).unwrap();
@@ -207,7 +204,7 @@ fn a_target_that_hangs_takes_its_own_places_alone() {
             bytes.extend(BODY);
             let (mut stream, told) = (connect(relay.address), told.clone());
             stream.write_all(&bytes).unwrap();
-            // Most get no answer before the relay ends, and the receiver of those is gone.
+            // Most get no answer before the relay ends.
             scope.spawn(move || drop(told.send(answer(stream))));
         }
         let refused = answers.recv_timeout(HANGS).unwrap().unwrap();
@@ -341,7 +338,7 @@ fn the_example_is_good() {
     assert_eq!(unknown.status, 404);
 }
 
-/// Ends the load when dropped, so that a failed test ends too.
+/// A failed test ends too.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {

@@ -111,11 +111,9 @@ fn a_stop_lets_what_is_under_way_finish() {
     let mut request = head("POST", "/", &signed("a", BODY));
     request.extend(format!("content-length: {}\r\nexpect: 100-continue\r\n\r\n", BODY.len()).into_bytes());
     stream.write_all(&request).unwrap();
-    // The receiver handles this request once it asks for the body.
     let mut go_on = [0; 25];
     std::io::Read::read_exact(&mut stream, &mut go_on).unwrap();
     receiver.terminate();
-    // It is stopping once it refuses connections.
     while std::net::TcpStream::connect(receiver.address).is_ok() {
         std::thread::yield_now();
     }
@@ -173,7 +171,6 @@ fn one_file_is_one_process() {
     assert_eq!(first.post("a", BODY).status, 204);
 }
 
-/// Like a script that kills a receiver and starts the next at once.
 #[test]
 fn a_receiver_waits_for_the_one_before_it_to_end() {
     let world = World::new();

@@ -20,11 +20,11 @@ impl Request {
     }
 }
 
-/// At the end of an answer: the rest never comes, and the connection stays open.
+/// The rest of an answer never comes, and the connection stays open.
 pub(crate) const STALLS: char = '…';
 
-/// Answers one connection after another with these, and then stops listening. An empty answer sends nothing, and
-/// waits until the relay closes the connection.
+/// Answers one connection after another, and then stops listening. An empty answer sends nothing, and waits until the
+/// relay closes the connection.
 pub(crate) fn upstream<A>(answers: A) -> (SocketAddr, Receiver<Request>)
 where
     A: IntoIterator<Item = &'static str> + Send + 'static,
@@ -46,7 +46,6 @@ where
             let length = headers.iter().find(|(name, _)| name == "content-length");
             let mut body = vec![0; length.map_or(0, |(_, value)| value.parse().unwrap())];
             reader.read_exact(&mut body).unwrap();
-            // The test may be over.
             let _ = came.send(Request { line, headers, body });
             (&stream).write_all(answer.trim_end_matches(STALLS).as_bytes()).unwrap();
             if answer.is_empty() || answer.ends_with(STALLS) {

@@ -31,10 +31,9 @@ fn try_connect(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Reads until the connection ends; `None` without an answer.
+/// `None` without an answer.
 pub(crate) fn answer(mut stream: TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
-    // A reset loses nothing that was read.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;

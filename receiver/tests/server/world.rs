@@ -44,7 +44,7 @@ impl World {
     /// The processed ids, once no delivery waits.
     pub(crate) fn settled_effects(&self) -> Vec<String> {
         let effects = Effects::open(&self.database()).unwrap();
-        // The worker is another process, so only its file can be polled.
+        // The worker is another process.
         while effects.standing().unwrap().waiting > 0 {
             std::thread::yield_now();
         }
@@ -67,7 +67,6 @@ impl Receiver {
         self.process.0.wait().unwrap();
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal("-TERM");
     }
@@ -130,7 +129,7 @@ impl Starting {
         let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
         let Self { process, log: lines } = self;
         let (logged, log) = mpsc::channel();
-        // An unread pipe would fill up and block the process. The test may be over.
+        // An unread pipe would fill up and block the process.
         std::thread::spawn(move || lines.map(Result::unwrap).for_each(|line| drop(logged.send(line))));
         Receiver { process, folder: None, address, log: Mutex::new(log) }
     }
@@ -141,7 +140,6 @@ struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

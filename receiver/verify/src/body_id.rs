@@ -1,5 +1,4 @@
-//! Ids for profiles without an id header: the top-level `id` of the body, or else a hash.
-//! Used only after the signature was verified.
+//! Ids for profiles without an id header, used only after the signature was verified.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +16,7 @@ pub(super) fn of(body: &[u8]) -> Cow<'_, str> {
 
 fn written(body: &[u8]) -> Option<Cow<'_, str>> {
     let mut found = None;
-    // Stops at the id with an error; the rest of the body need not be JSON.
+    // The rest of the body need not be JSON.
     let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Search(&mut found));
     found.filter(|id| is_id(id))
 }

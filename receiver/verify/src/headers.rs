@@ -24,7 +24,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
     }
 }
 
-/// The value of a required header as text: visible ASCII, with inner spaces. Refuses repeated headers.
+/// Visible ASCII, with inner spaces. Refuses repeated headers.
 pub(super) fn only<'a, H: Headers + ?Sized>(
     headers: &'a H,
     name: &'static str,
@@ -43,13 +43,12 @@ pub(super) fn only<'a, H: Headers + ?Sized>(
     text.ok_or(Rejection::NotAscii { name })
 }
 
-/// The delivery's id from a header.
 pub(super) fn id<'a, H: Headers + ?Sized>(headers: &'a H, name: &'static str) -> Result<&'a str, Rejection> {
     let id = only(headers, name)?;
     if is_id(id) { Ok(id) } else { Err(Rejection::Id { name }) }
 }
 
-/// Whether a text may be an id: short, visible, without blanks.
+/// An id is short, visible, without blanks.
 pub(super) fn is_id(text: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -10,16 +10,14 @@ use zeroize::Zeroizing;
 use super::profile::Profile;
 use super::signature::{Mac, decode_base64};
 
-/// The prefix of a shared secret of Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
-/// The prefix of a public key.
 const PUBLIC_PREFIX: &str = "whpk_";
-/// The length of an Ed25519 public key, and of its base64.
+/// An Ed25519 public key, and its base64.
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
 
-/// A secret as text: `whsec_` and base64, `whpk_` and base64 (a public key), or plain text for profiles that
-/// use the text itself. Cannot be printed. Wiped when dropped.
+/// `whsec_` and base64, `whpk_` and base64 (a public key), or plain text for profiles that use the text itself.
+/// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
@@ -54,7 +52,6 @@ pub struct Keys {
     tolerance_seconds: u32,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
-    /// The index among the secrets of each of `macs`, then of each of `publics`.
     places: Vec<usize>,
 }
 
@@ -66,7 +63,7 @@ impl Keys {
     /// The fewest and the most bytes of a key of Standard Webhooks.
     pub const BYTES: (usize, usize) = (24, 64);
 
-    /// During a rotation there are several, and any may match.
+    /// During a rotation any of several may match.
     ///
     /// # Errors
     /// When there is none or too many, or the profile cannot use one.

@@ -1,14 +1,10 @@
-//! Verifies with one function, [`verify`], that a sender signed a request.
+//! [`verify`] says whether a sender signed a request. It is pure and total: the time is an argument, and no input
+//! makes it panic. It compares secrets in constant time, and allocates only for an id without a header and to check
+//! Ed25519 signatures.
 //!
-//! Pure and total: the time is an argument, and no input makes it panic. It compares secrets in constant
-//! time. It allocates only where a profile has no header for the id (one small box) and to check Ed25519
-//! signatures.
-//!
-//! Stricter than public libraries, because attackers use input that two parsers read differently: canonical
-//! base64 with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. The
-//! body is not parsed before its signature is verified.
-//!
-//! Reading order: [`profile`], [`keys`], [`rejection`], then a file for each profile.
+//! Stricter than public libraries, because attackers use input that two parsers read differently: canonical base64
+//! with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. The body is not parsed
+//! before its signature is verified.
 
 #![warn(missing_docs)]
 
