@@ -106,11 +106,11 @@ fn a_kill_that_only_kills_the_client_of_a_daemon_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let (code, said, trace) = play(folder.path(), SCENARIO, &driver("run", ""));
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("kill was not done: the sender still answers"), "{said}");
+    assert!(said.contains("kill was not injected: the sender still answers"), "{said}");
     assert!(trace.faults.is_empty() && count(&trace, ProcessEvent::Killed) == 0, "{:?}", trace.processes);
     assert_eq!((trace.undone.len(), trace.undone[0].plan), (1, Some(0)), "{:?}", trace.undone);
     let report = std::fs::read_to_string(folder.path().join("out/struck/report.html")).unwrap();
-    assert!(report.contains("kill was not done"), "the report doesn't say it");
+    assert!(report.contains("kill was not injected"), "the report doesn't say it");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_command_that_kills_nothing_is_found_out_too() {
         let kill = format!("\n[kill]\ncommand = [{command}]\n");
         let (code, said, trace) = play(folder.path(), SCENARIO, &driver("start", &kill));
         assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains(&format!("kill was not done: {why}")) && trace.faults.is_empty(), "{said}");
+        assert!(said.contains(&format!("kill was not injected: {why}")) && trace.faults.is_empty(), "{said}");
     }
 }
 
@@ -156,7 +156,7 @@ fn a_sender_that_is_detached_is_stopped_where_the_run_cannot_begin() {
         assert_ne!(driver, whole, "{why}: the driver file has changed");
         let (code, said) = run(folder.path(), SCENARIO, &driver);
         assert_eq!(code, Some(4), "{why}: {said}");
-        assert!(said.contains(why) && !said.contains("was not done"), "{why}: {said}");
+        assert!(said.contains(why) && !said.contains("was not injected"), "{why}: {said}");
     }
 }
 

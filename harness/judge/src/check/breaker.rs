@@ -53,10 +53,11 @@ struct Found {
 pub(super) const OPENS: Check = Check {
     id: "breaker.opens",
     severity: Severity::Should,
-    source: "S4",
-    requirement: "an endpoint that keeps failing is left alone after the declared number of failures",
-    why: "attempts at a dead endpoint use up connections and attempts that others could use",
-    remedy: "count consecutive failures per endpoint, and hold its lane when they reach the threshold",
+    source: "existing senders",
+    requirement: "after the declared number of consecutive failures the sender pauses the endpoint",
+    why: "requests to a dead endpoint take connections from other endpoints and use up the deliveries' \
+        attempts",
+    remedy: "count consecutive failures per endpoint, and stop sending to it at the threshold",
     needs: &[Lack::Breaker],
     stall: Stall::Delays,
     picture: Picture::Backlog,
@@ -68,20 +69,19 @@ pub(super) fn opens(evidence: &Evidence<'_>) -> Finding {
     judge(
         evidence,
         |found| found.opens,
-        "openings",
-        "the endpoint was left alone",
-        "the endpoint was hammered",
+        "breaker openings",
+        "no request during the cooldown",
+        "requests during the cooldown",
     )
 }
 
 pub(super) const ONE_PROBE: Check = Check {
     id: "breaker.one-probe",
     severity: Severity::Should,
-    source: "S4",
+    source: "existing senders",
     requirement: "a half-open breaker lets one probe through at a time",
-    why: "a probe is to cost one request; many of them at once are the storm that the breaker exists to \
-        prevent",
-    remedy: "make the probe a state of the breaker, taken before the request starts",
+    why: "a probe should cost one request; many at once are the storm that a breaker prevents",
+    remedy: "make the probe a state of the breaker, and enter that state before the probe's request starts",
     needs: &[Lack::Breaker],
     stall: Stall::Delays,
     picture: Picture::Backlog,
@@ -90,15 +90,21 @@ pub(super) const ONE_PROBE: Check = Check {
 };
 
 fn one_probe(evidence: &Evidence<'_>) -> Finding {
-    judge(evidence, |found| found.one_probe, "probes", "one at a time", "others beside them")
+    judge(
+        evidence,
+        |found| found.one_probe,
+        "probes",
+        "one request at a time",
+        "a second request during the probe",
+    )
 }
 
 pub(super) const COOLDOWN: Check = Check {
     id: "breaker.cooldown",
     severity: Severity::Should,
-    source: "S4",
+    source: "existing senders",
     requirement: "the cooldown doubles with every failed probe, up to its cap",
-    why: "an endpoint that is down for a day is probed a few dozen times instead of thousands",
+    why: "with doubling, an endpoint that is down for a day gets a few dozen probes instead of thousands",
     remedy: "keep the cooldown with the breaker, double it on a failed probe and reset it on success",
     needs: &[Lack::Breaker],
     stall: Stall::Delays,
@@ -113,14 +119,14 @@ pub(super) fn cooldown(evidence: &Evidence<'_>) -> Finding {
         |found| found.cooldown,
         "failed probes",
         "the cooldown doubled up to its cap",
-        "asked again too soon",
+        "probed again too soon",
     )
 }
 
 fn judge(evidence: &Evidence<'_>, choose: fn(Found) -> Tally, noun: &str, good: &str, bad: &str) -> Finding {
     let asked = |lane: &Lane<'_>| lane.subscriber.breaker.is_some() && !lane.subscriber.behaviours.is_empty();
     if !evidence.lanes.iter().any(asked) {
-        return Finding::unasked("no subscriber that fails declares a breaker");
+        return Finding::unasked("no subscriber with a `breaker` has a failing endpoint");
     }
     let mut found = Found::default();
     for (at, lane) in (0..).zip(&evidence.lanes) {
@@ -171,7 +177,11 @@ fn begin(
                 return State::Probing { probe: n, cooldown };
             }
             if t > since.saturating_add(grace) {
-                let what = format!("{} after it opened; its cooldown is {}", show(t - since), show(cooldown));
+                let what = format!(
+                    "a request {} after the breaker opened; its cooldown is {}",
+                    show(t - since),
+                    show(cooldown)
+                );
                 let tally = if probed { &mut found.cooldown } else { &mut found.opens };
                 tally.broke(|| evidence.witness(at, &[n], what));
             }
@@ -180,7 +190,7 @@ fn begin(
         State::Probing { probe, .. } => {
             found
                 .one_probe
-                .broke(|| evidence.witness(at, &[probe, n], "a request beside the probe".to_owned()));
+                .broke(|| evidence.witness(at, &[probe, n], "a second request during the probe".to_owned()));
             state
         }
         State::Closed { .. } => state,

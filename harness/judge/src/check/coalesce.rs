@@ -32,21 +32,25 @@ struct Taken {
 pub(super) const CHECK: Check = Check {
     id: "coalesce.window",
     severity: Severity::Should,
-    source: "S1",
-    requirement: "of several events of a type with one key inside a subscriber's window, the newest alone is delivered",
-    why: "a subscriber that asks for the newest alone has a limit, a cache or a bill for no more than that",
-    remedy: "while the first of them waits for its window to end, let each newer one of its key take its place",
+    source: "existing senders",
+    requirement: "of several events with one type and key inside a subscriber's window, only the newest \
+        is delivered",
+    why: "a subscriber asks for the newest event alone because its limit, cache or bill covers no more",
+    remedy: "while the first event waits for its window to end, replace it with each newer event of its key",
     find: judge,
     ..Check::PLAIN
 };
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.lanes.iter().all(|lane| rules(lane).is_empty()) {
-        return Finding::unasked("no subscriber coalesces");
+        return Finding::unasked("no subscriber has `coalesce`");
     }
     let steps = |action: &FaultAction| action.kind() == FaultKind::ClockStep;
     if evidence.has_redrives() || evidence.scenario.faults.iter().any(|fault| steps(&fault.action)) {
-        return Finding::unasked("windows are not told where dead letters are sent again, or a clock steps");
+        return Finding::unasked(
+            "coalescing windows cannot be judged: the scenario redrives dead letters \
+            or steps a clock",
+        );
     }
     let (mut tally, mut counts) = (Tally::default(), Vec::new());
     for (at, lane) in (0..).zip(&evidence.lanes) {
@@ -59,13 +63,13 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
         }
         if taken > 0 {
-            counts.push((lane.subscriber.name.clone(), format!("{came} of {taken} came")));
+            counts.push((lane.subscriber.name.clone(), format!("{came} of {taken} events delivered")));
         }
     }
     let finding = tally.finding(
-        "events that others followed within their window",
-        "the newest alone came",
-        "more came than the newest",
+        "events with a newer one inside their window",
+        "only the newest was delivered",
+        "older events were delivered too",
     );
     counts.into_iter().fold(finding, |finding, (name, count)| finding.with(name, count))
 }
@@ -105,7 +109,11 @@ fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[Taken], tal
         let arrivals = within(&came[place..], window).take(WINDOWS_MET + 1).filter_map(|one| one.came);
         let arrivals: Vec<u32> = arrivals.collect();
         if arrivals.len() > WINDOWS_MET {
-            let what = format!("these came of one key, all taken within less than {}", show(rule.window.0));
+            let what = format!(
+                "several deliveries of one key; their events were accepted within less \
+                than {}",
+                show(rule.window.0)
+            );
             tally.broke(|| evidence.witness(at, &arrivals, what));
         }
     }

@@ -24,9 +24,9 @@ fn plans(evidence: &Evidence<'_>, wanted: fn(&FaultAction) -> bool) -> bool {
 pub(super) const ACK_THEN_KILL: Check = Check {
     id: "crash.ack-then-kill",
     severity: Severity::Must,
-    source: "derived: what acknowledgement means",
-    requirement: "an event that was acknowledged before kill -9 is delivered",
-    why: "an acknowledgement that a crash can take back is none",
+    source: "derived: the meaning of an acknowledgement",
+    requirement: "every event that was acknowledged before a kill -9 is delivered",
+    why: "the emitter forgets an acknowledged event, so a crash must not undo an acknowledgement",
     remedy: "acknowledge only after the commit is on disk",
     needs: &[Lack::Start],
     follows_fault: true,
@@ -36,7 +36,7 @@ pub(super) const ACK_THEN_KILL: Check = Check {
 
 fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Kill) {
-        return Finding::unasked("no process is killed");
+        return Finding::unasked("the scenario kills no process");
     }
     let mut tally = Tally::default();
     let mut unsettled = Vec::new();
@@ -55,13 +55,13 @@ fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
     }
     for delivery in missing(evidence, &unsettled) {
         tally.broke(|| {
-            evidence.absent(delivery, "acknowledged before a kill, and never delivered".to_owned())
+            evidence.absent(delivery, "acknowledged before a kill, but never delivered".to_owned())
         });
     }
     let finding = tally.finding(
-        "deliveries that were open at a kill",
-        "each was delivered, or given up",
-        "lost by the kill",
+        "deliveries outstanding at a kill",
+        "each was delivered or became a dead letter",
+        "lost",
     );
     unless_late(finding, not_settled_in_time(evidence, &unsettled))
 }
@@ -69,11 +69,11 @@ fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
 pub(super) const STOP: Check = Check {
     id: "crash.stop",
     severity: Severity::Must,
-    source: "S4",
-    requirement: "on SIGTERM attempts in flight finish, nothing is doubled and the sender exits with 0 within its \
-        deadline",
-    why: "every deployment stops the sender; what it cuts off then comes twice or never",
-    remedy: "stop taking work, wait for what is in flight, store the outcomes, exit",
+    source: "existing senders",
+    requirement: "on SIGTERM the sender finishes its attempts in flight, sends nothing twice and exits \
+        with 0 within its deadline",
+    why: "every deployment stops the sender; a delivery that the stop cuts off arrives twice or never",
+    remedy: "stop taking work, wait for the attempts in flight, store their outcomes, exit",
     needs: &[Lack::Start],
     follows_fault: true,
     find: stop,
@@ -82,7 +82,7 @@ pub(super) const STOP: Check = Check {
 
 pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Restart) {
-        return Finding::unasked("no process is asked to stop");
+        return Finding::unasked("the scenario restarts no process");
     }
     let within = evidence.scenario.sender.stop_within.0;
     let mut tally = Tally::default();
@@ -103,23 +103,37 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         match exit {
             None if could_end.saturating_add(within) < evidence.end => {
-                tally.broke(|| at(format!("it did not exit within {}", show(within))));
+                tally.broke(|| at(format!("the process did not exit within {}", show(within))));
             }
             None => {}
             // A process without its store may end, but not in order.
             Some(exit) if could_end > exit.t => {}
             Some(exit) if exit.t - could_end > within => {
                 tally.broke(|| {
-                    at(format!("it took {} to exit; {} are declared", show(exit.t - could_end), show(within)))
+                    at(format!(
+                        "the process took {} to exit; `stop_within` is {}",
+                        show(exit.t - could_end),
+                        show(within)
+                    ))
                 });
             }
             Some(exit) if exit.status.as_deref().is_some_and(|status| status != "exit 0") => {
-                tally.broke(|| at(format!("it ended with {}", exit.status.clone().unwrap_or_default())));
+                tally.broke(|| {
+                    at(format!(
+                        "the process ended with {}; expected exit 0",
+                        exit.status.clone().unwrap_or_default()
+                    ))
+                });
             }
             Some(exit) => abandoned(evidence, asked.t, exit.t, &mut tally),
         }
     }
-    tally.finding("processes asked to stop", "each finished what was open and exited", "not an orderly end")
+    tally.finding(
+        "processes asked to stop",
+        "each finished its attempts in flight and exited",
+        "late, with an \
+        error, or with attempts cut off",
+    )
 }
 
 /// Exchanges that were open at the request to stop, and that the sender dropped before their deadline.
@@ -131,17 +145,19 @@ fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) 
     });
     for (exchange, n) in gone {
         let lane = exchange.lane.unwrap_or_default();
-        tally.broke(|| evidence.witness(lane, &[n], "an open exchange was abandoned".to_owned()));
+        tally.broke(|| evidence.witness(lane, &[n], "the sender abandoned an attempt in flight".to_owned()));
     }
 }
 
 pub(super) const TAKEOVER: Check = Check {
     id: "crash.takeover",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "after a kill another process serves the lane soon after its lease ends, and never two at once",
-    why: "work that waits for a dead process waits for ever, and two owners of one lane send twice the limit",
-    remedy: "renew leases while working, stop before one ends, and fence writes by the lease's number",
+    source: "existing senders",
+    requirement: "after a kill another process serves the subscriber soon after the lease ends, and two \
+        processes never serve it at once",
+    why: "deliveries that wait for a dead process wait for ever, and two processes send twice the limit",
+    remedy: "renew leases while working, stop sending before a lease ends, and fence writes with the \
+        lease's fencing token",
     needs: &[Lack::Start],
     follows_fault: true,
     picture: Picture::Backlog,
@@ -151,7 +167,7 @@ pub(super) const TAKEOVER: Check = Check {
 
 pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
     if !plans(evidence, |action| *action == FaultAction::Kill) {
-        return Finding::unasked("no process is killed");
+        return Finding::unasked("the scenario kills no process");
     }
     let mut tally = Tally::default();
     for kill in evidence.kills.iter().filter(|kill| evidence.took_something(**kill)) {
@@ -162,14 +178,14 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
         let overlap = second.t < first.begun && !first.ended_by_peer();
         let in_time = evidence.is_in_time(before, first.begun);
         if overlap && in_time && !evidence.was_killed(evidence.sent_from(before), second.t) {
-            let what = "the delivery was open twice at once".to_owned();
+            let what = "two attempts of one delivery were in flight at once".to_owned();
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         }
     }
     tally.finding(
-        "lanes with something due at a kill",
-        "served again in time, by one owner",
-        "late, or by two owners",
+        "subscribers with due deliveries at a kill",
+        "each was served again in time, by one process",
+        "served late, or by two processes at once",
     )
 }
 
@@ -182,7 +198,13 @@ fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
                 tally.see();
                 let after = after.map_or("never".to_owned(), show);
                 tally.broke(|| {
-                    evidence.absent(first, format!("due at a kill; the lane was served again after {after}"))
+                    evidence.absent(
+                        first,
+                        format!(
+                            "due at a kill; time until the subscriber was served \
+                        again: {after}"
+                        ),
+                    )
                 });
             }
         }

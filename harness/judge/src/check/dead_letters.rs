@@ -52,7 +52,7 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
             let why = match reason(evidence, delivery) {
                 Some("expired") => too_young(evidence, lane, delivery),
                 Some("gone") => (!said_gone(evidence, lane))
-                    .then(|| "given up as gone; its endpoint never answered 410".to_owned()),
+                    .then(|| "given up as gone, but its endpoint never answered 410".to_owned()),
                 Some("overflow") => {
                     shed.push(delivery);
                     None
@@ -104,8 +104,8 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
         let why = |delivery: &Delivery| {
             let tried = evidence.attempts(delivery).len();
             let reason = reason(evidence, delivery).unwrap_or_default();
-            let own = format!("of {own} deliveries its queue can have shed {most}");
-            let all = format!("of {taken} in all {shed} were shed, and {for_all} can have been");
+            let own = format!("its queue took {own} deliveries and can have shed at most {most}");
+            let all = format!("all queues took {taken} and shed {shed}, and can have shed at most {for_all}");
             format!("given up as {reason:?} after {tried} attempts; {own}; {all}")
         };
         found.extend(surplus.into_iter().map(|delivery| (delivery, why(delivery))));
@@ -138,7 +138,7 @@ fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> O
     let oldest =
         age.saturating_add(longest_delay(lane, lane.subscriber.retry.attempts)).saturating_add(SECOND);
     (oldest < ttl)
-        .then(|| format!("given up as expired, {} old at most; its ttl is {}", show(age), show(ttl)))
+        .then(|| format!("given up as expired at an age of at most {}; its ttl is {}", show(age), show(ttl)))
 }
 
 /// The earliest moment at which a listed dead letter can have been given up for its reason.

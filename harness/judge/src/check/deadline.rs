@@ -41,19 +41,20 @@ fn reached(evidence: &Evidence<'_>, exchange: &Exchange, timeout: u64) -> bool {
 
 fn finding(evidence: &Evidence<'_>, tally: Tally, good: &str, bad: &str) -> Finding {
     if tally.seen == 0 && !evidence.lanes.iter().any(|lane| outlasts(lane.subscriber)) {
-        return Finding::unasked("no request was open until its deadline");
+        return Finding::unasked("no request stayed open until its deadline");
     }
-    tally.finding("requests that were open until their deadline", good, bad)
+    tally.finding("requests open at their deadline", good, bad)
 }
 
 pub(super) const TIMEOUT: Check = Check {
     id: "network.timeout",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "a silent, dripping or half answer ends at the declared total deadline",
-    why: "an endpoint that sends a byte now and then holds a connection and an in-flight slot for ever where \
-        each read has its own deadline",
-    remedy: "set one deadline over connecting, sending and reading, instead of one per read",
+    requirement: "the sender ends a request at the declared timeout, even if the answer is silent, \
+        dripping or half sent",
+    why: "if each read has its own deadline, an endpoint that sends a byte now and then holds a \
+        connection and an in-flight slot for ever",
+    remedy: "set one deadline for connecting, sending and reading together, instead of one per read",
     stall: Stall::Slows,
     find: timeout,
     ..Check::PLAIN
@@ -76,18 +77,18 @@ pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    finding(evidence, tally, "each ended there", "open past it")
+    finding(evidence, tally, "each ended in time", "still open after it")
 }
 
 pub(super) const DEADLINE: Check = Check {
     id: "network.deadline",
     severity: Severity::Must,
     source: "Standard Webhooks",
-    requirement: "an answer that comes after the declared timeout is not taken for one",
-    why: "an attempt without an end holds a place in flight, and what counts as delivered then depends on \
-        chance",
-    remedy: "give each attempt one deadline over connecting, sending and reading, and close the connection when \
-        it is over",
+    requirement: "an answer after the declared timeout does not count as a success",
+    why: "without a deadline an attempt holds an in-flight slot for ever, and late answers count as \
+        successes by chance",
+    remedy: "give each attempt one deadline for connecting, sending and reading, and close the connection \
+        at that deadline",
     stall: Stall::MissesDeadlines,
     find: deadline,
     ..Check::PLAIN
@@ -113,7 +114,7 @@ pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
                 && is_settled(evidence, lane, (delivery, number), exchange)
             {
                 let what = format!(
-                    "answered {} after its deadline of {}, and taken for delivered",
+                    "answered {} after its deadline of {}, and counted as delivered",
                     show(late),
                     show(timeout)
                 );
@@ -121,7 +122,7 @@ pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    finding(evidence, tally, "no later answer was taken for one", "a later answer was taken for one")
+    finding(evidence, tally, "no late answer counted as a success", "a late answer counted as a success")
 }
 
 /// Whether the sender finished a delivery after its last attempt without giving it up.

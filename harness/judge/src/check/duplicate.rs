@@ -41,11 +41,12 @@ fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
 pub(super) const BOUNDED: Check = Check {
     id: "duplicate.bounded",
     severity: Severity::Must,
-    source: "derived: at-least-once, with a reason for each duplicate",
-    requirement: "a duplicate arrives only where an attempt was open, or just answered, when the sender was killed",
-    why: "at-least-once is bearable where each duplicate has a cause, and not where they come in healthy times",
-    remedy: "store each outcome before the next attempt of its delivery can start, and fence workers whose lease \
-        is over",
+    source: "derived: at-least-once delivery, with a cause for each duplicate",
+    requirement: "a duplicate arrives only if an attempt was in flight, or just answered, when the sender \
+        was killed",
+    why: "receivers can bear duplicates after a crash, but not in normal operation",
+    remedy: "store each outcome before the delivery's next attempt can start, and fence workers after the \
+        end of their leases",
     stall: Stall::MissesDeadlines,
     find: bounded,
     ..Check::PLAIN
@@ -69,23 +70,24 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
                 Duplicates::AtMost(count) => duplicates <= count,
             };
             if !allowed {
-                let what = format!("event {} came again after it was taken", delivery.token);
+                let what =
+                    format!("event {} arrived again after its endpoint had accepted it", delivery.token);
                 tally.broke(|| evidence.witness(delivery.lane, &[taken, again], what));
             }
         }
     }
     tally
-        .finding("deliveries", "none came again without a cause", "came again without a cause")
+        .finding("deliveries", "none was repeated without a cause", "repeated without a cause")
         .with("duplicates", duplicates)
 }
 
 pub(super) const DEDUPE: Check = Check {
     id: "duplicate.dedupe",
     severity: Severity::Should,
-    source: "S0",
-    requirement: "the same event id offered twice is delivered once",
-    why: "emitters repeat what they are not sure of, exactly like senders",
-    remedy: "keep event ids for the declared window, with a unique index",
+    source: "existing senders",
+    requirement: "an event that is offered twice with one id is delivered once",
+    why: "an emitter repeats an emit that got no answer, as a sender repeats a delivery",
+    remedy: "store event ids for the declared window under a unique index",
     stall: Stall::MissesDeadlines,
     find: dedupe,
     ..Check::PLAIN
@@ -93,7 +95,7 @@ pub(super) const DEDUPE: Check = Check {
 
 pub(super) fn dedupe(evidence: &Evidence<'_>) -> Finding {
     if evidence.scenario.events.repeated.0 == 0 {
-        return Finding::unasked("no event is offered twice");
+        return Finding::unasked("the scenario offers no event twice");
     }
     let mut tally = Tally::default();
     for delivery in &evidence.deliveries {
@@ -109,9 +111,5 @@ pub(super) fn dedupe(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(delivery.lane, &[*taken, *again], what));
         }
     }
-    tally.finding(
-        "deliveries of events that were offered twice",
-        "each was delivered once",
-        "delivered twice",
-    )
+    tally.finding("deliveries of events offered twice", "each was delivered once", "delivered twice")
 }

@@ -21,11 +21,12 @@ const ACCEPTED_MIN: Millionths = Millionths(990_000);
 pub(super) const CHECK: Check = Check {
     id: "emit.accepted",
     severity: Severity::Must,
-    source: "derived: what is not taken is lost to the emitter",
-    requirement: "the sender accepts at least accepted_min of what it is offered, 0.99 where no bound explains less, \
-        and answers all of it",
-    why: "an event that is refused without need, or never answered, is the emitter's loss",
-    remedy: "accept into a durable queue whatever the endpoints do, and refuse only what a declared bound forbids",
+    source: "derived: an event that the sender refuses is lost to the emitter",
+    requirement: "the sender answers every emit and accepts at least accepted_min of them (default 0.99, \
+        unless a declared bound explains less)",
+    why: "the emitter loses an event that the sender refuses without need or never answers",
+    remedy: "accept into a durable queue in every state of the endpoints, and refuse only beyond a \
+        declared bound",
     find: accepted,
     ..Check::PLAIN
 };
@@ -52,7 +53,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
         }
     }
     if tally.seen == 0 {
-        return Finding::unseen("nothing was offered while the sender could be spoken to");
+        return Finding::unseen("no event was offered while the sender was reachable");
     }
     let share = u64::try_from(u128::from(accepted) * 1_000_000 / u128::from(tally.seen)).unwrap_or(0);
     let least =
@@ -61,10 +62,10 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let seen = tally.seen;
     let finding = match few {
         Some(least) if unanswered == 0 => Finding::broken(
-            format!("{accepted} of {seen} events were accepted; at least {least} is expected"),
+            format!("{accepted} of {seen} events were accepted; expected a share of at least {least}"),
             Vec::new(),
         ),
-        _ => tally.finding("events", "each was answered, and enough of them accepted", "not answered"),
+        _ => tally.finding("events", "each was answered, and enough were accepted", "not answered"),
     };
     finding.with("accepted", accepted).with("turned away", turned_away).with("unanswered", unanswered)
 }

@@ -19,11 +19,12 @@ use crate::trace::{Fault, Lack, ProcessEvent};
 pub(super) const DISK_FULL: Check = Check {
     id: "fault.disk-full",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "with a full disk nothing is acknowledged falsely, nothing crashes in a loop, and it recovers",
-    why: "a full disk lasts for hours: what is acknowledged meanwhile must be true, and what is refused must \
-        be able to come back",
-    remedy: "answer the emitter with 503 when a commit fails, and try again later",
+    source: "existing senders",
+    requirement: "with a full disk the sender loses no acknowledged event, does not crash in a loop, and \
+        recovers",
+    why: "a full disk lasts for hours: acknowledgements must stay true, and emitters must be able to \
+        repeat refused events",
+    remedy: "answer the emitter with 503 when a commit fails, and retry the commit later",
     needs: &[Lack::Process, Lack::Start],
     follows_fault: true,
     find: disk_full,
@@ -37,10 +38,12 @@ fn disk_full(evidence: &Evidence<'_>) -> Finding {
 pub(super) const LOCKED: Check = Check {
     id: "fault.locked",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "with a locked database nothing is acknowledged falsely, nothing crashes in a loop, and it recovers",
-    why: "a backup or a curious operator locks the file for a while, and that is no reason to lose or to crash",
-    remedy: "set a busy timeout, and answer 503 when it is over",
+    source: "existing senders",
+    requirement: "with a locked database the sender loses no acknowledged event, does not crash in a \
+        loop, and recovers",
+    why: "a backup or an operator's query may lock the file for a while; the sender must neither lose \
+        events nor crash",
+    remedy: "set a busy timeout, and answer 503 after it",
     needs: &[Lack::Start, Lack::Database],
     follows_fault: true,
     find: locked,
@@ -55,12 +58,12 @@ pub(super) const DATABASE_RESTART: Check = Check {
     id: "fault.database-restart",
     severity: Severity::Must,
     source: "derived: servers are upgraded, fail over and crash",
-    requirement: "with a database server that crashes and comes back nothing is acknowledged falsely, no process ends, \
-        and it recovers",
-    why: "a server is away for seconds several times a year, and its clients see every connection break in the \
-        same moment",
-    remedy: "connect again by yourself, answer 503 meanwhile, and find out whether the commit under way happened \
-        before you repeat it",
+    requirement: "when the database server crashes and returns, the sender loses no acknowledged event, \
+        no process ends, and deliveries resume",
+    why: "a database server is away for seconds several times a year, and all its connections break at \
+        the same moment",
+    remedy: "reconnect automatically, answer 503 meanwhile, and look up whether an interrupted commit \
+        happened before repeating it",
     needs: &[Lack::Start],
     follows_fault: true,
     find: database_restart,
@@ -74,13 +77,13 @@ fn database_restart(evidence: &Evidence<'_>) -> Finding {
 pub(super) const PARTITION: Check = Check {
     id: "fault.partition",
     severity: Severity::Must,
-    source: "derived: networks lose packets between machines that live",
-    requirement: "with a process that can't reach its database server nothing is acknowledged falsely, nothing dies, \
-        and its lanes are served again, by other processes if it stays away",
-    why: "a machine that is cut off goes on for as long as it believes that its subscribers are its own, while \
-        another takes them over",
-    remedy: "let what is a process's own end by a clock that it can read alone, sooner than others may take it; \
-        bound every wait for the server",
+    source: "derived: networks lose packets between live machines",
+    requirement: "when a process cannot reach its database server, no acknowledged event is lost, no \
+        process dies, and its subscribers are served again, by other processes if the partition lasts",
+    why: "a machine that is cut off keeps sending while it believes that it holds its leases, and another \
+        takes them over",
+    remedy: "end a process's own lease by its monotonic clock, before other processes may take it; bound \
+        every wait for the server",
     needs: &[Lack::Start],
     follows_fault: true,
     find: partition,
@@ -94,9 +97,9 @@ pub(super) fn partition(evidence: &Evidence<'_>) -> Finding {
 pub(super) const CLOCK_STEP: Check = Check {
     id: "fault.clock-step",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "a step of the wall clock neither floods an endpoint nor silences it",
-    why: "clocks are set, and a wait by the wall clock then ends at once or in a year",
+    source: "existing senders",
+    requirement: "a step of the wall clock neither floods an endpoint nor stops its deliveries",
+    why: "after a clock step, a wait by the wall clock ends at once or in a year",
     remedy: "measure waits on a monotonic clock",
     needs: &[Lack::Start],
     follows_fault: true,
@@ -111,13 +114,12 @@ fn clock_step(evidence: &Evidence<'_>) -> Finding {
 pub(super) const CLOCK_SKEW: Check = Check {
     id: "fault.clock-skew",
     severity: Severity::Must,
-    source: "derived: of several machines one has lost its time server",
-    requirement: "a process whose wall clock is wrong loses nothing, does not die of it, and keeps its lanes served; \
-        its timestamps show that it was",
-    why: "whoever compares the times of two machines takes a lease for over that is held, or keeps one that is \
-        over",
-    remedy: "let one clock say when leases end, that of the store; count what is a process's own on a clock that \
-        never steps",
+    source: "derived: one of several machines may lose its time server",
+    requirement: "a process with a wrong wall clock loses no event, does not die, and serves its \
+        subscribers; its timestamps show the wrong clock",
+    why: "a comparison of two machines' clocks ends a lease that is still held, or keeps one that has ended",
+    remedy: "decide the end of leases by the store's clock alone; measure a process's own waits on a \
+        monotonic clock",
     needs: &[Lack::Start],
     follows_fault: true,
     find: clock_skew,
@@ -139,7 +141,7 @@ fn clock_skew(evidence: &Evidence<'_>) -> Finding {
         Some(skew) => {
             let far = show(skew.ahead.unsigned_abs());
             let side = if skew.ahead < 0 { "behind" } else { "ahead" };
-            Finding::unseen(format!("no timestamp shows a clock that is {far} {side}"))
+            Finding::unseen(format!("no timestamp shows that the clock was {far} {side}"))
         }
         None => finding,
     }
@@ -147,7 +149,7 @@ fn clock_skew(evidence: &Evidence<'_>) -> Finding {
 
 fn judge(evidence: &Evidence<'_>, kind: FaultKind) -> Finding {
     if !evidence.scenario.faults.iter().any(|fault| fault.action.kind() == kind) {
-        return Finding::unasked("the scenario doesn't do that");
+        return Finding::unasked("the scenario has no such fault");
     }
     let mut tally = Tally::default();
     let mut late = 0;
@@ -161,8 +163,8 @@ fn judge(evidence: &Evidence<'_>, kind: FaultKind) -> Finding {
     }
     let finding = tally.finding(
         "faults",
-        "nothing was lost, and the sender went on",
-        "lost events, a death or a standstill",
+        "no event was lost, and the sender recovered",
+        "events lost, a process ended, or deliveries late",
     );
     unless_late(finding, late)
 }
@@ -174,7 +176,7 @@ fn false_acknowledgements(evidence: &Evidence<'_>, fault: &Fault, until: u64, ta
     let lost = fates.iter().filter(|(one, fate)| *fate == Fate::Unsettled && during(evidence.accepted(one)));
     let lost: Vec<_> = lost.map(|(one, _)| *one).collect();
     for delivery in missing(evidence, &lost) {
-        tally.broke(|| evidence.absent(delivery, "acknowledged during the fault, and lost".to_owned()));
+        tally.broke(|| evidence.absent(delivery, "acknowledged during the fault, but lost".to_owned()));
     }
     not_settled_in_time(evidence, &lost)
 }
@@ -194,7 +196,8 @@ fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally)
             .any(|one| one.t >= fault.t || one.t + 60_000_000_000 > death.t);
         if fault.t <= death.t && death.t <= grace && !asked {
             let status = death.status.clone().unwrap_or_default();
-            let what = format!("worker {} died of it ({status})", death.worker);
+            let what =
+                format!("worker {} ended by itself during or after the fault ({status})", death.worker);
             tally.broke(|| Witness {
                 subscriber: None,
                 from: fault.t,
@@ -216,7 +219,10 @@ fn taken_over(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Ta
     for (at, _) in (0..).zip(&evidence.lanes) {
         if let Again::Late { first, after } = served_meanwhile(evidence, at, fault) {
             let after = after.map_or("never".to_owned(), show);
-            let what = format!("due while a process was cut off; the lane was served again after {after}");
+            let what = format!(
+                "due while a process was cut off; time until the subscriber was served \
+                again: {after}"
+            );
             tally.broke(|| evidence.absent(first, what));
         }
     }
@@ -227,8 +233,13 @@ fn recovers(evidence: &Evidence<'_>, until: u64, tally: &mut Tally) {
         if let Again::Late { first, after } = served_again(evidence, at, until) {
             let after = after.map_or("never".to_owned(), show);
             tally.broke(|| {
-                evidence
-                    .absent(first, format!("due after the fault; the lane was served again after {after}"))
+                evidence.absent(
+                    first,
+                    format!(
+                        "due after the fault; time until the subscriber was served \
+                        again: {after}"
+                    ),
+                )
             });
         }
     }

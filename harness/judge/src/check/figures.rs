@@ -80,9 +80,9 @@ fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<(u64, u64)> {
 pub(super) const FIRST_ATTEMPT: Check = Check {
     id: "latency.first-attempt",
     severity: Severity::Should,
-    source: "S0",
-    requirement: "the percentiles from emit to first arrival meet the scenario's figures",
-    why: "how soon an event arrives is what a subscriber notices of a sender on a good day",
+    source: "existing senders",
+    requirement: "the percentiles of the time from emit to first arrival meet the scenario's figures",
+    why: "on a normal day, subscribers notice the delay until an event arrives",
     remedy: "wake the sender on emit instead of polling; look at queueing before the limiter",
     figure: Some("latency"),
     stall: Stall::Slows,
@@ -97,7 +97,7 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let longest = unexplained(evidence, &mut tally);
     if expected.is_empty() && tally.seen == 0 {
-        return Finding::unasked("the scenario sets no latency, and no endpoint is well throughout");
+        return Finding::unasked("the scenario sets no latency, and no endpoint is healthy throughout");
     }
     let (mut figures, mut unseen) = (Vec::new(), None);
     for bound in expected {
@@ -109,15 +109,15 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         hold(evidence, bound, &latencies, &mut tally, &mut figures);
     }
     figures.extend(
-        longest.map(|(most, name)| (format!("longest wait of those that are well ({name})"), show(most))),
+        longest.map(|(most, name)| (format!("longest wait at a healthy endpoint ({name})"), show(most))),
     );
     let finding = tally.finding(
         "latencies",
-        "inside their figures, none late without a cause",
-        "beyond their figures, or late without a cause",
+        "within the expected figures, none late without a cause",
+        "above the expected figures, or late without a cause",
     );
     let finding = match unseen.filter(|_| finding.found == Found::Held) {
-        Some(title) => Finding::unseen(format!("nothing was taken that is owed to {title}")),
+        Some(title) => Finding::unseen(format!("no accepted event matches {title}")),
         None => finding,
     };
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
@@ -161,7 +161,7 @@ fn hold(
         let Some(Duration(allowed)) = allowed else { continue };
         tally.see();
         if value > allowed {
-            let what = format!("{label} is {}; {} is expected", show(value), show(allowed));
+            let what = format!("{label} is {}; expected at most {}", show(value), show(allowed));
             let until =
                 bound.lasts.map_or(u64::MAX, |lasts| bound.at.0.saturating_add(lasts.0)).min(evidence.end);
             let subscriber = Some(bound.name.clone());
@@ -192,14 +192,14 @@ pub(crate) fn efficiency_thousandths(evidence: &Evidence<'_>) -> Option<u64> {
 pub(super) const EFFICIENCY: Check = Check {
     id: "efficiency",
     severity: Severity::Should,
-    source: "derived: a rate means little without the machine's own",
-    requirement: "the sender's rate over the machine's ceiling, measured in the same run, reaches the scenario's \
-        figure",
-    why: "a figure per second tells more of the machine than of the sender",
-    remedy: "group commits, keep connections alive, and sign without copying the body",
+    source: "derived: a rate depends on the machine",
+    requirement: "the sender's rate divided by the machine's ceiling, measured in the same run, reaches \
+        efficiency_min",
+    why: "a rate per second alone says more about the machine than about the sender",
+    remedy: "batch commits (group commit), keep connections alive, and sign without copying the body",
     figure: Some("efficiency_min"),
     stall: Stall::Slows,
-    simulated: Simulated::Beyond("virtual time says nothing of this machine's speed"),
+    simulated: Simulated::Beyond("a simulation does not measure this machine's speed"),
     find: efficiency,
     ..Check::PLAIN
 };
@@ -214,9 +214,9 @@ pub(super) fn efficiency(evidence: &Evidence<'_>) -> Finding {
     let (Some(delivered), Some(share)) =
         (delivered_per_second_milli(evidence), efficiency_thousandths(evidence))
     else {
-        return Finding::unseen("nothing was delivered");
+        return Finding::unseen("no event was delivered");
     };
-    let sentence = format!("{} of the ceiling; at least {least} is expected", thousandths(share));
+    let sentence = format!("{} of the machine's ceiling; expected at least {least}", thousandths(share));
     let finding = if share * 1_000 >= least.0 {
         Finding::held(sentence)
     } else {
@@ -279,11 +279,13 @@ pub fn keeps_up(evidence: &Evidence<'_>) -> bool {
 pub(super) const SCHEDULE: Check = Check {
     id: "harness.schedule",
     severity: Severity::Info,
-    source: "derived: a late generator measures itself",
-    requirement: "the generator kept its own schedule, and offered 99 of 100 events; else the run is inconclusive",
-    why: "a generator that falls behind offers less than the scenario says, and blames the sender for the rest",
-    remedy: "give the machine fewer other jobs, or the scenario a lower rate",
-    simulated: Simulated::Beyond("virtual time offers every event at its moment"),
+    source: "derived: a late load generator measures its own delay",
+    requirement: "the generator kept its schedule and offered at least 99 % of the events; otherwise the \
+        run is inconclusive",
+    why: "a generator that falls behind offers less load than the scenario says, and the sender gets the \
+        blame",
+    remedy: "run fewer other jobs on the machine, or lower the scenario's rate",
+    simulated: Simulated::Beyond("a simulation offers every event on time"),
     find: schedule,
     ..Check::PLAIN
 };
@@ -294,7 +296,7 @@ pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
     let Some(most) = lags.last() else {
         let why = evidence.trace.unoffered.first().map(|one| &one.why);
         let told = why.map(|why| format!("none of {unoffered} events was offered: {why}"));
-        return Finding::unseen(told.unwrap_or_else(|| "nothing was offered".to_owned()));
+        return Finding::unseen(told.unwrap_or_else(|| "no event was offered".to_owned()));
     };
     let (p50, p99) = (percentile(&lags, 500), percentile(&lags, 990));
     let (late, dropped) =
@@ -304,13 +306,17 @@ pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
         .map(|(offered, accepted)| format!("the sender's API accepted {accepted}/s of {offered}/s offered"));
     let told = api.as_ref().map_or(String::new(), |api| format!("; {api}"));
     let finding = if dropped > 0 {
-        Finding::unseen(format!("{dropped} records could not be kept: the trace has holes"))
+        Finding::unseen(format!("the trace lacks {dropped} records that the harness could not write"))
     } else if p99 > allowed {
-        Finding::unseen(format!("the generator lagged: p99 {}, and {} is allowed", show(p99), show(allowed)))
+        Finding::unseen(format!(
+            "the generator was late: p99 {}; `schedule_late` allows {}",
+            show(p99),
+            show(allowed)
+        ))
     } else if unoffered * UNOFFERED_SHARE > lags.len() as u64 + unoffered {
         Finding::unseen(format!("{unoffered} events were not offered{told}"))
     } else {
-        Finding::held(format!("{} events were released on time{told}", lags.len()))
+        Finding::held(format!("{} events were offered on time{told}", lags.len()))
     };
     let finding = finding
         .with("lag p50", show(p50))

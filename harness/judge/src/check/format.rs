@@ -59,14 +59,14 @@ pub(super) const POST_JSON: Check = Check {
     id: "format.post-json",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0, headers",
-    requirement: "an attempt is a POST with a JSON content type and the headers of its profile",
-    why: "endpoints route and parse by method, content type and these headers; whoever lacks one is refused \
-        before its signature is looked at",
+    requirement: "every attempt is a POST with a JSON content type and the headers of its signing profile",
+    why: "endpoints route and parse by method, content type and these headers, and refuse a request \
+        without them before they check its signature",
     remedy: "send POST with content-type: application/json, and add the profile's headers to every attempt, \
         retries and redrives included",
     stands_alone: true,
     simulated: Simulated::Beyond(
-        "a simulated request has no method and no headers but those of its signature",
+        "a simulated request has no method, and no headers except those of its signature",
     ),
     find: post_json,
     ..Check::PLAIN
@@ -87,9 +87,9 @@ fn post_json(evidence: &Evidence<'_>) -> Finding {
         let stamped = !carries.timestamp || arrival.signed.timestamp.is_some();
         let named = !carries.id || arrival.id.is_some();
         let what = match () {
-            () if method != "POST" => format!("the method is {method}, not POST"),
+            () if method != "POST" => format!("the method is {method}; expected POST"),
             () if !typed => {
-                format!("the content type is {content:?}, not {}", declared.as_deref().unwrap_or("JSON"))
+                format!("the content type is {content:?}; expected {}", declared.as_deref().unwrap_or("JSON"))
             }
             () if carries.signature && arrival.signed.signature.is_none() => {
                 "there is no signature header".to_owned()
@@ -103,24 +103,25 @@ fn post_json(evidence: &Evidence<'_>) -> Finding {
     for (exchange, n) in evidence.exchanges.iter().zip(0_u32..) {
         if let (Outcome::Cut(CutKind::Malformed), Some(lane)) = (exchange.outcome, exchange.lane) {
             tally.see();
-            tally.broke(|| evidence.witness(lane, &[n], "what came is no HTTP request".to_owned()));
+            tally.broke(|| {
+                evidence.witness(lane, &[n], "the bytes that arrived are not an HTTP request".to_owned())
+            });
         }
     }
     let right = match &declared {
-        None => "POST, JSON, with every header of their profile".to_owned(),
-        Some(declared) => format!("POST, {declared}, with every header that the driver file names"),
+        None => "each is a POST of JSON with its profile's headers".to_owned(),
+        Some(declared) => format!("each is a POST of {declared} with the driver file's headers"),
     };
-    tally.finding("requests", &right, "not in form")
+    tally.finding("requests", &right, "wrong method, content type or headers")
 }
 
 pub(super) const SIGNATURE: Check = Check {
     id: "format.signature",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "every attempt verifies with the harness's own verifier",
-    why: "a delivery that does not verify is refused by every careful receiver, and accepted only by careless \
-        ones",
-    remedy: "sign the exact bytes that are sent, after the last thing that changes them",
+    requirement: "every attempt's signature verifies with the harness's own verifier",
+    why: "careful receivers refuse a delivery with a wrong signature",
+    remedy: "sign the exact bytes that are sent, after the last step that changes them",
     needs: &[Lack::Signature],
     stands_alone: true,
     find: signature,
@@ -140,7 +141,15 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
             Verified::Keys(keys) if !keys.is_empty() => tally.see(),
             Verified::Keys(_) => {
                 tally.see();
-                tally.broke(|| evidence.witness(lane, &[n], "no key of the subscriber made it".to_owned()));
+                tally.broke(|| {
+                    evidence.witness(
+                        lane,
+                        &[n],
+                        "the signature was made with no key of the \
+                    subscriber"
+                            .to_owned(),
+                    )
+                });
             }
             Verified::No(why) => {
                 tally.see();
@@ -162,9 +171,10 @@ pub(super) const TIMESTAMP: Check = Check {
     id: "format.timestamp",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0, metadata",
-    requirement: "the timestamp of an attempt is within 5 s of its arrival, where the profile signs each attempt",
-    why: "receivers refuse what is older than minutes, so a timestamp of the emit makes every late retry \
-        worthless",
+    requirement: "the timestamp of an attempt is within 5 s of its arrival, if the profile signs each \
+        attempt",
+    why: "receivers refuse timestamps older than a few minutes, so they would refuse every late retry \
+        with the emit's timestamp",
     remedy: "take the timestamp when the attempt starts, not when the event was emitted or queued",
     stall: Stall::AgesTimestamps,
     wall_clock: WallClock::Always,
@@ -175,7 +185,7 @@ pub(super) const TIMESTAMP: Check = Check {
 pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let lanes = &evidence.lanes;
     if !(0_u32..).zip(lanes).any(|(lane, _)| is_fresh(evidence, lane)) {
-        return Finding::unasked("no subscriber's profile has a timestamp");
+        return Finding::unasked("no subscriber's signing profile has a timestamp");
     }
     // A request may have been stamped up to a second before its clock was set back.
     let over = |until: u64| until.saturating_add(SECOND);
@@ -196,11 +206,16 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
         if !is_right(ahead) && !{ wrong }.any(is_right) {
             let text = timestamp(arrival).unwrap_or_default();
             let now = unix_seconds(evidence.trace, arrival, ahead);
-            let what = format!("the timestamp is {text:?}; it arrived at {now}");
+            let what = format!("the timestamp is {text:?}; the request arrived at {now}");
             tally.broke(|| evidence.witness(lane, &[n], what));
         }
     }
-    let finding = tally.finding("timestamps", "within 5 s of their arrival", "not that of their attempt");
+    let finding = tally.finding(
+        "timestamps",
+        "within 5 s of their arrival",
+        "more than 5 s from their \
+        arrival",
+    );
     let sign = if ahead < 0 { "-" } else { "" };
     match ahead {
         0 => finding,
@@ -228,10 +243,10 @@ pub(super) const ID: Check = Check {
     id: "format.id",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "the delivery id is the same on every retry, has no dot and is unique to its delivery",
-    why: "receivers know repeats by the id alone: a new one makes a retry a second event, a shared one makes \
-        an event vanish",
-    remedy: "make the id once, when the delivery is stored, from letters, digits, - and _",
+    requirement: "the delivery id is the same on every retry, contains no dot, and belongs to one delivery",
+    why: "receivers recognise repeats by the id alone: a new id turns a retry into a second event, and a \
+        shared id makes an event vanish",
+    remedy: "create the id once, when the delivery is stored, from letters, digits, - and _",
     stands_alone: true,
     find: id,
     ..Check::PLAIN
@@ -249,11 +264,11 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
         let owner = *owners.entry((delivery.lane, first)).or_insert(delivery.token);
         let signed = !is_own && profile(evidence, delivery.lane) == Profile::StandardWebhooks;
         let what = if let Some(n) = attempts.iter().find(|n| id(n) != Some(first)) {
-            format!("{first:?} on one attempt, {:?} on another", id(n).unwrap_or_default())
+            format!("the id is {first:?} on one attempt and {:?} on another", id(n).unwrap_or_default())
         } else if owner != delivery.token && !together(evidence, attempts, owner) {
-            format!("{first:?} stands for event {owner} too")
+            format!("the id {first:?} is also used for event {owner}")
         } else if signed && first.contains('.') {
-            format!("{first:?} has a dot")
+            format!("the id {first:?} contains a dot")
         } else {
             continue;
         };
@@ -264,8 +279,8 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
     }
     tally.finding(
         "delivery ids",
-        "each is one delivery's own, on all of its attempts",
-        "changed, shared or misread",
+        "each belongs to one delivery and stays the same",
+        "changed, shared, or with a dot",
     )
 }
 
@@ -279,7 +294,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
 
 /// Why signatures that did not verify say nothing.
 pub(super) fn unconfirmed(signatures: u64) -> String {
-    format!("{signatures} signatures do not verify since a rotation that the sender did not confirm")
+    format!("{signatures} signatures after a rotation that the sender did not confirm do not verify")
 }
 
 /// Time in which requests may be in flight while secrets change.

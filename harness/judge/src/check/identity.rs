@@ -37,7 +37,7 @@ fn same(
         }
     }
     if tally.seen == 0 {
-        return Finding::unasked("nothing was tried again");
+        return Finding::unasked("no delivery was retried");
     }
     tally.finding(noun, "the same on every attempt", "changed between attempts")
 }
@@ -45,19 +45,19 @@ fn same(
 pub(super) const BODY: Check = Check {
     id: "identity.body",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "all attempts of a delivery carry the same body bytes, across restarts too",
+    source: "existing senders",
+    requirement: "all attempts of a delivery carry the same body bytes, also across restarts",
     why: "a receiver that compares or hashes bodies takes changed bytes for a forgery or for another event",
-    remedy: "store the body as bytes when the event is emitted; never build it again from parsed JSON",
+    remedy: "store the body as bytes when the event is emitted; never rebuild it from parsed JSON",
     stands_alone: true,
     find: body,
     ..Check::PLAIN
 };
 
 pub(super) fn body(evidence: &Evidence<'_>) -> Finding {
-    same(evidence, "bodies that came more than once", |_, first, again| {
+    same(evidence, "deliveries with several attempts", |_, first, again| {
         let what =
-            || format!("the body's SHA-256 is {} first, then {}", head(&first.sha256), head(&again.sha256));
+            || format!("the body's SHA-256 changed from {} to {}", head(&first.sha256), head(&again.sha256));
         (first.sha256 != again.sha256).then(what)
     })
 }
@@ -69,11 +69,11 @@ fn head(digest: &str) -> String {
 pub(super) const HEADERS: Check = Check {
     id: "identity.headers",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "what the profile says stays identical across retries does: the signature of a frozen profile, the id \
-        and content type of all",
-    why: "a frozen signature that changes between attempts is the sign of a body that was built again",
-    remedy: "store what must stay identical with the delivery, and read it back for each attempt",
+    source: "existing senders",
+    requirement: "id and content type stay the same across retries, and so does the signature of a frozen \
+        profile",
+    why: "a frozen signature that changes between attempts shows that the body was rebuilt",
+    remedy: "store these values with the delivery, and read them for each attempt",
     stands_alone: true,
     find: headers,
     ..Check::PLAIN
@@ -82,15 +82,15 @@ pub(super) const HEADERS: Check = Check {
 pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
     let rotates = evidence.trace.faults.iter().any(|fault| fault.kind == FaultKind::Rotate);
     let is_own = matches!(evidence.trace.declared.signs, Some(Signs::Own { .. }));
-    same(evidence, "deliveries that came more than once", |profile, first, again| {
+    same(evidence, "deliveries with several attempts", |profile, first, again| {
         let frozen = profile == Profile::VvvFrozen || (profile == Profile::Github && !rotates);
         let frozen = frozen && !is_own;
         if first.id != again.id {
-            return Some(format!("the id was {:?}, then {:?}", first.id, again.id));
+            return Some(format!("the id changed from {:?} to {:?}", first.id, again.id));
         }
         if first.head.content_type != again.head.content_type {
             return Some(format!(
-                "the content type was {:?}, then {:?}",
+                "the content type changed from {:?} to {:?}",
                 first.head.content_type, again.head.content_type
             ));
         }
@@ -103,10 +103,11 @@ pub(super) const SECRET: Check = Check {
     id: "identity.secret",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "each subscriber's signatures are by its own secret, and during a rotation by both keys",
-    why: "a shared secret lets one subscriber forge deliveries to another, and a rotation with one key loses \
-        what is under way",
-    remedy: "look the keys up by subscriber for each attempt; while a key retires, sign with it as well",
+    requirement: "each subscriber's signatures are made with its own secret, and during a rotation with \
+        both keys",
+    why: "a shared secret lets one subscriber forge deliveries to another, and a rotation with one key \
+        loses the deliveries in flight",
+    remedy: "look up the keys by subscriber for each attempt; while a key retires, sign with both",
     needs: &[Lack::Signature],
     follows_fault: true,
     stands_alone: true,
@@ -118,7 +119,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for shared in &evidence.trace.shared {
         let (subscriber, from, until) = (Some(shared.endpoint.clone()), shared.t, shared.t);
-        let what = format!("its secret is that of {} too", shared.with);
+        let what = format!("its secret is also the secret of {}", shared.with);
         tally.see();
         tally.broke(|| Witness { subscriber, from, until, what, arrivals: Vec::new() });
     }
@@ -149,11 +150,11 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
             // A request that the endpoint left unread was signed earlier.
             let fresh = !is_stalled(lane.subscriber, arrival.t);
             let what = if keys.is_empty() {
-                "not made with a secret of this subscriber"
+                "made with no secret of this subscriber"
             } else if fresh && rotations.both(arrival.t) && with_every_key && keys.len() < 2 {
-                "two secrets are valid, and one of them signed"
+                "two secrets are valid, but only one signed"
             } else if fresh && !once && keys.iter().all(|key| *key < rotations.oldest(arrival.t)) {
-                "made with a secret that was retired, and with no newer one"
+                "made with a retired secret, and with no newer one"
             } else {
                 continue;
             };
@@ -169,6 +170,6 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     tally.finding(
         "signatures",
         "made with the subscriber's own secrets",
-        "made with other secrets, or too few",
+        "made with a wrong secret, or with too few",
     )
 }

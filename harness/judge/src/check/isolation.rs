@@ -102,10 +102,10 @@ fn percentile95(mut values: Vec<u64>) -> Option<u64> {
 pub(super) const LATENCY: Check = Check {
     id: "isolation.latency",
     severity: Severity::Must,
-    source: "S0; S1",
-    requirement: "the delivery latency of healthy subscribers with slow ones beside them stays within the bound of \
-        their latency alone",
-    why: "with one shared pool, as many slow endpoints as it has workers stop every delivery to everybody",
+    source: "existing senders",
+    requirement: "slow endpoints raise the delivery latency of healthy subscribers by at most \
+        slower_beside_slow",
+    why: "with one shared pool, as many slow endpoints as workers stop all deliveries",
     remedy: "give each subscriber its own queue and in-flight cap; never let one shared pool wait for a slow \
         endpoint",
     stall: Stall::Slows,
@@ -132,15 +132,14 @@ pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         let name = &lane.subscriber.name;
         if worst.as_ref().is_none_or(|(most, _)| beside > *most) {
-            worst =
-                Some((beside, format!("{name}: {} beside slow ones, {} before", show(beside), show(alone))));
+            worst = Some((
+                beside,
+                format!("{name}: {} beside slow endpoints, {} before", show(beside), show(alone)),
+            ));
         }
         if beside > alone.saturating_add(evidence.scenario.expect.slower_beside_slow.0) {
-            let what = format!(
-                "95th percentile of its wait: {} beside slow ones, {} before",
-                show(beside),
-                show(alone)
-            );
+            let what =
+                format!("p95 of the wait: {} beside slow endpoints, {} before", show(beside), show(alone));
             tally.broke(|| super::verdict::Witness {
                 from,
                 until: until.min(evidence.end),
@@ -153,8 +152,8 @@ pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
     }
     let finding = tally.finding(
         "healthy subscribers",
-        "served as soon as without slow ones",
-        "served later beside slow ones",
+        "as fast beside slow endpoints as before",
+        "slower beside slow endpoints",
     );
     worst.into_iter().fold(finding, |finding, (_, text)| finding.with("slowest", text))
 }
@@ -163,8 +162,8 @@ pub(super) const GAP: Check = Check {
     id: "isolation.gap",
     severity: Severity::Must,
     source: "derived: a mean hides a pause",
-    requirement: "the longest gap between a healthy subscriber's arrivals stays bounded",
-    why: "a mean over minutes looks healthy while a subscriber heard nothing for half of them",
+    requirement: "a healthy subscriber with due deliveries never waits longer than gap_max for an arrival",
+    why: "a mean over minutes looks healthy even if a subscriber received nothing half of the time",
     remedy: "look for a lock, a pool or a batch that waits for its slowest member",
     stall: Stall::Slows,
     simulated: Simulated::Figure,
@@ -197,7 +196,10 @@ pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         longest = longest.max(length);
         if length > evidence.scenario.expect.gap_max.0 {
-            let what = format!("a delivery was due and allowed, and nothing came for {}", show(length));
+            let what = format!(
+                "no request for {}, though a delivery was due and its contract allowed it",
+                show(length)
+            );
             tally.broke(|| super::verdict::Witness {
                 from: since,
                 until: came,
@@ -206,7 +208,7 @@ pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
         }
     }
     tally
-        .finding("healthy subscribers", "never left without what was due", "left without what was due")
+        .finding("healthy subscribers", "no gap was too long", "a gap was too long")
         .with("longest gap", show(longest))
 }
 
@@ -271,7 +273,7 @@ fn judge_lane(evidence: &Evidence<'_>, at: u32, waits: &[Wait], tally: &mut Tall
         let at_once = wait.allowed.saturating_sub(wait.taken) <= AT_ONCE;
         if served && at_once && !evidence.is_disturbed(wait.taken, wait.came) {
             let what = format!(
-                "event {} came {} after it was taken; {} of {later} taken later came in time",
+                "event {} arrived {} after it was accepted; {} of {later} later events arrived in time",
                 wait.token,
                 show(wait.came - wait.taken),
                 later - late

@@ -72,7 +72,7 @@ impl Judgement {
         let asked = |one: &Verdict| selection.has(&one.id) || !one.id.starts_with(OWN);
         if !self.verdicts.iter().any(|one| saw(one) && asked(one)) {
             self.status = Status::Inconclusive;
-            self.sentence = format!("nothing was seen of what was selected; {}", self.sentence);
+            self.sentence = format!("the selected checks saw nothing; {}", self.sentence);
         }
         self
     }
@@ -94,7 +94,7 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
                 Found::Unasked => Found::Unasked,
                 _ => Found::Unseen,
             };
-            finding.sentence = format!("the trace was cut short; up to there, {}", finding.sentence);
+            finding.sentence = format!("the trace was cut short; until then: {}", finding.sentence);
         }
         let known = scenario.expect.known.get(check.id);
         let known = known.filter(|known| known.until.is_none_or(|until| today < until.0));
@@ -117,7 +117,7 @@ fn with_holes(finding: Finding, trace: &Trace) -> Finding {
     if trace.dropped() == 0 || !matches!(finding.found, Found::Held | Found::Broken) {
         return finding;
     }
-    let sentence = format!("the trace lacks lines; as far as it goes, {}", finding.sentence);
+    let sentence = format!("the trace lacks records; the others show: {}", finding.sentence);
     Finding { found: Found::Unseen, sentence, ..finding }
 }
 
@@ -142,11 +142,14 @@ fn weigh(
     };
     let (status, sentence) = match (found, known) {
         (Found::Broken, Some(known)) => {
-            (Status::Pass, format!("fails as expected ({}): {sentence}", known.why))
+            (Status::Pass, format!("failed as expected ({}): {sentence}", known.why))
         }
         (Found::Held | Found::Unasked, Some(known)) => (
             Status::Fail,
-            format!("the expected failure did not happen ({}); delete it: {sentence}", known.why),
+            format!(
+                "the expected failure ({}) did not happen; delete it from expect.known: {sentence}",
+                known.why
+            ),
         ),
         (Found::Broken, None) => (broken, sentence),
         (Found::Held, None) => (Status::Pass, sentence),
@@ -164,7 +167,7 @@ fn unknown(id: &str) -> Verdict {
         id: id.to_owned(),
         severity: Severity::Must,
         status: Status::Fail,
-        sentence: format!("expect.known names a check that there is not{hint}"),
+        sentence: format!("expect.known names an unknown check{hint}"),
         known: None,
         figures: Vec::new(),
         witness: Vec::new(),
@@ -193,12 +196,12 @@ pub fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     }
     let dropped = trace.dropped();
     if dropped > 0 {
-        return (Status::Inconclusive, format!("{dropped} records could not be kept; {counted}"));
+        return (Status::Inconclusive, format!("the trace lacks {dropped} records; {counted}"));
     }
     let too_thin = verdicts.iter().any(|one| one.status == Status::Inconclusive && decides(one));
     match (too_thin, any(Status::Pass) || any(Status::Warn)) {
         (true, _) => (Status::Inconclusive, counted),
-        (false, false) => (Status::Inconclusive, "nothing was seen".to_owned()),
+        (false, false) => (Status::Inconclusive, "no check saw anything".to_owned()),
         (false, true) => (Status::Pass, counted),
     }
 }
@@ -277,17 +280,17 @@ fn by_lack(check: &Check, finding: Finding, trace: &Trace) -> Finding {
 const fn reason(what: Lack) -> &'static str {
     match what {
         Lack::Start => "has no [start]: the harness has no process to stop, kill or measure",
-        Lack::Process => "starts a sender that is detached: the harness has no process to measure",
-        Lack::Database => "names no database that could be locked or measured",
-        Lack::Depth => "has no [depth]: nobody can ask how much waits",
-        Lack::Kept => "has no [depth.kept]: nobody can ask what is kept",
+        Lack::Process => "starts a detached sender: the harness has no process to measure",
+        Lack::Database => "names no database that the harness could lock or measure",
+        Lack::Depth => "has no [depth]: the harness cannot read the backlog",
+        Lack::Kept => "has no [depth.kept]: the harness cannot read the kept deliveries",
         Lack::DeadLetters => "declares no dead letters, or has no [dead]",
-        Lack::Breaker => "declares that there is no breaker",
-        Lack::Order => "declares that no order is kept",
-        Lack::Change => "has no [change]: no limit can be changed",
-        Lack::Rotate => "has no [rotate]: no secret can be added",
-        Lack::Redrive => "has no [redrive]: no dead letter can be sent again",
-        Lack::Signature => "says that nothing is signed",
+        Lack::Breaker => "says that the sender has no breaker",
+        Lack::Order => "says that the sender keeps no order",
+        Lack::Change => "has no [change]: the harness cannot change a limit",
+        Lack::Rotate => "has no [rotate]: the harness cannot rotate a secret",
+        Lack::Redrive => "has no [redrive]: the harness cannot redrive a dead letter",
+        Lack::Signature => "says that the sender signs nothing",
     }
 }
 
@@ -335,7 +338,7 @@ fn unless_set(finding: Finding, set: &ClockSet, last: Option<u64>) -> Finding {
     }
     let (far, at) = (show(set.ns.unsigned_abs()), show(set.until));
     let side = if set.ns < 0 { "back" } else { "ahead" };
-    let why = format!("the machine's wall clock was set {side} by {far} at {at}, and a sender goes by that");
+    let why = format!("the machine's wall clock, which the sender reads, was set {side} by {far} at {at}");
     Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }
 }
 
@@ -356,10 +359,9 @@ fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
     let is_inside = |t: u64| unknown.iter().any(|(from, until)| *from < t && t < *until);
     let count = lane.begun.iter().filter(|n| is_inside(evidence.exchange(**n).t)).count();
     let name = &lane.subscriber.name;
-    let what = format!(
-        "{count} requests to {name} came since a change of its limit that the sender did not confirm"
-    );
-    (count > 0).then(|| format!("{what}: by which contract, nobody knows"))
+    let what =
+        format!("{count} requests to {name} came after a limit change that the sender did not confirm");
+    (count > 0).then(|| format!("{what}: their limit is unknown"))
 }
 
 /// Names the fault that was not injected, for a check that saw nothing.
@@ -367,7 +369,7 @@ fn by_missing_fault(check: &Check, mut finding: Finding, trace: &Trace) -> Findi
     if finding.found == Found::Unseen && check.follows_fault {
         // No check needs the stop at the end of the run.
         let missing = trace.undone.iter().filter(|one| one.plan.is_some() || one.kind != FaultKind::Stop);
-        let told = missing.map(|one| format!("; {} was not done: {}", one.kind, one.why));
+        let told = missing.map(|one| format!("; {} was not injected: {}", one.kind, one.why));
         finding.sentence.extend(told.take(1));
     }
     finding

@@ -37,10 +37,12 @@ const SLOWEST: u64 = 60 * SECOND;
 pub(super) const CHECK: Check = Check {
     id: "liveness.served",
     severity: crate::entry::Severity::Must,
-    source: "derived: a lane that sleeps breaks no other promise",
-    requirement: "a subscriber with a delivery due, a healthy endpoint and room in its contract is sent to in bounded time",
-    why: "a lane that missed its wake-up looks like an idle one, and the next event hides that it ever stood still",
-    remedy: "wake a lane at everything that it may wait for: an event, an answer, a commit, a claim, a handover",
+    source: "derived: a stuck lane breaks no other requirement",
+    requirement: "a subscriber with a due delivery, a healthy endpoint and room in its contract receives \
+        a request in bounded time",
+    why: "a lane that missed its wake-up looks idle, and the next event hides the standstill",
+    remedy: "wake a lane for everything that it may wait for: an event, an answer, a commit, a claim, a \
+        handover",
     picture: Picture::Backlog,
     find: judge,
     ..Check::PLAIN
@@ -67,7 +69,8 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
             longest = longest.max(silent);
             if silent > most {
                 let what = format!(
-                    "a delivery was due and nothing held it back, and nothing came for {}; {} is allowed",
+                    "no request for {}, though a delivery was due and nothing held it back; at most {} is \
+                        allowed",
                     show(silent),
                     show(most)
                 );
@@ -76,7 +79,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     tally
-        .finding("subscribers with deliveries", "sent to in time", "left without what was due")
+        .finding("subscribers with deliveries", "each received requests in time", "no request for too long")
         .with("longest silence", show(longest))
 }
 

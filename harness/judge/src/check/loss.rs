@@ -23,10 +23,10 @@ use crate::entry::Severity;
 pub(super) const NONE: Check = Check {
     id: "loss.none",
     severity: Severity::Must,
-    source: "derived: what acknowledgement means",
-    requirement: "every accepted event reaches every matching subscriber, or its dead letters",
-    why: "the emitter has forgotten the event, since it was told that it need not remember it",
-    remedy: "commit before acknowledging, and delete only after the outcome is stored",
+    source: "derived: the meaning of an acknowledgement",
+    requirement: "every accepted event reaches every matching subscriber or becomes a dead letter",
+    why: "the emitter forgets an event after its acknowledgement, so nobody else can repeat it",
+    remedy: "commit before acknowledging, and delete only after storing the outcome",
     find: none,
     ..Check::PLAIN
 };
@@ -34,7 +34,7 @@ pub(super) const NONE: Check = Check {
 pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     let fates = fates(evidence);
     if fates.is_empty() {
-        return Finding::unseen("nothing was acknowledged");
+        return Finding::unseen("no event was acknowledged");
     }
     let unsettled: Vec<_> =
         fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
@@ -45,21 +45,21 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     let count = |wanted: Fate| fates.iter().filter(|(_, fate)| *fate == wanted).count();
     let is_bearable = lost <= evidence.scenario.expect.lost;
     let finding = if is_bearable && late > 0 && is_broken_off(evidence) {
-        Finding::unseen("the run was interrupted before everything could arrive")
+        Finding::unseen("the run was interrupted before all deliveries could arrive")
     } else if is_bearable && late > 0 {
         let all = fates.len();
         Finding::unseen(format!(
-            "{late} of {all} deliveries were not settled in time: they could still have come"
+            "{late} of {all} deliveries were outstanding at the end and could have arrived later"
         ))
     } else if is_bearable {
-        Finding::held(format!("{} deliveries are owed, {lost} are lost", fates.len()))
+        Finding::held(format!("{} deliveries owed, {lost} lost", fates.len()))
     } else {
-        let missing = missing
-            .iter()
-            .map(|one| evidence.absent(one, "acknowledged, and neither delivered nor dead".to_owned()));
+        let missing = missing.iter().map(|one| {
+            evidence.absent(one, "acknowledged, but neither delivered nor a dead letter".to_owned())
+        });
         let without = groundless.iter().map(|(one, why)| evidence.absent(one, why.clone()));
         let witness = without.chain(missing).take(WITNESS_MAX).collect();
-        Finding::broken(format!("{lost} of {} deliveries are lost", fates.len()), witness)
+        Finding::broken(format!("{lost} of {} deliveries were lost", fates.len()), witness)
     };
     let finding = finding.with("delivered", count(Fate::Delivered)).with("dead", count(Fate::Dead));
     finding
@@ -74,9 +74,9 @@ pub(super) const UNEXPECTED: Check = Check {
     id: "loss.unexpected",
     severity: Severity::Must,
     source: "derived",
-    requirement: "nothing arrives that was not offered, nor at a subscriber that it does not match",
-    why: "a subscriber that gets another's events is a breach of data, not only a nuisance",
-    remedy: "match whole patterns at segment boundaries, and keep subscribers' bodies apart",
+    requirement: "only offered events arrive, and only at subscribers that they match",
+    why: "a subscriber that receives another's events is a data breach",
+    remedy: "match patterns by whole segments, and keep the subscribers' bodies apart",
     find: unexpected,
     ..Check::PLAIN
 };
@@ -87,7 +87,7 @@ fn unexpected(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         let lost = match (exchange.lane, arrival.token) {
             (None, _) => {
-                Some(format!("an arrival at {:?}, which the scenario doesn't have", arrival.endpoint))
+                Some(format!("an arrival at {:?}, which is no endpoint of the scenario", arrival.endpoint))
             }
             (_, None) => Some("an arrival without the harness's token".to_owned()),
             _ => None,
@@ -108,8 +108,8 @@ fn unexpected(evidence: &Evidence<'_>) -> Finding {
         let offered = evidence.event(delivery).map(|event| evidence.trace.offers[event.offer as usize].t);
         let what = match offered {
             None => "was never offered",
-            Some(_) if !delivery.owed => "does not concern this subscriber",
-            Some(t) if evidence.exchange(*first).t < t => "came before it was offered",
+            Some(_) if !delivery.owed => "does not match this subscriber",
+            Some(t) if evidence.exchange(*first).t < t => "arrived before it was offered",
             Some(_) => continue,
         };
         let what = format!("event {} {what}", delivery.token);
@@ -117,7 +117,7 @@ fn unexpected(evidence: &Evidence<'_>) -> Finding {
     }
     tally.finding(
         "arrivals",
-        "each was offered, for its subscriber",
-        "not offered, or not for its subscriber",
+        "each was offered and matches its subscriber",
+        "not offered, or at a wrong subscriber",
     )
 }

@@ -29,9 +29,10 @@ fn has(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool) -> bool {
 pub(super) const RESET: Check = Check {
     id: "network.reset",
     severity: Severity::Must,
-    source: "derived: a reset says nothing of whether the request was read",
-    requirement: "what a reset connection carried is retried and not lost",
-    why: "the request may have been read or not, so neither giving up nor sending it twice at once is right",
+    source: "derived: a reset does not show whether the endpoint read the request",
+    requirement: "a delivery on a reset connection is retried and not lost",
+    why: "the endpoint may have read the request or not, so the sender must neither give up nor repeat it \
+        at once",
     remedy: "treat an error after sending as a failed attempt, and let the backoff decide",
     find: reset,
     ..Check::PLAIN
@@ -47,8 +48,7 @@ pub(super) const STALE: Check = Check {
     severity: Severity::Must,
     source: "derived",
     requirement: "a keep-alive connection that the endpoint closed costs no delivery",
-    why: "keep-alive connections are closed by the endpoint at any moment, most often just as the next request \
-        leaves",
+    why: "an endpoint may close a keep-alive connection at any moment, often just as the next request leaves",
     remedy: "close idle connections before the endpoint does, and count the failure as an attempt",
     find: stale,
     ..Check::PLAIN
@@ -63,8 +63,8 @@ pub(super) const REFUSED: Check = Check {
     id: "network.refused",
     severity: Severity::Must,
     source: "derived",
-    requirement: "a refused connection is retried and not lost",
-    why: "nothing was received, so nothing is lost by trying again, and all by not",
+    requirement: "a delivery with a refused connection is retried and not lost",
+    why: "the endpoint received nothing, so a retry is safe, and without one the delivery is lost",
     remedy: "treat an error while connecting as a failed attempt",
     find: refused,
     ..Check::PLAIN
@@ -77,7 +77,7 @@ pub(super) fn refused(evidence: &Evidence<'_>) -> Finding {
 /// Judges deliveries with such a cut, and deliveries that fell due during the behaviour.
 fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKind) -> bool) -> Finding {
     if !has(evidence, wanted) {
-        return Finding::unasked("no endpoint does that");
+        return Finding::unasked("no endpoint of the scenario behaves so");
     }
     let met = |delivery: &Delivery| {
         let hit = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Cut(kind) if cut(kind));
@@ -96,15 +96,15 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
     }
     // A delivery that the sender reports as waiting is not lost.
     for delivery in missing(evidence, &unsettled) {
-        tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
+        tally.broke(|| evidence.absent(delivery, "neither delivered nor a dead letter".to_owned()));
     }
     for (at, _) in (0..).zip(&evidence.lanes) {
         if let Some((delivery, n)) = given_up(evidence, at, cut) {
-            let what = format!("event {}: cut off, and given up with attempts left", delivery.token);
+            let what = format!("event {}: given up after this error, with attempts left", delivery.token);
             tally.broke(|| evidence.witness(at, &[n], what));
         }
     }
-    let finding = tally.finding("deliveries that met it", "none was lost", "lost, or not tried again");
+    let finding = tally.finding("deliveries with such an error", "none was lost", "lost, or not retried");
     unless_late(finding, not_settled_in_time(evidence, &unsettled))
 }
 
@@ -153,12 +153,12 @@ fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 pub(super) const HUGE_ANSWER: Check = Check {
     id: "network.huge-answer",
     severity: Severity::Must,
-    source: "derived: the answer is a stranger's",
-    requirement: "memory stays flat while an endpoint answers without end",
-    why: "one endpoint that answers without end must not take the memory of all lanes",
-    remedy: "read a bounded excerpt of the body and close the connection",
+    source: "derived: the answer comes from an untrusted endpoint",
+    requirement: "the sender's memory stays flat while an endpoint sends an endless answer",
+    why: "one endless answer must not take the memory of all lanes",
+    remedy: "read a bounded part of the body, then close the connection",
     needs: &[Lack::Start, Lack::Process],
-    simulated: Simulated::Beyond("a simulated process has no memory of its own to look at"),
+    simulated: Simulated::Beyond("a simulated process has no memory of its own to measure"),
     find: huge_answer,
     ..Check::PLAIN
 };
@@ -175,7 +175,7 @@ pub(super) fn huge_answer(evidence: &Evidence<'_>) -> Finding {
     let before = before.or_else(|| resident.clone().map(|(_, bytes)| bytes).next());
     let most = resident.filter(|(t, _)| *t > begin).map(|(_, bytes)| bytes).max();
     let (Some(before), Some(most)) = (before, most) else {
-        return Finding::unseen("the sender's memory was not seen");
+        return Finding::unseen("the sender's memory was not measured");
     };
     let allowed = evidence.scenario.expect.holds.rss_growth_max.map_or(GROWTH_MAX, |size| size.0);
     let growth = most.saturating_sub(before);

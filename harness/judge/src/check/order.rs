@@ -37,8 +37,9 @@ pub(super) const CHECK: Check = Check {
     id: "order.per-key",
     severity: Severity::May,
     source: "the declared order",
-    requirement: "where declared, the first attempts of one key arrive in the order of their events",
-    why: "the last state of a key wins at the subscriber, so an older event that comes later undoes it",
+    requirement: "if declared, the first attempts of one key arrive in the order of their events",
+    why: "at the subscriber the last state of a key wins, so an older event that arrives later undoes a \
+        newer one",
     remedy: "send one delivery per key at a time",
     needs: &[Lack::Order],
     stall: Stall::Reorders,
@@ -48,7 +49,7 @@ pub(super) const CHECK: Check = Check {
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered) {
-        return Finding::unasked("no subscriber is ordered");
+        return Finding::unasked("no subscriber is `ordered`");
     }
     let mut tally = Tally::default();
     for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.subscriber.handling.ordered) {
@@ -76,5 +77,5 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    tally.finding("keys", "first attempts came in order", "out of order")
+    tally.finding("keys", "first attempts arrived in order", "out of order")
 }

@@ -307,7 +307,7 @@ pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
     if late == 0 || finding.found != Found::Held {
         return finding;
     }
-    Finding::unseen(format!("{late} deliveries were not settled in time: they could still have come"))
+    Finding::unseen(format!("{late} deliveries were outstanding at the end and could have arrived later"))
 }
 
 /// Whether a delivery could still have come after the end of the run, for a sender that can't report its

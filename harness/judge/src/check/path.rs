@@ -13,9 +13,9 @@ pub(super) const CHECK: Check = Check {
     id: "path.own",
     severity: Severity::Must,
     source: "derived: a subscriber is its URL",
-    requirement: "every request comes to its subscriber's own URL, path and query included",
-    why: "what goes to another path is handled by another program, or by none",
-    remedy: "send the request target of the URL as it was given, and follow no redirect",
+    requirement: "every request arrives at its subscriber's own URL, path and query included",
+    why: "a request to another path reaches another program, or none",
+    remedy: "send the URL's request target unchanged, and follow no redirect",
     find: own,
     ..Check::PLAIN
 };
@@ -29,9 +29,7 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
             tally.see();
             let path = evidence.trace.arrivals[*n as usize].head.path.as_str();
             if path != own {
-                tally.broke(|| {
-                    evidence.witness(at, &[*n], format!("sent to {path}; the URL's path is {own}"))
-                });
+                tally.broke(|| evidence.witness(at, &[*n], format!("sent to {path}; expected {own}")));
             }
         }
     }
@@ -40,5 +38,5 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         tally.broke(|| strays::witness(stray, format!("sent to no subscriber's URL: {}", stray.said)));
     }
-    tally.finding("requests", "each came to its subscriber's URL", "sent elsewhere")
+    tally.finding("requests", "each arrived at its subscriber's URL", "sent elsewhere")
 }

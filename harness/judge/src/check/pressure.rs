@@ -56,13 +56,13 @@ impl Seen {
 pub(super) const CHECK: Check = Check {
     id: "pressure.holds",
     severity: Severity::Should,
-    source: "S2",
-    requirement: "an endpoint that slows down under its load for good is sent what it answers within its target, and \
-        not left idle",
-    why: "a sender that takes slowness for the new normal keeps the endpoint overloaded for as long as it has \
-        something to send",
-    remedy: "compare answers with what is usual over a day, or with a target; lower the rate while they exceed \
-        it, raise it only while they don't",
+    source: "Hookdeck's rate limiter",
+    requirement: "if an endpoint slows down under load, the sender lowers its rate until the answers meet \
+        their target, and keeps the endpoint busy",
+    why: "a sender that takes slow answers for normal keeps the endpoint overloaded as long as it has a \
+        backlog",
+    remedy: "compare answer times with a day's usual ones or with a target; lower the rate while they are \
+        above, and raise it only while they are below",
     simulated: Simulated::Figure,
     picture: Picture::Backlog,
     find: holds,
@@ -72,7 +72,7 @@ pub(super) const CHECK: Check = Check {
 pub(super) fn holds(evidence: &Evidence<'_>) -> Finding {
     let bounds = &evidence.scenario.expect.speeds.pressure;
     if bounds.is_empty() {
-        return Finding::unasked("the scenario names no endpoint whose answers have a target");
+        return Finding::unasked("the scenario sets no `pressure` target");
     }
     let (mut tally, mut figures) = (Tally::default(), Vec::new());
     for bound in bounds {
@@ -85,11 +85,7 @@ pub(super) fn holds(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    let finding = tally.finding(
-        "shares",
-        "the rate is where the endpoint answers within its target",
-        "the rate is not where the endpoint answers within its target",
-    );
+    let finding = tally.finding("shares (answers in time, capacity used)", "each is high enough", "too low");
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
 }
 
@@ -122,7 +118,7 @@ fn hold(
     tally.see();
     if used < bound.used.0 {
         let what = format!(
-            "{answers} answers in {}, in which the endpoint could give {}",
+            "{answers} answers in {}; the endpoint could give {}",
             show(seen.until - seen.from),
             seen.possible
         );
@@ -130,5 +126,5 @@ fn hold(
     }
     let percent = |millionths: u64| format!("{}.{} %", millionths / 10_000, millionths / 1_000 % 10);
     figures.push((format!("{name} answered within its target"), percent(within)));
-    figures.push((format!("{name} used of what it can answer"), percent(used.min(1_000_000))));
+    figures.push((format!("{name} used of its capacity"), percent(used.min(1_000_000))));
 }

@@ -16,9 +16,10 @@ use crate::trace::{Process, ProcessEvent};
 pub(super) const CHECK: Check = Check {
     id: "process.exits",
     severity: Severity::Must,
-    source: "derived: a process that dies is a defect, whatever restarts it",
-    requirement: "no process of the sender ends by itself; asked to stop, each ends with 0 and need not be killed",
-    why: "a supervisor hides a crash until it comes too often, and a stop by force cuts off what is in flight",
+    source: "derived: a process that dies is a defect, even if a supervisor restarts it",
+    requirement: "no process of the sender ends by itself; when asked to stop, each exits with 0 and need \
+        not be killed",
+    why: "a supervisor hides crashes until they are frequent, and a forced stop cuts off attempts in flight",
     remedy: "let no task end the process, and on SIGTERM finish in time and exit with 0",
     needs: &[Lack::Start],
     find: exits,
@@ -31,7 +32,7 @@ pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
         workers.entry(process.worker).or_default().push(process);
     }
     if workers.is_empty() {
-        return Finding::unasked("no process of the sender is the harness's own");
+        return Finding::unasked("the harness started no process of the sender");
     }
     let mut tally = Tally::default();
     for lives in workers.values_mut() {
@@ -42,9 +43,9 @@ pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("no process ended");
     }
     tally.finding(
-        "ends of processes",
-        "each was asked for, and in order",
-        "by themselves, by force or in disorder",
+        "process exits",
+        "each was requested, with exit 0",
+        "not requested, forced, or with an error",
     )
 }
 
@@ -85,7 +86,12 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
                     if asked.is_none() {
                         tally.broke(|| at(format!("ended by itself ({status})")));
                     } else if status != "exit 0" {
-                        tally.broke(|| at(format!("was asked to stop and ended with {status}")));
+                        tally.broke(|| {
+                            at(format!(
+                                "was asked to stop and ended with {status}; expected \
+                            exit 0"
+                            ))
+                        });
                     }
                 }
                 (asked, killed) = (None, false);

@@ -30,11 +30,11 @@ use crate::trace::{Depth, Lack, Refused};
 pub(super) const BOUNDED: Check = Check {
     id: "queue.bounded",
     severity: Severity::Must,
-    source: "the contract; S3",
-    requirement: "rows and bytes waiting never exceed the bound, and accepted = delivered + dead + coalesced + waiting \
-        at every sample",
-    why: "a queue without a bound ends with a full disk, and what the sums do not show was lost or doubled",
-    remedy: "bound the queue where it is written, in the same transaction",
+    source: "the contract",
+    requirement: "the rows and bytes that wait never exceed the bound, and accepted = delivered + dead + \
+        coalesced + waiting in every sample",
+    why: "a queue without a bound fills the disk, and a delivery that the sums lack was lost or doubled",
+    remedy: "enforce the bound in the transaction that writes the queue",
     needs: &[Lack::Depth],
     picture: Picture::Backlog,
     find: bounded,
@@ -65,13 +65,24 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     let is_bounded =
         scenario.subscribers.iter().any(|one| one.queue.rows.is_some() || one.queue.bytes.is_some());
     if tally.seen > 0 && sums == 0 && !is_bounded && range.min.is_none() && range.max.is_none() {
-        return Finding::unasked("nothing bounds the queue, and no samples of it can be added up");
+        return Finding::unasked("the scenario bounds no queue, and no sample has all four counts");
     }
     let unseen = (0..).zip(&evidence.lanes).find_map(|(at, lane)| unseen(evidence, at, lane));
-    let good = if sums > 0 { "inside its bound, and all accounted for" } else { "inside its bound" };
-    let finding = tally.finding("samples of the queue", good, "beyond its bound, or not adding up");
+    let good =
+        if sums > 0 { "within the bound, and all deliveries accounted for" } else { "within the bound" };
+    let finding = tally.finding(
+        "queue samples",
+        good,
+        "above the bound, or with counts that do \
+        not add up",
+    );
     let least = scenario.expect.queue_rows.min.filter(|least| most < *least);
-    let short = least.map(|least| format!("{most} deliveries waited at most; at least {least} are needed"));
+    let short = least.map(|least| {
+        format!(
+            "at most {most} deliveries waited at once; the scenario needs \
+        at least {least}"
+        )
+    });
     let finding = match short.or(unseen).filter(|_| finding.found == Found::Held) {
         Some(what) => Finding { figures: finding.figures, ..Finding::unseen(what) },
         None => finding,
@@ -91,12 +102,12 @@ fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
     let most = offered.min(whole);
     let each = evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES);
     if queue.rows.is_some_and(|rows| rows < most) && !own().any(|one| one.waiting.is_some()) {
-        return Some(format!("no sample of the queue says how many deliveries wait for {name}"));
+        return Some(format!("no queue sample counts the deliveries that wait for {name}"));
     }
     if queue.bytes.is_some_and(|bytes| bytes.0 < most.saturating_mul(each))
         && !own().any(|one| one.bytes.is_some())
     {
-        return Some(format!("no sample of the queue says how many bytes wait for {name}"));
+        return Some(format!("no queue sample counts the bytes that wait for {name}"));
     }
     None
 }
@@ -165,8 +176,8 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         let (least, most) = (until(&accepted, asked), until(&offered, answered));
         if sum < least || sum > most {
             let what = format!(
-                "{waiting} waiting, {delivered} delivered, {dead} dead and {coalesced} coalesced make {sum}; \
-                 {least} to {most} are owed"
+                "{waiting} waiting, {delivered} delivered, {dead} dead and {coalesced} coalesced add up \
+                    to {sum}; expected {least} to {most}"
             );
             tally.broke(|| at(depth, what));
         }
@@ -216,7 +227,7 @@ fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     for refusal in &found {
         let (from, until) = (refusal.t, refusal.t);
         let status = refusal.status.unwrap_or_default();
-        let what = format!("event {} was refused with {status}, though nothing was full", refusal.token);
+        let what = format!("event {} was refused with {status}, though no queue was full", refusal.token);
         tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
     }
     found.len() as u64
@@ -225,10 +236,11 @@ fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
 pub(super) const VISIBLE: Check = Check {
     id: "queue.visible",
     severity: Severity::Must,
-    source: "S3",
-    requirement: "overload is answered with 429 or 503 and Retry-After, or shed to dead letters, never silent",
-    why: "an emitter that is told nothing goes on, and finds out from its customers",
-    remedy: "answer the emitter when the queue is full, or record what is shed with its reason",
+    source: "existing senders",
+    requirement: "the sender answers overload with 429 or 503 and Retry-After, or sheds deliveries to \
+        dead letters; it drops nothing silently",
+    why: "without an answer the emitter continues, and learns of the loss from its customers",
+    remedy: "answer the emitter when the queue is full, or record each shed delivery with its reason",
     picture: Picture::Backlog,
     find: visible,
     ..Check::PLAIN
@@ -245,23 +257,27 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
         let told = refusal.retry_after.as_deref().is_some_and(|text| Asked::read(text) != Asked::Nonsense);
         if !matches!(status, 429 | 503) || !told {
             let asked = refusal.retry_after.as_deref().unwrap_or("none");
-            let what = format!("event {} was refused with {status} and Retry-After: {asked}", refusal.token);
+            let what = format!(
+                "event {} was refused with {status} and Retry-After: {asked}; expected 429 \
+                or 503 with Retry-After",
+                refusal.token
+            );
             let (from, until) = (refusal.t, refusal.t);
             tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
         }
     }
     let groundless = groundless(evidence, &mut tally);
     if tally.seen == 0 && shed == 0 {
-        return Finding::unasked("nothing was turned away");
+        return Finding::unasked("no event was refused");
     }
     if tally.seen == 0 {
         return Finding::held(format!("{shed} deliveries were shed to dead letters"));
     }
     tally
         .finding(
-            "events turned away",
-            "each with a status that says so",
-            "without saying so, or without a cause",
+            "refused events",
+            "each with 429 or 503 and Retry-After",
+            "without 429 or 503 and Retry-After, or without a cause",
         )
         .with("shed", shed)
         .with("without a cause", groundless)
@@ -287,12 +303,12 @@ fn growth_allowed(evidence: &Evidence<'_>) -> Size {
 pub(super) const MEMORY: Check = Check {
     id: "queue.memory",
     severity: Severity::Must,
-    source: "S3",
-    requirement: "resident memory stays flat while the queue is full",
-    why: "a spike that fits the disk must not end the process for lack of memory",
-    remedy: "keep the backlog on disk and read what may be sent soon",
+    source: "existing senders",
+    requirement: "the sender's resident memory stays flat while its queue is full",
+    why: "a backlog that fits the disk must not end the process for lack of memory",
+    remedy: "keep the backlog on disk, and read only deliveries that are due soon",
     needs: &[Lack::Start, Lack::Process],
-    simulated: Simulated::Beyond("a simulated process has no memory of its own to look at"),
+    simulated: Simulated::Beyond("a simulated process has no memory of its own to measure"),
     picture: Picture::Backlog,
     find: memory,
     ..Check::PLAIN
@@ -304,7 +320,7 @@ pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
     let resident: Vec<(u64, u64)> =
         evidence.trace.depths.iter().filter_map(|depth| Some((depth.t, depth.resident_bytes?))).collect();
     let Some((_, first)) = resident.first().filter(|_| resident.len() > 1) else {
-        let sentence = "the sender's memory was not seen";
+        let sentence = "the sender's memory was not measured";
         return if declared.is_some() { Finding::unseen(sentence) } else { Finding::unasked(sentence) };
     };
     let (t, most) = resident.iter().max_by_key(|(_, bytes)| *bytes).copied().unwrap_or_default();
@@ -324,9 +340,9 @@ pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
 pub(super) const EXPIRES: Check = Check {
     id: "queue.expires",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "a delivery older than its time to live becomes a dead letter and gets no attempt after that",
-    why: "yesterday's alarm rings today, and pushes back what is still worth something",
+    source: "existing senders",
+    requirement: "a delivery older than its ttl becomes a dead letter and gets no further attempt",
+    why: "an outdated alarm rings today, and delays deliveries that still matter",
     remedy: "check the age before every attempt, also after a restart",
     stall: Stall::Delays,
     picture: Picture::Backlog,
@@ -358,12 +374,12 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         let late = |n: &&u32| evidence.sent_from(**n) > until && !excused(evidence.exchange(**n).t);
         if let Some(n) = evidence.attempts(delivery).iter().find(late) {
             let age = show(evidence.exchange(*n).t - accepted);
-            let what = format!("sent at the age of {age}; its ttl is {}", show(ttl));
+            let what = format!("sent at an age of {age}; its ttl is {}", show(ttl));
             tally.broke(|| evidence.witness(delivery.lane, &[*n], what));
         }
     }
     if tally.seen == 0 {
         return Finding::unasked("no delivery outlived its ttl");
     }
-    tally.finding("deliveries older than their ttl", "none was sent any more", "sent all the same")
+    tally.finding("deliveries older than their ttl", "none was sent", "sent nevertheless")
 }

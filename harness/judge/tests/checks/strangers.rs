@@ -266,8 +266,8 @@ fn an_order_that_a_sender_has_no_notion_of_is_not_judged_and_only_that() {
     trace.declared.lacks = vec![Lack::Order];
     check("order.per-key", &ordered, &trace, Status::NotApplicable);
     let told = verdict("order.per-key", &ordered, &trace).sentence;
-    assert_eq!(told, "the driver file declares that no order is kept");
+    assert_eq!(told, "the driver file says that the sender keeps no order");
     let (unordered, mut trace) = overtaken("");
     trace.declared.lacks = vec![Lack::Order];
-    assert_eq!(verdict("order.per-key", &unordered, &trace).sentence, "no subscriber is ordered");
+    assert_eq!(verdict("order.per-key", &unordered, &trace).sentence, "no subscriber is `ordered`");
 }

@@ -57,7 +57,7 @@ impl Blow {
 
 impl std::fmt::Display for Undone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} was not done: {}", self.blow.kind(), self.why)
+        write!(f, "{} was not injected: {}", self.blow.kind(), self.why)
     }
 }
 
