@@ -54,12 +54,12 @@ fn a_pattern_that_no_check_matches_is_refused_with_the_nearest_id() {
 fn nothing_selected_is_inconclusive() {
     check("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected");
     check("good.jsonl", &["--only", "breaker"], 2, "the selected checks saw nothing");
-    check("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "retry.backoff-jitter (0 gaps");
+    check("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "retry.backoff-jitter (0 retry delays");
 }
 
 #[test]
 fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
-    let said = "golden: pass: 26 passed, 1 inconclusive: retry.backoff-jitter (0 gaps were free of other causes; 200 are \
+    let said = "golden: pass: 26 passed, 1 inconclusive: retry.backoff-jitter (0 retry delays to judge; 200 are \
                 needed)";
     check("good.jsonl", &[], 0, said);
 }
@@ -237,7 +237,7 @@ fn junit_says_what_the_exit_code_says() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("junit.xml").display().to_string();
     let rows: [(&str, &[&str], i32, &str); 7] = [
-        ("good.jsonl", &[], 0, "<skipped message=\"inconclusive: 0 gaps"),
+        ("good.jsonl", &[], 0, "<skipped message=\"inconclusive: 0 retry delays"),
         ("good.jsonl", &["--only", "breaker"], 2, "<error message=\"inconclusive: the selected checks saw"),
         ("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected"),
         ("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "the selected checks saw nothing"),

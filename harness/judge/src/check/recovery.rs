@@ -30,10 +30,10 @@ fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
 pub(super) const NO_STORM: Check = Check {
     id: "recovery.no-storm",
     severity: Severity::Must,
-    source: "S3",
-    requirement: "when an endpoint recovers, its backlog drains inside the contract",
-    why: "the moment after an outage is when an endpoint bears the least and is owed the most",
-    remedy: "let the backlog go through the limiter; don't release all retries at one moment",
+    source: "existing senders",
+    requirement: "when an endpoint recovers, its backlog drains within the contract",
+    why: "right after an outage an endpoint can bear the least, and its backlog is longest",
+    remedy: "send the backlog through the limiter; do not release all retries at one moment",
     stall: Stall::Crowds,
     picture: Picture::Level,
     find: no_storm,
@@ -42,7 +42,7 @@ pub(super) const NO_STORM: Check = Check {
 
 pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
     if !limited(evidence).any(|(_, lane, ..)| !recoveries(lane).is_empty()) {
-        return Finding::unasked("no endpoint with a rate recovers from something");
+        return Finding::unasked("no endpoint with a rate limit recovers from an outage");
     }
     let mut tally = Tally::default();
     for (at, lane, epoch, bucket) in limited(evidence) {
@@ -59,7 +59,7 @@ pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
             if !fits(peak.level, bucket) {
                 let needed = least_burst(peak.level, bucket.rate);
                 let what = format!(
-                    "{} arrivals in {} after its recovery; they need a burst of {needed}, not {}",
+                    "{} arrivals in {} after its recovery need a burst of {needed}; the contract allows {}",
                     peak.to - peak.from + 1,
                     show(times[peak.to] - times[peak.from]),
                     bucket.burst
@@ -68,16 +68,20 @@ pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    tally.finding("recoveries", "the backlog came inside the contract", "a storm came")
+    tally.finding(
+        "recoveries",
+        "the backlog drained within the contract",
+        "the backlog exceeded the contract",
+    )
 }
 
 pub(super) const DRAINS: Check = Check {
     id: "recovery.drains",
     severity: Severity::Must,
-    source: "derived: a backlog that never ends is a loss",
-    requirement: "everything owed is settled within the scenario's drain time after the last event",
-    why: "a lane that misses its wake-up looks like an idle one until somebody asks for the delivery",
-    remedy: "wake up for what is due; look for lost wake-ups after failures",
+    source: "derived: a backlog that never drains is a loss",
+    requirement: "all deliveries are settled within the scenario's `drain` after the last event",
+    why: "a lane that missed its wake-up looks idle until somebody asks for the delivery",
+    remedy: "wake the lane for due deliveries; look for lost wake-ups after failures",
     stall: Stall::Drains,
     picture: Picture::Backlog,
     find: drains,
@@ -87,7 +91,7 @@ pub(super) const DRAINS: Check = Check {
 pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     let fates = fates(evidence);
     if fates.is_empty() {
-        return Finding::unseen("nothing was owed");
+        return Finding::unseen("no delivery was owed");
     }
     if is_broken_off(evidence) {
         return Finding::unseen("the run was interrupted before it could drain");
@@ -99,18 +103,21 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     let late = not_settled_in_time(evidence, &unsettled);
     if late > 0 {
         let (all, drain) = (fates.len(), evidence.scenario.drain);
-        let what = format!("{late} of {all} deliveries were not settled {drain} after the last event");
-        return Finding::unseen(format!("{what}; the sender can't be asked, and may have had cause to wait"));
+        let what = format!("{late} of {all} deliveries were outstanding {drain} after the last event");
+        return Finding::unseen(format!(
+            "{what}; the sender does not report its backlog, and may have had \
+            a reason to wait"
+        ));
     }
     let open = if evidence.trace.declared.lacks(Lack::Depth) { 0 } else { open };
     let left = waiting.map_or(open, |waiting| waiting.saturating_sub(held_for_the_gone(evidence)));
     let finding = if left == 0 {
         let rest = if open == 0 { String::new() } else { format!(", though {open} never arrived") };
-        Finding::held(format!("nothing waits at the end of {} deliveries{rest}", fates.len()))
+        Finding::held(format!("none of {} deliveries waits at the end{rest}", fates.len()))
     } else {
         let shown = unsettled.iter().take(super::verdict::WITNESS_MAX);
         let witness =
-            shown.map(|delivery| evidence.absent(delivery, "not settled at the end".to_owned())).collect();
+            shown.map(|delivery| evidence.absent(delivery, "outstanding at the end".to_owned())).collect();
         let drain = evidence.scenario.drain;
         Finding::broken(
             format!("{left} of {} deliveries still wait {drain} after the last event", fates.len()),

@@ -56,13 +56,13 @@ enum Seen<'e> {
 pub(super) const CHECK: Check = Check {
     id: "recovery.gap",
     severity: Severity::Should,
-    source: "derived: a restart that nobody notices is the only one that can be made at any time",
-    requirement: "after a restart each lane with work due, and room in its contract for it, is served within \
-        recovery_gap_max; after a kill of a process that shares a server, once takeover_within is over as \
-        well",
-    why: "a sender that waits out the worst after each kill stops everybody, though most had nothing under way",
-    remedy: "count what the dead process may have had under way as still open, and go on with the rest of the \
-        burst at once",
+    source: "derived: only an unnoticed restart can be made at any time",
+    requirement: "after a restart each subscriber with due deliveries and room in its contract is served \
+        within recovery_gap_max; after a kill of a process that shares a server, takeover_within is added",
+    why: "a sender that waits for the worst case after each kill stops all subscribers, though most had \
+        no attempt in flight",
+    remedy: "count the attempts that the dead process may have started as in flight, and use the rest of \
+        the burst at once",
     needs: &[Lack::Start],
     stall: Stall::Slows,
     follows_fault: true,
@@ -75,7 +75,7 @@ pub(super) const CHECK: Check = Check {
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let ends = |action: &FaultAction| matches!(action, FaultAction::Kill | FaultAction::Restart);
     if !evidence.scenario.faults.iter().any(|fault| ends(&fault.action)) {
-        return Finding::unasked("no process is killed or asked to stop");
+        return Finding::unasked("the scenario kills or restarts no process");
     }
     let mut tally = Tally::default();
     let (mut gaps, mut excused) = (Vec::new(), Vec::new());
@@ -91,9 +91,13 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                     if length > allowed {
                         let what = match arrived {
                             Some(_) => {
-                                format!("nothing came for {}; {} is allowed", show(length), show(allowed))
+                                format!(
+                                    "no request for {}; at most {} is allowed",
+                                    show(length),
+                                    show(allowed)
+                                )
                             }
-                            None => format!("nothing came any more, for {}", show(length)),
+                            None => format!("no further request in the last {} of the run", show(length)),
                         };
                         tally.broke(|| super::verdict::Witness {
                             from: restart.ready,
@@ -107,9 +111,9 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let finding = tally.finding(
-        "lanes with work due after a restart, and room for it",
-        "each was served at once",
-        "left alone for longer than their contract asks",
+        "subscribers with due deliveries after a restart",
+        "each was served in time",
+        "served too late",
     );
     with_figures(finding, gaps, excused)
 }
@@ -219,25 +223,25 @@ fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u6
         one.answer.hides_attempts() && one.at.0 <= until && one.until().is_none_or(|end| end >= restart.down)
     });
     if hidden {
-        return Some("its endpoint takes nothing".to_owned());
+        return Some("its endpoint accepts no requests".to_owned());
     }
     let before: Vec<&Exchange> = lane.arrivals.iter().map(|n| evidence.exchange(*n)).collect();
     let before: Vec<&Exchange> = before.into_iter().filter(|one| one.t < restart.down).collect();
     let ended = before.iter().filter(|one| one.end < restart.down && one.outcome != Outcome::Open);
     if ended.max_by_key(|one| one.end).is_some_and(|last| !last.is_delivered()) {
-        return Some("its endpoint failed last".to_owned());
+        return Some("its last request before the restart failed".to_owned());
     }
     let silent = in_doubt(&before, lane, restart);
     lane.epochs.iter().find_map(|epoch| {
         let Some(cap) = epoch.limit.in_flight else {
-            return Some("it has no cap in flight, so all of it may be in doubt".to_owned());
+            return Some("it has no in-flight cap, so its whole limit may be in doubt".to_owned());
         };
         let taken = u64::from(cap).saturating_mul(2).saturating_add(silent);
         let rooms = epoch.limit.bucket.map(|bucket| ("burst", u64::from(bucket.burst)));
         let rooms = rooms.into_iter().chain(epoch.limit.windows.iter().map(|one| ("window", one.count)));
         let (what, room) = { rooms }.find(|(_, room)| *room < taken)?;
-        let doubt = if silent == 0 { String::new() } else { format!(" and {silent} in doubt") };
-        Some(format!("its {what} of {room} is less than twice its {cap} in flight{doubt}"))
+        let doubt = if silent == 0 { String::new() } else { format!(" plus {silent} in doubt") };
+        Some(format!("its {what} of {room} is less than twice its in-flight cap of {cap}{doubt}"))
     })
 }
 

@@ -25,16 +25,13 @@ use crate::trace::{Depth, Kept, Lack};
 pub(super) const CHECK: Check = Check {
     id: "queue.retention",
     severity: Severity::Should,
-    source: "derived: what nothing deletes fills every disk",
-    requirement: "what is kept after delivery stays inside its declared age and size",
-    why: "a store that only grows ends on the day on which the disk is full, and keeps what it promised to \
-        forget",
-    remedy: "delete what was kept long enough in small steps, faster than deliveries are made, also when nobody \
-        asks",
+    source: "derived: data that is never deleted fills every disk",
+    requirement: "the sender keeps past deliveries within the declared age and size",
+    why: "a store that only grows fills the disk some day, and keeps data that the sender promised to delete",
+    remedy: "delete old deliveries in small steps, faster than new ones arrive, also while the sender is \
+        idle",
     figure: Some("kept"),
-    simulated: Simulated::Beyond(
-        "a simulated process keeps what was delivered for as long as its model says",
-    ),
+    simulated: Simulated::Beyond("a simulated process keeps past deliveries as long as its model says"),
     picture: Picture::Backlog,
     find: judge,
     ..Check::PLAIN
@@ -46,7 +43,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     // The age depends on the time of day; the size does not.
     let aged = |age| unless_clock_set(aged(evidence, age), evidence, last);
     let judged = [bound.age.map(aged), bound.bytes.map(|bytes| sized(evidence, bytes))];
-    let unasked = Finding::unasked("the scenario bounds nothing of what is kept after delivery");
+    let unasked = Finding::unasked("the scenario sets no `kept` bound");
     judged.into_iter().flatten().reduce(together).unwrap_or(unasked)
 }
 
@@ -102,13 +99,13 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
         let age = kept.oldest_unix_ns.map_or(0, |t| now.saturating_sub(unsure).saturating_sub(t));
         oldest = oldest.max(age);
         if age > most.0 && !outages.overlap(depth.t, depth.t) {
-            let what = format!("something is kept {} after its delivery; {most} are declared", show(age));
+            let what = format!("a delivery was kept {} after it was made; the bound is {most}", show(age));
             tally.broke(|| at(depth, what));
         }
     }
-    let finding = tally.finding("looks at what is kept", "none of it too old", "some of it too old");
+    let finding = tally.finding("samples of the kept deliveries", "none too old", "with one that is too old");
     let finding = if finding.found == Found::Held && !telling {
-        Finding::unseen(format!("nothing was delivered longer than {most} before a look at what is kept"))
+        Finding::unseen(format!("no sample of the kept deliveries came more than {most} after a delivery"))
     } else {
         finding
     };
@@ -122,7 +119,7 @@ fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
     }
     if evidence.scenario.sender.store == Store::Postgres {
         return Finding::unasked(
-            "the database is on a server, whose files are nobody's measure of what is kept",
+            "the database is on a server, and its files do not show the size of the kept deliveries",
         );
     }
     let delivered = delivered(evidence);
@@ -143,14 +140,14 @@ fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
         largest = largest.max(*bytes);
         if kept > most.0 {
             let what = format!(
-                "{bytes} bytes on the disk, with {waiting} deliveries at most that waited; {most} are declared"
+                "{bytes} bytes on disk with at most {waiting} deliveries waiting; the bound is {most}"
             );
             tally.broke(|| at(depth, what));
         }
     }
     tally
-        .finding("looks at the disk after a delivery", "inside the declared size", "beyond the declared size")
-        .with("most on the disk", format!("{} KiB", largest >> 10))
+        .finding("disk samples after a delivery", "within the declared size", "above the declared size")
+        .with("most on disk", format!("{} KiB", largest >> 10))
 }
 
 /// The largest number of offered, undelivered deliveries so far: each moment at which it grew, with the new

@@ -80,7 +80,7 @@ impl<'e> Stalls<'e> {
         let Some((from, until)) = touched else { return finding };
         self.silenced.push(check.id);
         let (at, length) = (show(from), show(until - from));
-        let why = format!("the harness's own endpoints stood still at {at} for {length}, which may be why");
+        let why = format!("the harness's own endpoints stalled for {length} at {at}, which may be the cause");
         Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }
     }
 
@@ -88,7 +88,7 @@ impl<'e> Stalls<'e> {
         if self.silenced.is_empty() {
             return finding;
         }
-        let sentence = format!("{}; it touches {}", finding.sentence, self.silenced.join(", "));
+        let sentence = format!("{}; affected checks: {}", finding.sentence, self.silenced.join(", "));
         Finding { found: Found::Unseen, sentence, ..finding }
     }
 
@@ -210,29 +210,29 @@ impl Room {
 pub(super) const CHECK: Check = Check {
     id: "harness.stall",
     severity: Severity::Info,
-    source: "derived: a stamp that is late accuses the sender",
-    requirement: "the thread that stamps arrivals did not stand still; what a stall touches is inconclusive, unless it \
-        is broken wherever the arrivals are placed in it",
-    why: "a machine that stops for half a second squeezes arrivals together, and the sender would be blamed \
-        for it",
-    remedy: "give the machine fewer other jobs, and run again",
+    source: "derived: a late timestamp blames the sender",
+    requirement: "the thread that stamps arrivals did not stall; a failure beside a stall is \
+        inconclusive, unless it holds for every possible time of the arrivals",
+    why: "a machine that stops for half a second crowds arrivals together, and the sender would get the \
+        blame",
+    remedy: "run fewer other jobs on the machine, and run again",
     find: judge,
     ..Check::PLAIN
 };
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.trace.header.clock == ClockKind::Virtual {
-        return Finding::unasked("virtual time does not stand still");
+        return Finding::unasked("a simulation does not stall");
     }
     let own = || evidence.trace.stalls.iter().filter(|stall| stall.thread == ENDPOINTS);
     let length = |stall: &crate::trace::Stall| stall.until.saturating_sub(stall.from);
     let Some(longest) = own().max_by_key(|stall| length(stall)) else {
-        return Finding::held("the thread that stamps arrivals never stood still");
+        return Finding::held("the thread that stamps arrivals never stalled");
     };
     let (count, most, at) = (own().count(), show(length(longest)), show(longest.from));
     Finding::held(format!(
-        "the thread that stamps arrivals stood still {count} times, at most for {most} (at {at})"
+        "the thread that stamps arrivals stalled {count} times, at most for {most} (at {at})"
     ))
     .with("stalls", count)
-    .with("stood still in all", show(own().map(length).sum()))
+    .with("stalled in total", show(own().map(length).sum()))
 }

@@ -13,13 +13,13 @@ use crate::trace::{Stray, StrayKind};
 pub(super) const CHECK: Check = Check {
     id: "harness.strays",
     severity: Severity::Info,
-    source: "derived: what is not counted is not seen",
-    requirement: "every request names an endpoint, and every handshake of TLS succeeds; what didn't is counted and \
-        shown",
-    why: "a sender that does not trust a certificate, or calls another URL, delivers nothing, and a report \
-        without this could not say why",
-    remedy: "let the sender trust the certificate that the run names, and let the tunnel or ingress leave paths \
-        and hosts as they are",
+    source: "derived: an uncounted request goes unnoticed",
+    requirement: "every request names an endpoint, and every TLS handshake succeeds; the others are \
+        counted and shown",
+    why: "a sender that does not trust a certificate, or calls another URL, delivers nothing; this check \
+        shows the reason",
+    remedy: "let the sender trust the certificate that the run names, and let the tunnel or ingress keep \
+        paths and hosts",
     find: judge,
     ..Check::PLAIN
 };
@@ -28,10 +28,8 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let reached = &evidence.trace.reached;
     if reached.strays.is_empty() {
         return match &reached.public {
-            None => {
-                Finding::unasked("each endpoint has a port of its own, and all that came to it is its own")
-            }
-            Some(public) => Finding::held(format!("all that came by {} named an endpoint", public.url)),
+            None => Finding::unasked("each endpoint has its own port, so every request names one"),
+            Some(public) => Finding::held(format!("every request through {} named an endpoint", public.url)),
         };
     }
     let mut tally = Tally::default();
@@ -45,7 +43,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         (count > 0).then(|| format!("{count} {what} ({example})"))
     };
     let told = [
-        counted(StrayKind::Handshake, "handshakes of TLS came to nothing"),
+        counted(StrayKind::Handshake, "TLS handshakes failed"),
         counted(StrayKind::Request, "requests named no endpoint"),
     ];
     let told = told.into_iter().flatten().collect::<Vec<_>>().join("; ");
@@ -59,8 +57,8 @@ pub(super) fn witness(stray: &Stray, what: String) -> Witness {
 fn what(stray: &Stray) -> String {
     let what = match stray.kind {
         StrayKind::Request => "a request that named no endpoint",
-        StrayKind::Handshake => "a handshake that came to nothing",
+        StrayKind::Handshake => "a failed TLS handshake",
     };
-    let more = if stray.count > 1 { format!(", {} in all", stray.count) } else { String::new() };
+    let more = if stray.count > 1 { format!(", {} in total", stray.count) } else { String::new() };
     format!("{what} at {}: {}{more}", show(stray.t), stray.said)
 }

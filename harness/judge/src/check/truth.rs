@@ -39,11 +39,12 @@ const SILENCE: u64 = 5 * SECOND;
 pub(super) const CHECK: Check = Check {
     id: "queue.truth",
     severity: Severity::Must,
-    source: "derived: an operator acts on what the sender says",
-    requirement: "what the sender says is waiting, delivered, dead, coalesced and matched agrees with what was seen, \
-        lane by lane, at every sample",
-    why: "alerts, autoscaling and the end of an outage are decided by these figures",
-    remedy: "count in the transaction that changes what is counted, and answer from what is committed",
+    source: "derived: an operator acts on the sender's figures",
+    requirement: "the sender's counts of waiting, delivered, dead, coalesced and matched agree with the \
+        trace, for each subscriber, in every sample",
+    why: "alerts, autoscaling and the end of an outage depend on these figures",
+    remedy: "update the counts in the transaction that changes the deliveries, and answer from committed \
+        data",
     needs: &[Lack::Depth],
     picture: Picture::Backlog,
     find: truth,
@@ -53,7 +54,7 @@ pub(super) const CHECK: Check = Check {
 pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
     let trace = evidence.trace;
     if trace.depths.is_empty() && trace.accepted.iter().all(|one| one.matched.is_none()) {
-        return Finding::unasked("the sender tells nothing of its queue");
+        return Finding::unasked("the sender reports nothing about its queue");
     }
     let outages = Outages::of(evidence);
     let mut tally = Tally::default();
@@ -80,7 +81,7 @@ pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
     let finding = finding(tally);
     match silence(evidence, &outages, whole).filter(|_| finding.found == Found::Held) {
         Some((from, until)) => Finding::unseen(format!(
-            "the sender told nothing of its queue for {}, from {} on",
+            "the sender reported nothing about its queue for {}, from {} on",
             show(until - from),
             show(from)
         )),
@@ -89,11 +90,7 @@ pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
 }
 
 fn finding(tally: Tally) -> Finding {
-    tally.finding(
-        "things that the sender said of its queue",
-        "they agree with what was seen",
-        "not what was seen",
-    )
+    tally.finding("queue figures of the sender", "each agrees with the trace", "different from the trace")
 }
 
 /// The longest time without a sample during activity, if it is too long.
@@ -135,7 +132,10 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
         let (most, least) = (owed.len() as u64, (owed.len() - let_go) as u64);
         tally.see();
         if !(least..=most).contains(&matched) {
-            let what = format!("event {token} was said to match {matched} subscribers; it concerns {most}");
+            let what = format!(
+                "the sender says that event {token} matches {matched} subscribers; it \
+                matches {most}"
+            );
             tally.broke(|| Witness { subscriber: None, from: *t, until: *t, what, arrivals: Vec::new() });
         }
     }
@@ -276,22 +276,24 @@ impl Seen {
             tally.see();
             let said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
                 let fits = least <= said && said <= most.saturating_add(old);
-                (!fits).then(|| format!("{said} {what}; {least} to {} were seen", most.saturating_add(old)))
+                (!fits).then(|| {
+                    format!("{said} {what}; the trace shows {least} to {}", most.saturating_add(old))
+                })
             };
             let bytes = (0, bounds.waiting.1.saturating_add(old_waiting).saturating_mul(each));
             let wrong = [
                 depth
                     .delivered
-                    .and_then(|n| said("are said to be delivered", n, bounds.delivered, old_delivered)),
-                depth.waiting.and_then(|n| said("are said to wait", n, bounds.waiting, old_waiting)),
+                    .and_then(|n| said("delivered, says the sender", n, bounds.delivered, old_delivered)),
+                depth.waiting.and_then(|n| said("waiting, says the sender", n, bounds.waiting, old_waiting)),
                 depth
                     .dead
                     .filter(|_| lists)
-                    .and_then(|n| said("are said to be dead", n, bounds.dead, old_dead)),
+                    .and_then(|n| said("dead, says the sender", n, bounds.dead, old_dead)),
                 depth
                     .coalesced
-                    .and_then(|n| said("are said to be coalesced", n, bounds.coalesced, old_coalesced)),
-                depth.bytes.filter(|_| own).and_then(|n| said("bytes are said to wait", n, bytes, 0)),
+                    .and_then(|n| said("coalesced, says the sender", n, bounds.coalesced, old_coalesced)),
+                depth.bytes.filter(|_| own).and_then(|n| said("bytes waiting, says the sender", n, bytes, 0)),
             ];
             for what in wrong.into_iter().flatten() {
                 let (subscriber, from, until) = (depth.subscriber.clone(), depth.t, answered);

@@ -102,7 +102,7 @@ impl Tally {
     pub(super) fn finding(self, noun: &str, good: &str, bad: &str) -> Finding {
         let Self { seen, broken, witness } = self;
         match (seen, broken) {
-            (0, 0) => Finding::unseen(format!("the run shows no {noun}")),
+            (0, 0) => Finding::unseen(format!("the run has no {noun}")),
             (_, 0) => Finding::held(format!("{seen} {noun}: {good}")),
             // Several requests can break one observation.
             _ if broken > seen => Finding::broken(format!("{broken} times in {seen} {noun}: {bad}"), witness),

@@ -216,7 +216,7 @@ fn open(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, cap: u32) -
         lane.begun.iter().map(|n| (evidence.exchange(*n).t, evidence.exchange(*n).end)).collect();
     drawn.level = heights(&own, (drawn.from, drawn.until));
     drawn.bound = Some(u64::from(cap) * 1_000);
-    drawn.what = "requests that are open".to_owned();
+    drawn.what = "requests in flight".to_owned();
     drawn
 }
 
@@ -254,7 +254,7 @@ fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> C
     let lanes: Vec<usize> = lane.map_or_else(|| (0..evidence.lanes.len()).collect(), |at| vec![at]);
     let whiles: Vec<(u64, u64)> = lanes.into_iter().flat_map(|at| waiting(evidence, at)).collect();
     drawn.level = heights(&whiles, (drawn.from, drawn.until));
-    drawn.what = "deliveries that were acknowledged and not yet taken".to_owned();
+    drawn.what = "deliveries acknowledged and not yet delivered".to_owned();
     drawn
 }
 
@@ -307,9 +307,9 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
         let said = asked.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
         let outcome = match exchange.outcome {
             Outcome::Answered { status, whole: true } => format!("{status}{said}"),
-            Outcome::Answered { status, whole: false } => format!("{status}, not written whole"),
+            Outcome::Answered { status, whole: false } => format!("{status}, cut off"),
             Outcome::Cut(how) => format!("no answer ({how:?})"),
-            Outcome::Open => "no answer until the end".to_owned(),
+            Outcome::Open => "no answer until the end of the run".to_owned(),
         };
         let is_accused = witness.arrivals.contains(&u64::from(n));
         let came = Some(came(exchange.outcome))
@@ -318,12 +318,12 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
         steps.push(Step { from: exchange.t, until: exchange.end, came, what });
         let until = asked.map(Asked::read).and_then(|asked| asked.until(evidence, exchange, cap));
         if let Some(until) = until {
-            let what = format!("not before {}", show(until));
+            let what = format!("no retry before {}", show(until));
             steps.push(Step { from: exchange.begun, until, came: None, what });
         }
     }
     if let Some(dead) = delivery.dead.map(|at| &evidence.trace.dead[at as usize]) {
-        let what = format!("listed as given up: {}", dead.reason);
+        let what = format!("dead letter: {}", dead.reason);
         steps.push(Step { from: dead.t, until: dead.t, came: None, what });
     }
     steps

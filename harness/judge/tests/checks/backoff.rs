@@ -44,7 +44,7 @@ fn retries_at_once_are_no_full_jitter() {
 
 #[test]
 fn retries_over_the_whole_width_are() {
-    check(20, |n| n * SECOND / 4, Status::Pass, "inside their bounds");
+    check(20, |n| n * SECOND / 4, Status::Pass, "within their bounds");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn what_fails_is_shown_in_every_form() {
         serde_json::to_string(&report).expect("JSON"),
     ];
     for form in &forms {
-        assert!(form.contains("rate.envelope") && form.contains("they conform to a burst of 9"), "{form}");
+        assert!(form.contains("rate.envelope") && form.contains("they need a burst of 9"), "{form}");
     }
     assert!(forms[3].contains("class=\"band witness\""), "the witness is marked in the chart");
     assert!(!forms[3].contains(" src=") && !forms[3].contains("http"), "the page needs no network");

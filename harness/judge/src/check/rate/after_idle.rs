@@ -21,10 +21,10 @@ fn refill(bucket: Bucket) -> u64 {
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.after-idle",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "after a long idle no more than the burst arrives at once",
-    why: "a bucket that filled all night releases the whole backlog of a morning in one second",
-    remedy: "clamp the bucket at its capacity when it refills",
+    source: "existing senders",
+    requirement: "after a long pause no more than the burst arrives at once",
+    why: "a bucket that fills all night releases the morning's whole backlog in one second",
+    remedy: "cap the bucket at its burst when it refills",
     stall: Stall::Crowds,
     stands_alone: true,
     picture: Picture::Level,
@@ -34,7 +34,7 @@ pub(in crate::check) const CHECK: Check = Check {
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.scenario.traffic.iter().any(|phase| phase.shape == Shape::Pause) {
-        return Finding::unasked("no phase of the traffic is a pause");
+        return Finding::unasked("the traffic has no pause");
     }
     let mut tally = Tally::default();
     let mut longest = 0;
@@ -55,7 +55,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let Some(from) = from.filter(|_| !told && !fits(level.level, bucket)) else { continue };
             told = true;
             let what = format!(
-                "{} arrivals in {} after a rest of {}; they need a burst of {}, not {}",
+                "{} arrivals in {} after a pause of {} need a burst of {}; the contract allows {}",
                 to - from + 1,
                 show(t - times[from]),
                 show(times[from] - times[from - 1]),
@@ -66,6 +66,10 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     tally
-        .finding("rests", "what came after was inside the burst", "what came after was more than the burst")
-        .with("longest rest", show(longest))
+        .finding(
+            "pauses",
+            "the arrivals after each stayed within the burst",
+            "the arrivals after it exceeded the burst",
+        )
+        .with("longest pause", show(longest))
 }

@@ -41,11 +41,11 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "rate.envelope",
     severity: Severity::Must,
     source: "the contract",
-    requirement: "over every window, arrivals conform to the token bucket: the least burst that they conform to is not \
-        above the one agreed",
-    why: "the endpoint was sized for what was agreed, and sees only when requests arrive, not when they were \
-        meant to be sent",
-    remedy: "charge the limiter when an attempt ends, count those in flight, and hold one limiter per subscriber",
+    requirement: "in every window of every length, at most burst + rate × length requests arrive",
+    why: "the endpoint was sized for the agreed rate, and sees when requests arrive, not when the sender \
+        meant to send them",
+    remedy: "charge the limiter when an attempt ends, count attempts in flight, and keep one limiter per \
+        subscriber",
     stall: Stall::Crowds,
     by_contract: true,
     stands_alone: true,
@@ -67,7 +67,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let (from, to) = (times[peak.from], times[peak.to]);
             let count = peak.to - peak.from + 1;
             let what = format!(
-                "{count} arrivals in {}; {} with burst {allowed} allows {}; they conform to a burst of {needed}",
+                "{count} arrivals in {}; {} with burst {allowed} allows {}; they need a burst of {needed}",
                 show(to - from),
                 bucket.rate,
                 allowed
@@ -77,13 +77,10 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     if limited(evidence).next().is_none() {
-        return Finding::unasked("no subscriber has a rate");
+        return Finding::unasked("no subscriber has a rate limit");
     }
-    let finding = tally.finding(
-        "contracts with a rate",
-        "every window of every length conforms",
-        "some window holds too many",
-    );
+    let finding =
+        tally.finding("rate limits", "each held in every window of every length", "exceeded in some window");
     figures.sort_by_key(|(broken, ..)| !broken);
     let shown = figures.into_iter().take(12);
     shown.fold(finding, |finding, (_, name, needed, allowed)| {

@@ -172,10 +172,10 @@ fn first_most(counts: impl Iterator<Item = (usize, usize)>) -> Option<(usize, us
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.in-flight",
     severity: Severity::Must,
-    source: "S3",
-    requirement: "requests open at one endpoint never exceed its cap",
-    why: "each open request holds a thread, a connection or memory at the endpoint, however slow the rate is",
-    remedy: "take a permit before connecting and give it back only after the answer's last byte or the \
+    source: "existing senders",
+    requirement: "the requests in flight at one endpoint never exceed its cap",
+    why: "each request in flight holds a thread, a connection or memory at the endpoint, even at a low rate",
+    remedy: "take a permit before connecting, and return it only after the answer's last byte or the \
         connection's end",
     stall: Stall::Crowds,
     by_contract: true,
@@ -188,7 +188,7 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());
     if !evidence.lanes.iter().any(capped) {
-        return Finding::unasked("no subscriber has a cap on requests in flight");
+        return Finding::unasked("no subscriber has an in-flight cap");
     }
     let mut tally = Tally::default();
     let mut figures = Vec::new();
@@ -204,16 +204,16 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let counts = open_with_each(&intervals).enumerate().filter(|(at, _)| inside(*at));
             let Some((most, at)) = first_most(counts) else { continue };
             tally.see();
-            figures.push((format!("{} most open", lane.subscriber.name), format!("{most} of {cap}")));
+            figures.push((format!("{} most in flight", lane.subscriber.name), format!("{most} of {cap}")));
             if most > cap as usize {
                 let moment = intervals[at].0;
                 let open = lane.begun[..=at].iter().zip(&intervals).filter(|(_, (_, until))| *until > moment);
                 let open: Vec<u32> = open.map(|(n, _)| *n).collect();
-                let what = format!("{most} requests open at once; the cap is {cap}");
+                let what = format!("{most} requests in flight at once; the cap is {cap}");
                 tally.broke(|| evidence.witness(index, &open, what));
             }
         }
     }
-    let finding = tally.finding("caps in flight", "never exceeded", "exceeded");
+    let finding = tally.finding("in-flight caps", "never exceeded", "exceeded");
     figures.into_iter().take(12).fold(finding, |finding, (name, value)| finding.with(name, value))
 }

@@ -14,10 +14,10 @@ use crate::trace::Lack;
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.live-change",
     severity: Severity::Should,
-    source: "S2",
-    requirement: "a lowered limit holds from the change and its declared delay on",
+    source: "Hookdeck's rate limiter",
+    requirement: "a lowered limit holds from its declared delay after the change",
     why: "an endpoint's owner lowers a limit because the endpoint is in trouble now",
-    remedy: "let the limiter read its contract for each decision, or be told of the change",
+    remedy: "let the limiter read its contract for each decision, or notify it of the change",
     needs: &[Lack::Change],
     stall: Stall::Crowds,
     follows_fault: true,
@@ -30,7 +30,7 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let changes = |action: &FaultAction| matches!(action, FaultAction::Limit { .. });
     if !evidence.scenario.faults.iter().any(|fault| changes(&fault.action)) {
-        return Finding::unasked("no limit is changed");
+        return Finding::unasked("the scenario changes no limit");
     }
     let mut tally = Tally::default();
     for (at, lane) in (0..).zip(&evidence.lanes) {
@@ -45,18 +45,21 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             {
                 let needed = least_burst(peak.level, bucket.rate);
                 let what = format!(
-                    "{} with burst {} since the change; they need {needed}",
+                    "the limit since the change is {} with burst {}; the arrivals need a burst of {needed}",
                     bucket.rate, bucket.burst
                 );
                 tally.broke(|| evidence.witness(at, &arrivals[peak.from..=peak.to], what));
             }
             for window in &epoch.limit.windows {
                 if let Some((from, to)) = first_excess(&times, *window) {
-                    let what = format!("{window} since the change, and {} came", to - from + 1);
+                    let what = format!(
+                        "the cap since the change is {window}; {} arrived in one window",
+                        to - from + 1
+                    );
                     tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
                 }
             }
         }
     }
-    tally.finding("changed limits with arrivals after them", "they hold", "the older limit goes on")
+    tally.finding("changed limits with arrivals after them", "each holds", "exceeded")
 }

@@ -38,11 +38,10 @@ pub fn peak_across(times: &[u64], restarts: &[u64], bucket: Bucket) -> Option<(u
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.across-restart",
     severity: Severity::Must,
-    source: "S1",
+    source: "existing senders",
     requirement: "the contract holds across kills and restarts",
-    why: "a sender that crashes in a loop starts with a full bucket each time, just when everybody has trouble \
-        enough",
-    remedy: "store the limiter's level, and start without tokens where it could not be stored",
+    why: "a sender that crashes in a loop starts with a full bucket each time, and floods its endpoints",
+    remedy: "store the limiter's level, and start with an empty bucket if it could not be stored",
     needs: &[Lack::Start],
     stall: Stall::Crowds,
     follows_fault: true,
@@ -56,10 +55,10 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let ends = |action: &FaultAction| matches!(action, FaultAction::Kill | FaultAction::Restart);
     if !evidence.scenario.faults.iter().any(|fault| ends(&fault.action)) {
-        return Finding::unasked("no process is killed or restarted");
+        return Finding::unasked("the scenario kills or restarts no process");
     }
     if limited(evidence).next().is_none() {
-        return Finding::unasked("no subscriber has a rate");
+        return Finding::unasked("no subscriber has a rate limit");
     }
     let processes = evidence.trace.processes.iter();
     let gone = processes.filter(|one| matches!(one.event, ProcessEvent::Killed | ProcessEvent::Exited));
@@ -74,7 +73,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             if needed > u128::from(bucket.burst) {
                 let from = to.saturating_sub(usize::try_from(needed).unwrap_or(usize::MAX));
                 let what = format!(
-                    "across the end of a process they need a burst of {needed}, not {}",
+                    "arrivals across the end of a process need a burst of {needed}; the contract allows {}",
                     bucket.burst
                 );
                 tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
@@ -93,7 +92,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
                 .position(|(first, last)| last - first < window.length.0 && across(*first, *last));
             if let Some(from) = excess {
                 let what = format!(
-                    "{} in {} across the end of a process; the cap is {window}",
+                    "{} arrivals in {} across the end of a process; the cap is {window}",
                     cap + 1,
                     show(times[from + cap] - times[from])
                 );
@@ -102,8 +101,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     tally.finding(
-        "contracts with arrivals on both sides of a process's end",
-        "every window conforms",
-        "some window holds too many",
+        "limits with arrivals before and after the end of a process",
+        "each held in every window",
+        "exceeded in some window",
     )
 }

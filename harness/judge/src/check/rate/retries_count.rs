@@ -14,10 +14,10 @@ use crate::entry::Severity;
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.retries-count",
     severity: Severity::Must,
-    source: "derived: an endpoint can't tell a retry from a first attempt",
-    requirement: "retries, redrives and probes are charged like first attempts",
-    why: "an outage makes most of the traffic retries: left uncharged, they hit the endpoint as it recovers",
-    remedy: "put the limiter in front of the one place that sends",
+    source: "derived: an endpoint cannot distinguish a retry from a first attempt",
+    requirement: "retries, redrives and probes count toward the limit like first attempts",
+    why: "during an outage most requests become retries; uncounted, they flood the endpoint as it recovers",
+    remedy: "put the limiter in front of the only place that sends requests",
     stall: Stall::Crowds,
     stands_alone: true,
     picture: Picture::Level,
@@ -27,7 +27,7 @@ pub(in crate::check) const CHECK: Check = Check {
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !limited(evidence).any(|(at, ..)| expects_retries(evidence, at)) {
-        return Finding::unasked("no subscriber with a rate has deliveries to retry");
+        return Finding::unasked("no subscriber with a rate limit has deliveries to retry");
     }
     let mut is_first = vec![true; evidence.exchanges.len()];
     for delivery in &evidence.deliveries {
@@ -47,11 +47,19 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let alone = peak(&firsts, bucket.rate).map_or(0, |peak| peak.level);
         if !fits(all.level, bucket) && fits(alone, bucket) {
             let needed = least_burst(all.level, bucket.rate);
-            let what = format!("first attempts alone conform; with retries they need a burst of {needed}");
+            let what = format!(
+                "first attempts alone keep the limit; with retries the arrivals need a \
+                burst of {needed}"
+            );
             tally.broke(|| evidence.witness(at, &arrivals[all.from..=all.to], what));
         }
     }
     tally
-        .finding("contracts with retries", "retries are inside them", "only first attempts are inside them")
+        .finding(
+            "limits with retries",
+            "each held with its retries counted",
+            "over the limit once retries are \
+            counted",
+        )
         .with("retries", retries)
 }

@@ -68,10 +68,10 @@ fn is_judged(evidence: &Evidence<'_>, lane: &Lane<'_>, epoch: &Epoch, (from, unt
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.utilisation",
     severity: Severity::Should,
-    source: "derived: a limit that is never reached is another limit",
-    requirement: "with due work and a fast endpoint, the agreed share of the rate is used",
-    why: "a limiter that wastes its tokens lets the backlog grow behind an endpoint that could take it",
-    remedy: "wake when the next token is due instead of polling; fetch work before it is needed",
+    source: "derived: a limiter that never reaches its limit enforces a lower one",
+    requirement: "with due deliveries and a fast endpoint, the sender uses the agreed share of the rate",
+    why: "a limiter that wastes its tokens lets the backlog grow, though the endpoint could take it",
+    remedy: "wake when the next token is due instead of polling; claim deliveries before they are needed",
     figure: Some("utilisation_min"),
     stall: Stall::Touches,
     simulated: Simulated::Figure,
@@ -82,7 +82,7 @@ pub(in crate::check) const CHECK: Check = Check {
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if limited(evidence).next().is_none() {
-        return Finding::unasked("no subscriber has a rate");
+        return Finding::unasked("no subscriber has a rate limit");
     }
     let mut tally = Tally::default();
     let mut least: Option<u128> = None;
@@ -109,16 +109,13 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             tally.see();
             least = Some(least.map_or(share, |least| least.min(share)));
             if share < share_min {
-                let what = format!(
-                    "{sent} deliveries in {}, of {due} that were due and allowed",
-                    show(until - from)
-                );
+                let what = format!("{sent} deliveries in {}; {due} were due and allowed", show(until - from));
                 tally.broke(|| evidence.witness(at, &lane.arrivals[first..last], what));
             }
         }
     }
     if tally.seen == 0 {
-        return Finding::unasked("no endpoint that is fast and well had a backlog for long enough");
+        return Finding::unasked("no fast, healthy endpoint had a backlog for long enough");
     }
     let percent = least.unwrap_or(0).min(1_000_000) / 100;
     tally

@@ -42,11 +42,11 @@ fn fullest_calendar_second(times: &[u64], began_unix_ns: u64) -> usize {
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.window",
     severity: Severity::Must,
-    source: "the contract; S2",
-    requirement: "no sliding window holds more than its cap",
-    why: "endpoints that count in windows answer the excess with 429, or ban whoever sent it",
-    remedy: "keep a permit from before the first byte until the attempt's end plus the window; a counter that \
-        resets on the calendar second lets twice the cap through",
+    source: "the contract",
+    requirement: "no sliding window holds more arrivals than its cap",
+    why: "endpoints that count in windows answer the excess with 429, or ban the sender",
+    remedy: "hold a permit from before the first byte until one window after the attempt's end; a counter \
+        that resets each calendar second lets twice the cap through",
     stall: Stall::Crowds,
     by_contract: true,
     stands_alone: true,
@@ -66,7 +66,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
                 tally.see();
                 let most = fullest(&times, window.length.0);
                 figures.push((
-                    format!("{} fullest {}", lane.subscriber.name, window.length),
+                    format!("{} fullest window of {}", lane.subscriber.name, window.length),
                     most,
                     window.count,
                 ));
@@ -78,14 +78,14 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
             if !epoch.limit.windows.is_empty() && !times.is_empty() {
                 let most = fullest_calendar_second(&times, evidence.trace.header.began_unix_ns);
-                figures.push((format!("{} fullest second of the clock", lane.subscriber.name), most, 0));
+                figures.push((format!("{} fullest calendar second", lane.subscriber.name), most, 0));
             }
         }
     }
     if !evidence.lanes.iter().any(capped) {
         return Finding::unasked("no subscriber has a window cap");
     }
-    let finding = tally.finding("window caps", "no sliding window holds more", "a sliding window holds more");
+    let finding = tally.finding("window caps", "never exceeded", "exceeded");
     figures.into_iter().take(12).fold(finding, |finding, (name, most, cap)| match cap {
         0 => finding.with(name, most),
         cap => finding.with(name, format!("{most} of {cap}")),

@@ -15,10 +15,10 @@ use crate::trace::ProcessEvent;
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.across-workers",
     severity: Severity::Must,
-    source: "S3",
-    requirement: "the contract holds with several processes or nodes sending",
-    why: "a limit that each process keeps for itself is multiplied by the number of processes",
-    remedy: "give each subscriber's limiter to exactly one process at a time, by a lease",
+    source: "existing senders",
+    requirement: "the contract holds with several processes or nodes",
+    why: "a limit that each process enforces alone is multiplied by the number of processes",
+    remedy: "assign each subscriber's limiter to exactly one process at a time, by a lease",
     needs: &[Lack::Start],
     stall: Stall::Crowds,
     follows_fault: true,
@@ -38,12 +38,15 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     workers.sort_unstable();
     workers.dedup();
     if workers.len() < 2 {
-        return Finding::unseen(format!("{} of its workers got ready", workers.len()));
+        return Finding::unseen(format!(
+            "{} of the sender's workers became ready; at least 2 are needed",
+            workers.len()
+        ));
     }
     let kills = &evidence.kills;
     if !kills.is_empty() && !kills.iter().any(|kill| evidence.took_something(*kill)) {
         return Finding::unseen(
-            "no kill took a lane from its worker, so that one worker may have done it all",
+            "no kill took a subscriber from its worker, so one worker may have sent everything",
         );
     }
     let findings = [envelope::judge(evidence), window::judge(evidence)];

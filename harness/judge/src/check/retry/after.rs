@@ -26,12 +26,13 @@ type Wanted = fn(u16, Asked) -> bool;
 pub(in crate::check) const AFTER_429: Check = Check {
     id: "retry.after-429",
     severity: Severity::Must,
-    source: "S0; RFC 9110, section 10.2.3",
-    requirement: "after a 429 with Retry-After nothing is sent before that time has passed since the answer's last \
-        byte, and it is sent soon after",
-    why: "an endpoint that says when to come back counts earlier requests against the sender, and often starts \
-        its wait anew",
-    remedy: "count from the end of the answer, on a monotonic clock, and add jitter only after the time asked for",
+    source: "RFC 9110, section 10.2.3",
+    requirement: "after a 429 with Retry-After the sender waits that long from the answer's last byte, \
+        and retries soon after",
+    why: "an endpoint that states a time counts earlier requests against the sender, and often restarts \
+        the wait",
+    remedy: "count from the end of the answer on a monotonic clock, and add jitter only after the stated \
+        time",
     stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge_429,
@@ -46,11 +47,12 @@ pub(in crate::check) fn judge_429(evidence: &Evidence<'_>) -> Finding {
 pub(in crate::check) const AFTER_503: Check = Check {
     id: "retry.after-503",
     severity: Severity::Must,
-    source: "S0; RFC 9110, section 10.2.3",
-    requirement: "after a 503 with Retry-After nothing is sent before that time has passed since the answer's last \
-        byte, and it is sent soon after",
-    why: "an endpoint that says when to come back is busy recovering; every earlier request makes that slower",
-    remedy: "count from the end of the answer, on a monotonic clock, and add jitter only after the time asked for",
+    source: "RFC 9110, section 10.2.3",
+    requirement: "after a 503 with Retry-After the sender waits that long from the answer's last byte, \
+        and retries soon after",
+    why: "an endpoint that states a time is recovering, and every earlier request slows that down",
+    remedy: "count from the end of the answer on a monotonic clock, and add jitter only after the stated \
+        time",
     stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge_503,
@@ -66,9 +68,9 @@ pub(in crate::check) const AFTER_DATE: Check = Check {
     id: "retry.after-date",
     severity: Severity::Must,
     source: "RFC 9110, section 10.2.3",
-    requirement: "Retry-After as an HTTP date is honoured",
-    why: "the standard has two forms, and one that is not read is ignored",
-    remedy: "parse both forms; read the date against the answer's own Date header",
+    requirement: "the sender honours Retry-After as an HTTP date",
+    why: "the standard has two forms, and a sender that reads only one ignores the other",
+    remedy: "parse both forms; compare the date with the answer's own Date header",
     stall: Stall::Delays,
     wall_clock: WallClock::Always,
     find: judge_date,
@@ -84,7 +86,7 @@ pub(in crate::check) fn judge_date(evidence: &Evidence<'_>) -> Finding {
 
 fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
     if !has {
-        return Finding::unasked("no endpoint answers so");
+        return Finding::unasked("no endpoint of the scenario answers so");
     }
     let mut tally = Tally::default();
     let mut soonest: Option<u64> = None;
@@ -102,7 +104,7 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
         if came < until {
             let early = show(until - came);
             let asked = evidence.asked(before).unwrap_or_default();
-            let what = format!("{early} before Retry-After: {asked} was over");
+            let what = format!("retried {early} before the end of Retry-After: {asked}");
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         } else {
             soonest = Some(soonest.map_or(came - until, |least| least.min(came - until)));
@@ -110,8 +112,13 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
     }
     let latest = lateness(evidence, wanted, &mut tally);
     tally
-        .finding("retries that were told when", "none was early, no endpoint waited on", "at the wrong time")
-        .with("soonest after its time", soonest.map_or("-".to_owned(), show))
+        .finding(
+            "retries with Retry-After",
+            "none early, none late",
+            "too early or \
+            too late",
+        )
+        .with("soonest after the stated time", soonest.map_or("-".to_owned(), show))
         .with("latest return to an endpoint", latest.map_or("-".to_owned(), show))
 }
 
@@ -176,7 +183,7 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
     let dated = evidence.asked(pause.n).is_some_and(|text| matches!(Asked::read(text), Asked::Date(_)));
     let late = (came - pause.until).saturating_sub(if dated { SECOND } else { 0 });
     if late > evidence.scenario.expect.retry_after_late.0.saturating_add(contract_wait(lane)) {
-        let what = format!("the endpoint was asked again {} after its pause was over", show(late));
+        let what = format!("the next request came {} after the end of the pause", show(late));
         tally.broke(|| evidence.witness(pause.lane, &[pause.n, lane.arrivals[next]], what));
     }
     Some(late)

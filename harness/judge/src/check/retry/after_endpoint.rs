@@ -14,10 +14,10 @@ use crate::scenario::RetryAfter;
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.after-endpoint",
     severity: Severity::Should,
-    source: "S3",
-    requirement: "the pause asked for covers the endpoint, not only the delivery that was answered",
-    why: "other deliveries to an endpoint that asked for a pause get the same answer, and prolong it",
-    remedy: "keep the pause with the subscriber, and consult it before any delivery starts",
+    source: "existing senders",
+    requirement: "a pause that an endpoint asks for covers all its deliveries, not only the answered one",
+    why: "other deliveries to a paused endpoint get the same answer, and prolong the pause",
+    remedy: "store the pause with the subscriber, and check it before each attempt",
     stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge,
@@ -56,7 +56,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             if evidence.sent_from(*n) <= said {
                 continue;
             }
-            let what = format!("the endpoint had asked for {} more", show(until - t));
+            let what = format!("the pause had {} left", show(until - t));
             tally.broke(|| evidence.witness(at, &[by, *n], what));
         }
     }
@@ -64,8 +64,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally
         .finding(
             "pauses with arrivals after them",
-            "the endpoint was left alone",
-            "arrivals came inside a pause",
+            "no arrival during the pause",
+            "arrivals during the pause",
         )
-        .with("arrivals inside a pause", broken)
+        .with("arrivals during a pause", broken)
 }

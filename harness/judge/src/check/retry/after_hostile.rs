@@ -17,11 +17,12 @@ use crate::trace::ProcessEvent;
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.after-hostile",
     severity: Severity::Must,
-    source: "derived: the header is text from a stranger",
-    requirement: "a Retry-After of inf, -5, 1e300, 10^20 or nothing neither stops nor crashes the sender",
-    why: "a number that overflows, or is none, must not park a lane for ever, wrap around to no wait, or end \
-        the process",
-    remedy: "read digits into a bounded integer, cap it by configuration, and fall back to the backoff",
+    source: "derived: the header comes from an untrusted endpoint",
+    requirement: "a Retry-After of inf, -5, 1e300, 10^20 or an empty text neither stops nor crashes the \
+        sender",
+    why: "an invalid or overflowing number must not pause a lane for ever, remove the wait, or end the \
+        process",
+    remedy: "read digits into a bounded integer, cap it by configuration, and otherwise use the backoff",
     stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge,
@@ -56,7 +57,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             if next.is_none_or(|next| next > by) {
                 let asked = evidence.asked(*n).unwrap_or_default();
                 let what =
-                    format!("Retry-After: {asked:?}, and no attempt within {}", show(by - exchange.end));
+                    format!("after Retry-After: {asked:?} no attempt within {}", show(by - exchange.end));
                 tally.broke(|| evidence.witness(delivery.lane, &[*n], what));
             }
         }
@@ -70,11 +71,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if let Some(death) = deaths.min_by_key(|one| one.t) {
         let status = death.status.clone().unwrap_or_default();
         return Finding::broken(
-            format!("the sender ended by itself after {} ({status})", show(death.t)),
+            format!("the sender ended by itself at {} ({status})", show(death.t)),
             Vec::new(),
         );
     }
-    tally.finding("hostile values", "each was survived and bounded", "the delivery was left for good")
+    tally.finding("hostile values", "each led to a bounded wait", "the delivery was not retried")
 }
 
 /// Beginnings and ends of faults.

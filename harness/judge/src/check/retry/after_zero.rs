@@ -17,9 +17,9 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "retry.after-zero",
     severity: Severity::Must,
     source: "derived: a loop without a pause is an attack",
-    requirement: "Retry-After: 0 leads to no hot loop",
-    why: "without a pause one delivery is sent thousands of times a second",
-    remedy: "leave the delay to the backoff where the header asks for none",
+    requirement: "Retry-After: 0 does not cause a hot loop",
+    why: "without a delay one delivery is sent thousands of times a second",
+    remedy: "use the backoff's delay if the header asks for none",
     stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge,
@@ -51,5 +51,5 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(delivery.lane, run, what));
         }
     }
-    tally.finding("deliveries that were told 0", "tried again by the backoff", "tried again in a hot loop")
+    tally.finding("deliveries with Retry-After: 0", "retried by the backoff", "retried in a hot loop")
 }

@@ -14,11 +14,11 @@ use crate::entry::Severity;
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.attempts",
     severity: Severity::Must,
-    source: "S0",
-    requirement: "a delivery gets exactly the declared number of attempts and becomes a dead letter then",
-    why: "too few lose deliveries, too many hammer a dead endpoint, and without the dead letter nobody hears \
-        of either",
-    remedy: "count attempts with the delivery, in the same transaction as their outcome",
+    source: "existing senders",
+    requirement: "a delivery gets exactly the declared number of attempts, then becomes a dead letter",
+    why: "too few attempts lose deliveries, too many hammer a dead endpoint, and without a dead letter \
+        nobody notices",
+    remedy: "count attempts with the delivery, in the transaction of their outcome",
     find: judge,
     ..Check::PLAIN
 };
@@ -27,7 +27,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let has_exhausted = evidence.deliveries.iter().any(|delivery| is_exhausted(evidence, delivery));
     let expected = (0..).zip(&evidence.lanes).any(|(at, _)| expects_retries(evidence, at));
     if !expected && !has_exhausted {
-        return Finding::unasked("no endpoint does what is tried again");
+        return Finding::unasked("no endpoint fails in a way that is retried");
     }
     let mut tally = Tally::default();
     let mut exhausted = 0;
@@ -43,24 +43,25 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let declared = evidence.subscriber(delivery).retry.attempts as usize;
         let unknown = attempts.iter().filter(|n| evidence.may_be_forgotten(**n)).count();
         if attempts.len() > declared + unknown {
-            let what = format!("{} attempts; {declared} are declared", attempts.len());
+            let what = format!("{} attempts; the scenario declares {declared}", attempts.len());
             tally.broke(|| evidence.witness(delivery.lane, attempts, what));
         } else if is_exhausted(evidence, delivery) {
             exhausted += 1;
             if attempts.len() < declared && all_are_seen(evidence, delivery) {
-                let what = format!("given up after {} attempts; {declared} are declared", attempts.len());
+                let what =
+                    format!("given up after {} attempts; the scenario declares {declared}", attempts.len());
                 tally.broke(|| evidence.witness(delivery.lane, attempts, what));
             }
         }
     }
     if tally.seen == 0 && evidence.has_redrives() {
-        return Finding::unasked("dead letters are sent again");
+        return Finding::unasked("the scenario redrives dead letters");
     }
     tally
         .finding(
-            "deliveries that were tried again or exhausted",
-            "as often as declared",
-            "not as often as declared",
+            "deliveries retried or exhausted",
+            "each attempted as often as declared",
+            "not attempted as often as declared",
         )
         .with("exhausted", exhausted)
 }

@@ -37,8 +37,8 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "retry.backoff-bounds",
     severity: Severity::Must,
     source: "the declared policy",
-    requirement: "every gap between attempts lies within the bounds of the declared backoff",
-    why: "subscribers plan their maintenance by the declared schedule",
+    requirement: "every retry delay is within the bounds of the declared backoff",
+    why: "subscribers plan maintenance by the declared schedule",
     remedy: "compute the delay from the attempt's number, clamp it, then add the declared jitter and nothing else",
     stall: Stall::Delays,
     find: judge,
@@ -48,7 +48,7 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
     if !behaviours.any(|behaviour| leaves_to_backoff(&behaviour.answer)) {
-        return Finding::unasked("no endpoint fails without saying when to come back");
+        return Finding::unasked("no endpoint fails without Retry-After");
     }
     let mut tally = Tally::default();
     let (mut unbounded, mut least_judged) = (0_u64, 0_u64);
@@ -68,7 +68,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let from = if heard { failed.begun } else { evidence.sent_from(before) };
         if next.t < from.saturating_add(least) {
             let what = format!(
-                "retried {} after failure {number}; the least is {}",
+                "retried {} after failure {number}; the shortest delay is {}",
                 show(next.t.saturating_sub(from)),
                 show(least)
             );
@@ -100,16 +100,19 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let draws = longest_draws(evidence);
     let pooled = draws.len();
     if are_too_short(draws) {
-        let what = format!("{pooled} gaps are too short together for the declared jitter");
+        let what = format!(
+            "{pooled} retry delays are too short on average for the declared backoff \
+            (default full-jitter from 1s; set `retry` in the scenario)"
+        );
         let (from, until) = (0, evidence.end);
         tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
     }
     let nothing = least_judged == 0 && pooled < POOLED_MIN && unbounded == tally.seen;
-    let good = if nothing { "too few to tell their bounds" } else { "inside their bounds" };
+    let good = if nothing { "too few to judge their bounds" } else { "within their bounds" };
     tally
         .finding("retries by backoff", good, "outside their bounds")
         .with("not judged for lateness", unbounded)
-        .with("gaps judged together", pooled)
+        .with("delays judged together", pooled)
 }
 
 /// Failures in a row after which a breaker may open.

@@ -108,10 +108,10 @@ fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.backoff-jitter",
     severity: Severity::Should,
-    source: "S1; S4",
-    requirement: "the gaps fit the declared jitter",
-    why: "without jitter everything that failed together comes back together",
-    remedy: "draw the jitter anew for each delivery and attempt",
+    source: "existing senders",
+    requirement: "the retry delays fit the declared jitter",
+    why: "without jitter, deliveries that failed together return together",
+    remedy: "draw new jitter for each delivery and attempt",
     stall: Stall::Delays,
     find: judge,
     ..Check::PLAIN
@@ -119,16 +119,16 @@ pub(in crate::check) const CHECK: Check = Check {
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.lanes.iter().any(jitters) {
-        return Finding::unasked("no endpoint with jittered retries fails");
+        return Finding::unasked("no failing endpoint has retries with jitter");
     }
     let long = shortest_draws(evidence);
     let samples = long.len();
     let finding = match fits(longest_draws(evidence), long) {
-        None => {
-            Finding::unseen(format!("{samples} gaps were free of other causes; {SAMPLES_MIN} are needed"))
+        None => Finding::unseen(format!("{samples} retry delays to judge; {SAMPLES_MIN} are needed")),
+        Some(true) => Finding::held(format!("{samples} retry delays fit the declared jitter")),
+        Some(false) => {
+            Finding::broken(format!("{samples} retry delays do not fit the declared jitter"), Vec::new())
         }
-        Some(true) => Finding::held(format!("{samples} gaps fit the declared jitter")),
-        Some(false) => Finding::broken(format!("{samples} gaps do not fit the declared jitter"), Vec::new()),
     };
     finding.with("gaps", samples)
 }

@@ -13,9 +13,9 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "retry.gone",
     severity: Severity::Should,
     source: "Standard Webhooks 1.0",
-    requirement: "410 disables the endpoint",
-    why: "410 is the one way for an endpoint to say that it will not come back",
-    remedy: "on 410 disable the subscriber and move its backlog to dead letters",
+    requirement: "after a 410 the sender disables the endpoint",
+    why: "a 410 is an endpoint's only way to say that it will not return",
+    remedy: "on 410 disable the subscriber, and move its backlog to dead letters",
     stall: Stall::Delays,
     find: judge,
     ..Check::PLAIN
@@ -40,10 +40,10 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             .collect();
         if let Some(next) = after.first() {
             let late = show(evidence.exchange(*next).t - end);
-            let what = format!("{} arrivals after it was gone, the first {late} later", after.len());
+            let what = format!("{} arrivals after the 410, the first {late} later", after.len());
             let shown: Vec<u32> = std::iter::once(*first).chain(after).collect();
             tally.broke(|| evidence.witness(at, &shown, what));
         }
     }
-    tally.finding("endpoints that answered 410", "left alone", "sent to again")
+    tally.finding("endpoints that answered 410", "no further request", "further requests")
 }

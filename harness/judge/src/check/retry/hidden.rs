@@ -22,10 +22,10 @@ const AT_ONCE: u64 = 5_000_000;
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.hidden",
     severity: Severity::Must,
-    source: "derived: what the HTTP client repeats by itself is charged to nobody",
-    requirement: "no request is made that is not an attempt",
-    why: "what the HTTP client repeats by itself is a duplicate that no log shows and no limit counts",
-    remedy: "switch off the client's automatic retries, also those on a stale keep-alive connection",
+    source: "derived: no limiter counts a repeat by the HTTP client",
+    requirement: "every request is an attempt; the HTTP client repeats none by itself",
+    why: "a repeat by the HTTP client is a duplicate that no log shows and no limit counts",
+    remedy: "switch off the client's automatic retries, also on a stale keep-alive connection",
     find: judge,
     ..Check::PLAIN
 };
@@ -40,7 +40,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
     let unread = unread(evidence);
     if unread.is_empty() && !behaviours.any(cuts) {
-        return Finding::unasked("no endpoint cuts an exchange short");
+        return Finding::unasked("no endpoint cuts a connection");
     }
     let mut tally = Tally::default();
     let mut quick: Vec<(u32, u32, u32)> = Vec::new();
@@ -65,7 +65,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let (shortest, longest) = evidence.subscriber(delivery).retry.bounds(number);
         let at_once = next.t.saturating_sub(cut.begun) < AT_ONCE;
         if first.is_some() && first == second {
-            let what = format!("attempt {} came twice", first.unwrap_or_default());
+            let what = format!("attempt {} arrived twice", first.unwrap_or_default());
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         } else if at_once && shortest > 4 * AT_ONCE {
             let what = format!("repeated at once after the cut; the shortest backoff is {}", show(shortest));
@@ -82,7 +82,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             });
         }
     }
-    tally.finding("retries after a cut", "each is an attempt of its own", "repeated behind the sender's back")
+    tally.finding("retries after a cut connection", "each is its own attempt", "repeated by the HTTP client")
 }
 
 /// Requests that an endpoint reset before reading, with a token known to the harness: the delivery, its least

@@ -19,10 +19,9 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "retry.status",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "2xx is success, 204 and 299 too; redirects are not followed; every other status is retried",
-    why: "a redirect that is followed takes a signed body to a stranger; a success that is retried becomes a \
-        duplicate",
-    remedy: "compare the status with 200..=299, and switch redirects off in the client",
+    requirement: "every 2xx is a success; redirects are not followed; every other status is retried",
+    why: "a followed redirect carries a signed body to a stranger; a retried success is a duplicate",
+    remedy: "treat 200 to 299 as success, and switch off redirects in the client",
     stall: Stall::MissesDeadlines,
     find: judge,
     ..Check::PLAIN
@@ -35,7 +34,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         redirects(evidence, at, lane, &mut tally);
     }
     failures(evidence, &mut tally);
-    tally.finding("answers", "each had its consequence", "without the right consequence")
+    tally.finding("answers", "each had the right consequence", "with a wrong consequence")
 }
 
 fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
@@ -56,7 +55,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
                 || evidence.is_redriven(delivery, again.t);
             if in_time && later && !excused {
                 let status = done.status().unwrap_or_default();
-                let what = format!("answered {status}, and sent again");
+                let what = format!("answered {status}, but sent again");
                 tally.broke(|| evidence.witness(delivery.lane, &[taken, next], what));
             }
         }
@@ -106,7 +105,7 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
     for ((lane, status), (followed, given_up)) in statuses {
         tally.see();
         if let Some(n) = given_up.filter(|_| followed == 0) {
-            let what = format!("{status} was answered and never tried again");
+            let what = format!("answered {status}, but never retried");
             tally.broke(|| evidence.witness(lane, &[n], what));
         }
     }
